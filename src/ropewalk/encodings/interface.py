@@ -1,0 +1,145 @@
+"""One interface for every position encoding: what a model may ask of it, not how it answers.
+
+Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
+``D`` head_dim.
+
+An encoding is built for a stack of layers and met at *sites*, one for each attention layer. A
+published encoding acts at one or more of four places, and each place is one method:
+
+==================  =====================================  =======================================
+place               method                                 who acts there
+==================  =====================================  =======================================
+embeddings          ``Encoding.embed``                     sinusoidal, learned, integer, binary
+queries and keys    ``AttentionEncoding.rotate``           rotary, xPos
+scores              ``AttentionEncoding.bias`` (H, S, T)   ALiBi, T5, KERPLE, FIRE, TUPE
+scores and values   ``AttentionEncoding.attend``           Shaw, Transformer-XL, DeBERTa, CoPE
+==================  =====================================  =======================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from torch import Tensor, nn
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StackShape:
+    """Shape of the stack of attention layers that an encoding is built for.
+
+    ``causal`` says whether these attentions look back only: the decoder's self-attention does, the
+    encoder's and cross-attention do not. Encodings that act by distance need to know (T5 halves its
+    buckets between the two sides).
+    """
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    width: int
+    causal: bool
+
+
+class Placement:
+    """Where queries and keys of one forward pass stand, and what has been computed from that.
+
+    ``queries`` is ``(S,)`` or ``(B, S)``, ``keys`` is ``(T,)`` or ``(B, T)``: integer positions.
+    ``fresh`` are the positions of the keys that ``rotate`` receives: all of them, or, when keys are
+    cached rotated, those of the new tokens alone. A model makes one placement per forward pass and
+    hands it to every layer, so that tables, bucket indices and biases which layers share are formed
+    once (``once``); it ends with the pass, so nothing can be answered from earlier calls' history.
+    """
+
+    def __init__(
+        self, queries: Tensor, keys: Tensor | None = None, fresh: Tensor | None = None
+    ) -> None:
+        self.queries = queries
+        self.keys = queries if keys is None else keys
+        self.fresh = self.keys if fresh is None else fresh
+        self._memo: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Give ``compute()``, computed on the first request under ``key`` in this pass.
+
+        ``key`` has to name all that the value depends on besides the positions of this placement.
+        """
+        if key not in self._memo:
+            self._memo[key] = compute()
+        value: T = self._memo[key]
+        return value
+
+
+class Attended(NamedTuple):
+    """What content-dependent attention gives back."""
+
+    output: Tensor  # (B, H, S, D)
+    probabilities: Tensor | None  # (B, H, S, T), formed only on request
+
+
+class AttentionEncoding(nn.Module):
+    """What an encoding does inside one attention layer. As it stands: nothing (NoPE).
+
+    ``scale`` multiplies the scores before the softmax; ``None`` means ``1/sqrt(head_dim)`` (T5 has
+    1, TUPE ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
+    after ``rotate`` (each key is turned once), ``"raw"`` keys (``rotate`` sees all of them at each
+    step), or ``"none"`` where the published method allows no cache.
+    """
+
+    scale: float | None = None
+    cached_keys: Literal["rotated", "raw", "none"] = "rotated"
+    #: True where ``attend`` replaces the softmax of ``scale * q k^T + bias``.
+    attends: bool = False
+
+    def rotate(
+        self, q: Tensor, k: Tensor | None, placement: Placement
+    ) -> tuple[Tensor, Tensor | None]:
+        """Turn q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.fresh``.
+
+        k is None when a cache already holds all keys turned (cross-attention after its first step).
+        """
+        return q, k
+
+    def bias(self, placement: Placement) -> Tensor | None:
+        """Give what is added to the scores whatever their content: ``(H, S, T)``, or None.
+
+        It is added to scaled scores. Positions that differ within the batch make it
+        ``(B, H, S, T)``.
+        """
+        return None
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        placement: Placement,
+        mask: Tensor | None,
+        need_probabilities: bool = False,
+    ) -> Attended:
+        """Attend where scores or values depend on content and distance together (``attends``).
+
+        q ``(B, H, S, D)``; k and v ``(B, H, T, D)``; mask is boolean, True where a query may look,
+        and broadcasts to ``(B, H, S, T)``. Probabilities are formed for the caller only on request.
+        """
+        raise RuntimeError(f"{type(self).__name__} does not attend: it says attends = False")
+
+
+class Encoding(nn.Module):
+    """A position encoding built for one stack. As it stands: none at all (NoPE).
+
+    ``longest`` is the number of positions that it has, None where it has no limit.
+    """
+
+    longest: int | None = None
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Put the positions ``(S,)`` or ``(B, S)`` into the embeddings x ``(B, S, width)``."""
+        return x
+
+    def site(self, layer: int) -> AttentionEncoding:
+        """Give what acts in the attention of this layer, counted from 0."""
+        return AttentionEncoding()

@@ -1,0 +1,78 @@
+"""What figures are drawn from: plain numbers under the names of encodings."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Loss of one training over ``x`` (steps or seconds); a diverged one ends where it was given up."""
+
+    seed: int
+    x: tuple[float, ...]
+    loss: tuple[float, ...]
+    diverged: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """BLEU of one encoding: by seed, their mean, and the difference from the first with its interval."""
+
+    values: tuple[float | None, ...]
+    mean: float | None
+    difference: tuple[float, float, float] | None = None  # difference, low, high
+
+
+def smoothed(curve: Curve, width: int) -> Curve:
+    """Give the moving mean over ``width`` neighbouring points, fewer at the ends; odd widths are centred."""
+    loss = curve.loss
+    reach = (width - 1) // 2
+    windows = [loss[max(0, i - reach) : i + reach + 1] for i in range(len(loss))]
+    return Curve(curve.seed, curve.x, tuple(sum(w) / len(w) for w in windows), curve.diverged)
+
+
+def mean_curve(curves: Sequence[Curve]) -> Curve | None:
+    """Give the mean of the curves that did not diverge, over the stretch of x that all of them cover.
+
+    It is taken at the x of the first of them, interpolating the others; None where there is nothing.
+    """
+    kept = [curve for curve in curves if curve.x and not curve.diverged]
+    if not kept:
+        return None
+    start, stop = max(c.x[0] for c in kept), min(c.x[-1] for c in kept)
+    xs = sorted({start, stop, *(x for x in kept[0].x if start < x < stop)}) if start <= stop else []
+    if not xs:
+        return None
+    means = (sum(_at(curve, x) for curve in kept) / len(kept) for x in xs)
+    return Curve(kept[0].seed, tuple(xs), tuple(means))
+
+
+def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
+    """Give a loss below which all curves lie but for the first ``share`` of them, which fall steeply."""
+    late = [
+        loss
+        for curve in curves
+        if curve.x and not curve.diverged
+        for x, loss in zip(curve.x, curve.loss, strict=True)
+        if x >= share * curve.x[-1]
+    ]
+    return max(late) if late else None
+
+
+def finite(curve: Curve) -> Curve:
+    """Give the curve without points that are no numbers, as a diverging loss becomes."""
+    kept = [(x, y) for x, y in zip(curve.x, curve.loss, strict=True) if math.isfinite(y)]
+    return Curve(curve.seed, tuple(x for x, _ in kept), tuple(y for _, y in kept), curve.diverged)
+
+
+def _at(curve: Curve, x: float) -> float:
+    right = bisect_left(curve.x, x)
+    if right < len(curve.x) and curve.x[right] == x:
+        return curve.loss[right]
+    x0, x1 = curve.x[right - 1], curve.x[right]
+    y0, y1 = curve.loss[right - 1], curve.loss[right]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -1,0 +1,36 @@
+"""How each encoding looks, in every figure and on every page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Blue, vermilion and green after Okabe and Ito (2008), darkened so that each has a contrast of at least
+# 3 : 1 (WCAG 2.2, 1.4.11) on the light page and on the dark one; all differ under colour blindness.
+COLOURS = ("#0072B2", "#D55E00", "#00936B", "#9A4FD3", "#BE1E55")
+LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
+
+# As many shapes as are coprime to the colours: a pair of both comes back after 35 encodings only.
+_SHAPES = (  # plotly's name, matplotlib's
+    ("circle", "o"),
+    ("square", "s"),
+    ("diamond", "D"),
+    ("triangle-up", "^"),
+    ("triangle-down", "v"),
+    ("star", "*"),
+    ("hexagon", "h"),
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colour and shape of an encoding; ``symbol`` is plotly's name of the shape, ``marker`` matplotlib's."""
+
+    colour: str
+    symbol: str
+    marker: str
+
+
+def style(place: int) -> Style:
+    """Give the style of the encoding at this place of a comparison, counted from 0."""
+    symbol, marker = _SHAPES[place % len(_SHAPES)]
+    return Style(COLOURS[place % len(COLOURS)], symbol, marker)

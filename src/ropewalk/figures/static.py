@@ -1,0 +1,182 @@
+"""Matplotlib figures, drawn without pyplot and its global state: each call gives a ``Figure`` of its own.
+
+Encodings come in the order of the comparison, which gives them their colour and shape.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve
+from ropewalk.figures.palette import LIGHT_PAGE, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Matrix = Sequence[Sequence[float]]
+
+_INK, _FAINT = "#1f2328", "#d8dce1"
+
+
+def loss_curves(
+    training: Mapping[str, Sequence[Curve]],
+    validation: Mapping[str, Sequence[Curve]],
+    x_title: str,
+) -> Figure:
+    """Training loss beside validation loss: seeds as thin lines, their mean bold, a cross for divergence."""
+    figure = _figure(8.0, 3.2)
+    panels = figure.subplots(1, 2)
+    for axes, title, curves in zip(
+        panels, ("training loss", "validation loss"), (training, validation), strict=True
+    ):
+        for place, (name, seeds) in enumerate(curves.items()):
+            _draw_seeds(axes, name, seeds, place)
+        top = ceiling([curve for seeds in curves.values() for curve in seeds])
+        if top is not None:
+            axes.set_ylim(top=top * 1.02)
+        axes.set_xlabel(x_title)
+        axes.set_title(title, loc="left", fontsize=10)
+        _calm(axes)
+    panels[0].legend(frameon=False)
+    return figure
+
+
+def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+    """BLEU in bins of sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
+    figure = _figure(6.4, 3.4)
+    axes = figure.subplots()
+    for place, (name, seeds) in enumerate(scores.items()):
+        look = style(place)
+        shift = (place - (len(scores) - 1) / 2) * min(0.12, 0.6 / len(scores))
+        xs = [i + shift for i in range(len(bins))]
+        means = [sum(column) / len(column) for column in zip(*seeds, strict=True)]
+        axes.plot(xs, means, color=look.colour, marker=look.marker, label=name)
+        for values in seeds:
+            axes.plot(xs, values, look.marker, color=look.colour, markersize=3, alpha=0.5)
+    axes.set_xticks(range(len(bins)), bins)
+    axes.set_xlabel("words in the source sentence")
+    axes.set_ylabel("BLEU")
+    axes.legend(frameon=False)
+    _calm(axes)
+    return figure
+
+
+def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
+    """BLEU by encoding, a dot for each seed and a bar for the mean; beside it differences from the first."""
+    names = list(outcomes)
+    compared = any(outcome.difference for outcome in outcomes.values())
+    figure = _figure(8.0, 1.1 + 0.42 * len(names))
+    panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
+    for place, outcome in enumerate(outcomes.values()):
+        look = style(place)
+        known = [value for value in outcome.values if value is not None]
+        panels[0].plot(
+            known, [place] * len(known), look.marker, color=look.colour, markersize=6, alpha=0.6
+        )
+        if outcome.mean is not None:
+            panels[0].plot(
+                outcome.mean, place, "|", color=look.colour, markersize=20, markeredgewidth=2.5
+            )
+        if outcome.difference is not None:
+            value, low, high = outcome.difference
+            panels[1].errorbar(
+                value,
+                place,
+                xerr=[[value - low], [high - value]],
+                fmt=look.marker,
+                color=look.colour,
+                capsize=4,
+            )
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.4, -0.6)
+    panels[0].set_xlabel("BLEU")
+    if compared:
+        panels[1].axvline(0, color=_INK, linewidth=0.8)
+        panels[1].set_xlabel(f"difference from {names[0]}, 95 % interval")
+    for axes in panels:
+        _calm(axes)
+    return figure
+
+
+def attention_map(
+    weights: Matrix, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> Figure:
+    """Attention weights (S, T), with tokens on the axes where they are given, else positions."""
+    figure = _figure(4.0, 4.0)
+    axes = figure.subplots()
+    _draw_map(axes, weights, style(0).colour)
+    if rows is not None and columns is not None:
+        axes.set_xticks(range(len(columns)), columns, rotation=90)
+        axes.set_yticks(range(len(rows)), rows)
+    axes.set_xlabel("attended to")
+    axes.set_ylabel("attending")
+    return figure
+
+
+def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
+    """Every head's attention, small: ``maps`` is encoding -> layer -> head -> (S, T); by position alone."""
+    layers = max(len(stack) for stack in maps.values())
+    heads = max(len(layer) for stack in maps.values() for layer in stack)
+    side = min(0.55, 9.0 / (heads * len(maps)))
+    figure = _figure(len(maps) * (heads * side + 0.35), layers * side + 0.7)
+    blocks = figure.subfigures(1, len(maps), squeeze=False)[0]
+    for place, (block, (name, stack)) in enumerate(zip(blocks, maps.items(), strict=True)):
+        block.suptitle(name, fontsize=9, color=style(place).colour)
+        grid = block.subplots(layers, heads, squeeze=False)
+        for row, layer in zip(grid, stack, strict=False):
+            for axes, weights in zip(row, layer, strict=False):
+                _draw_map(axes, weights, style(place).colour)
+                axes.set_xticks([])
+                axes.set_yticks([])
+        for index in range(layers):
+            grid[index][0].set_ylabel(
+                f"{index + 1}", fontsize=7, rotation=0, labelpad=6, va="center"
+            )
+    return figure
+
+
+def png(figure: Figure, dpi: int = 130) -> bytes:
+    """Give the figure as a PNG file, the same bytes whenever the figure is the same."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    return file.getvalue()
+
+
+def _figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            "figures need matplotlib, which is not installed: pip install 'ropewalk[lab]'"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained", facecolor=LIGHT_PAGE)
+
+
+def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> None:
+    look = style(place)
+    for curve in seeds:
+        axes.plot(curve.x, curve.loss, color=look.colour, linewidth=0.8, alpha=0.4)
+        if curve.diverged and curve.x:
+            axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.colour, markersize=8)
+    mean = mean_curve(seeds)
+    if mean is not None:
+        axes.plot(mean.x, mean.loss, color=look.colour, linewidth=2, label=name)
+
+
+def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
+    # The square root brings out the many small weights; the norm's ends stay 0 and 1 in every map.
+    return axes.imshow(weights, cmap=shades, norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto")
+
+
+def _calm(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_INK)
+    axes.tick_params(colors=_INK, labelsize=8)
+    axes.grid(color=_FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)

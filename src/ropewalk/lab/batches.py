@@ -1,0 +1,129 @@
+"""Sentence pairs as token ids, gathered into batches of like length and like weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.tokens import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """Token ids of a split's sentences, begin and end marks not included."""
+
+    source: list[list[int]]
+    target: list[list[int]]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids of pairs: source ``(B, S)`` and its mask, decoder input and output ``(B, T)``."""
+
+    source: Tensor
+    source_mask: Tensor
+    target_in: Tensor
+    target_out: Tensor
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of real target tokens, the end mark among them."""
+        return int((self.target_out != PAD).sum())
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(*(x.to(device) for x in vars(self).values()))
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Stack rows of ids into ``(B, longest)`` int64, padded at the end."""
+    out = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.int64)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = torch.tensor(row, dtype=torch.int64)
+    return out
+
+
+def source_batch(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Pad sources, each closed by the end mark, and give them with their mask (True: real)."""
+    source = pad([[*row, EOS] for row in sources])
+    return source, source != PAD
+
+
+def make_batch(split: EncodedSplit, rows: Sequence[int]) -> Batch:
+    """Gather these rows of the split into one batch."""
+    source, mask = source_batch([split.source[i] for i in rows])
+    targets = [split.target[i] for i in rows]
+    return Batch(source, mask, pad([[BOS, *t] for t in targets]), pad([[*t, EOS] for t in targets]))
+
+
+def plan_epoch(
+    split: EncodedSplit,
+    *,
+    tokens: int,
+    sentences: int | None,
+    seed: int,
+    epoch: int,
+) -> list[list[int]]:
+    """Give one epoch's batches as lists of rows, in a random order that seed and epoch determine.
+
+    Rows are shuffled, then sorted by length, so that a batch pads little and chance picks its
+    members. A batch holds at most ``tokens`` padded tokens on its longer side (a longer sentence is
+    a batch by itself), or, where ``sentences`` is given, that many sentences of any length.
+    """
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    order = torch.randperm(len(split), generator=generator).tolist()
+    if sentences is not None:
+        return [order[i : i + sentences] for i in range(0, len(order), sentences)]
+    lengths = [max(len(s), len(t)) + 1 for s, t in zip(split.source, split.target, strict=True)]
+    order.sort(key=lambda i: (lengths[i], len(split.target[i])))
+    batches: list[list[int]] = [[]]
+    for i in order:
+        if batches[-1] and (len(batches[-1]) + 1) * lengths[i] > tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def in_order(split: EncodedSplit, *, tokens: int) -> Iterator[list[int]]:
+    """Give batches of rows by source length: for scoring and decoding, where order is free."""
+    order = sorted(range(len(split)), key=lambda i: len(split.source[i]))
+    batch: list[int] = []
+    for i in order:
+        longest = max(len(split.source[i]), len(split.target[i])) + 1
+        if batch and (len(batch) + 1) * longest > tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def write_splits(path: Path, splits: dict[str, EncodedSplit]) -> None:
+    """Write encoded splits, so that each cell reads ids and no text."""
+    tensors = {}
+    for name, split in splits.items():
+        for side, rows in (("source", split.source), ("target", split.target)):
+            tensors[f"{name}.{side}.lengths"] = torch.tensor([len(r) for r in rows])
+            tensors[f"{name}.{side}.ids"] = torch.tensor([i for r in rows for i in r])
+    write_tensors(path, tensors, {"splits": list(splits)})
+
+
+def read_splits(path: Path) -> dict[str, EncodedSplit]:
+    """Read what ``write_splits`` wrote."""
+    tensors, facts = read_tensors(path)
+
+    def rows(name: str) -> list[list[int]]:
+        parts = tensors[f"{name}.ids"].split(tensors[f"{name}.lengths"].tolist())
+        return [part.tolist() for part in parts]
+
+    return {
+        name: EncodedSplit(rows(f"{name}.source"), rows(f"{name}.target"))
+        for name in facts["splits"]
+    }

@@ -1,0 +1,56 @@
+"""Files that are there whole or not at all: tensors as safetensors, facts as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, facts: Any) -> None:
+    """Write facts as JSON, atomically."""
+    write_bytes(path, (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; one that is damaged is an error that names it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file that can be read: {error}") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write tensors and facts into one safetensors file, atomically."""
+    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(whole, metadata={"facts": json.dumps(facts)}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and facts back; a damaged file is an error that names it."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file that can be read: {error}") from None

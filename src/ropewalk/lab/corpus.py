@@ -1,0 +1,278 @@
+"""Parallel corpora: where sentence pairs come from and how they are split.
+
+A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (from the
+Hugging Face hub), a folder of ``train.de``, ``train.en.gz``, ..., or two files,
+``SOURCE_FILE,TARGET_FILE``. Text is UTF-8, one sentence per line, and is left as it is but for
+white space at its ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.lab.textfiles import CorpusError, Pair, nearest, read_jsonl, read_sides
+
+__all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
+
+Splits = dict[str, tuple[Pair, ...]]
+
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
+
+# Held-out share of a corpus that comes without splits, for validation and for test each.
+HELD_OUT_SHARE = 0.05
+HELD_OUT_MOST = 1_000
+
+# Multi30k, task 1 raw (Elliott et al. 2016, https://github.com/multi30k/dataset), as kept on the
+# hub. The files are pinned by content, which holds whatever happens to the repository's history.
+HUB_REPOSITORY = "bentrevett/multi30k"
+HUB_FILES = {
+    "train": (
+        "train.jsonl",
+        "de8a1bb324fcf14c44b17b2baee60304c9aba9e5f5889da8a955ffffebc71abb",
+    ),
+    "validation": (
+        "val.jsonl",
+        "f23e04140ebb001299365cd1d041da54c6cdd970b6eba64b7124242580f05e52",
+    ),
+    "test_2016_flickr": (
+        "test.jsonl",
+        "0b997c04e05614fdca57c7997bb42822db69b4177d6dc96d80a5a6af8a758588",
+    ),
+}
+
+WAYS = (
+    "give 'phrases', 'multi30k', a folder that holds train.de, train.en, val.de, val.en, ..., "
+    "or two files as SOURCE_FILE,TARGET_FILE"
+)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence pairs by split.
+
+    `splits` maps a name to (source, target) pairs. "train" and "validation" are always there; every
+    other split is a test split, and the first of these is the headline. `notes` tells what was
+    left out on reading.
+
+    Raises:
+        CorpusError: "train" or "validation" is missing, or a split is empty.
+    """
+
+    name: str
+    source: str
+    target: str
+    splits: Mapping[str, tuple[Pair, ...]]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for required in ("train", "validation"):
+            if required not in self.splits:
+                raise CorpusError(f"corpus {self.name!r} has no {required} split")
+        for split, pairs in self.splits.items():
+            if not pairs:
+                raise CorpusError(f"corpus {self.name!r}: its {split} split is empty")
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """The names of the test splits, in order."""
+        return tuple(name for name in self.splits if name not in ("train", "validation"))
+
+
+def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
+    """Reads the corpus that `data` names: see the head of this module for what it may be.
+
+    `source` and `target` are language codes: the endings of a folder's files, or the fields of its
+    ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and the hub; write
+    "./multi30k" for a folder of that name.
+
+    Raises:
+        CorpusError: whatever is wrong with the name, a file or a line.
+    """
+    if source == target:
+        raise CorpusError(f"source and target must be two languages, received {source!r} for both")
+    if data == "phrases":
+        return _from_phrases(source, target)
+    if data == "multi30k":
+        return _from_hub(source, target)
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return _from_folder(path, source, target)
+    if "," in data and not path.exists():
+        sides = [part.strip() for part in data.split(",")]
+        if len(sides) != 2 or not all(sides):
+            raise CorpusError(f"expected two files, SOURCE_FILE,TARGET_FILE, received {data!r}")
+        return _from_files(Path(sides[0]).expanduser(), Path(sides[1]).expanduser(), source, target)
+    if path.is_file():
+        raise CorpusError(f"{data} is one file and a corpus needs both sides: {WAYS}")
+    raise CorpusError(f"no corpus {data!r}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}")
+
+
+def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
+    """How many sentences of each other split are, letter for letter, in the training split too.
+
+    Returns, for every split but "train", the counts "source", "target" and "pairs" (both sides of
+    one training pair); a sentence that occurs twice in a split counts twice.
+    """
+    training = corpus.splits["train"]
+    sources = {source for source, _ in training}
+    targets = {target for _, target in training}
+    together = set(training)
+    return {
+        name: {
+            "source": sum(source in sources for source, _ in pairs),
+            "target": sum(target in targets for _, target in pairs),
+            "pairs": sum(pair in together for pair in pairs),
+        }
+        for name, pairs in corpus.splits.items()
+        if name != "train"
+    }
+
+
+def _from_phrases(source: str, target: str) -> Corpus:
+    if {source, target} != {"de", "en"}:
+        raise CorpusError(
+            f"phrases are German and English: source and target must be 'de' and 'en', "
+            f"received {source!r} and {target!r}"
+        )
+    from ropewalk.lab.phrases import generate  # late: other corpora need no grammar
+
+    turned = source == "en"
+    splits = {
+        name: tuple((english, german) if turned else (german, english) for german, english in pairs)
+        for name, pairs in generate().items()
+    }
+    return Corpus("phrases", source, target, splits)
+
+
+def _from_hub(source: str, target: str) -> Corpus:
+    splits: Splits = {}
+    notes: list[str] = []
+    for split, (filename, expected) in HUB_FILES.items():
+        path = _download(filename)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != expected:
+            raise CorpusError(
+                f"{filename} of {HUB_REPOSITORY} is not the file this version knows (SHA-256 "
+                f"{found[:12]}..., expected {expected[:12]}...); delete {path} if a download broke "
+                "off, or give a folder that holds the corpus"
+            )
+        splits[split] = read_jsonl(path, split, source, target, notes)
+    return Corpus("multi30k", source, target, splits, tuple(notes))
+
+
+def _download(filename: str) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise CorpusError(
+            "multi30k comes from the Hugging Face hub and huggingface_hub is not installed: "
+            "pip install 'ropewalk[hub]'"
+        ) from None
+    try:
+        return Path(hf_hub_download(HUB_REPOSITORY, filename, repo_type="dataset"))
+    except Exception as error:  # the client raises what its transport raises, by version
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
+        raise CorpusError(
+            f"multi30k could not be fetched from the Hugging Face hub ({reason}); without a "
+            "network, give a folder that holds train.de, train.en, val.de, val.en, ..."
+        ) from error
+
+
+def _from_folder(folder: Path, source: str, target: str) -> Corpus:
+    """Reads NAME.SOURCE and NAME.TARGET (plain or .gz), or NAME.jsonl, for every NAME."""
+    ending = re.compile(rf"(.+)\.({re.escape(source)}|{re.escape(target)}|jsonl)(\.gz)?")
+    found: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(folder.iterdir()):
+        match = ending.fullmatch(path.name)
+        if match and path.is_file():
+            found[match[1]][match[2]].append(path)
+    _check_folder(folder, found, source, target)
+    splits: Splits = {}
+    notes: list[str] = []
+    for name in sorted(found, key=_split_order):
+        split = "validation" if name in VALIDATION_NAMES else name
+        sides = {ending: paths[0] for ending, paths in found[name].items()}
+        if "jsonl" in sides:
+            splits[split] = read_jsonl(sides["jsonl"], split, source, target, notes)
+        else:
+            splits[split] = read_sides(sides[source], sides[target], split, notes)
+    return Corpus(folder.resolve().name, source, target, splits, tuple(notes))
+
+
+def _split_order(name: str) -> tuple[int, str]:
+    if name == "train" or name in VALIDATION_NAMES:
+        return (0 if name == "train" else 1, name)
+    return (2 if name.startswith("test") else 3, name)
+
+
+def _check_folder(
+    folder: Path, found: Mapping[str, Mapping[str, Sequence[Path]]], source: str, target: str
+) -> None:
+    for split, names in (("train", ("train",)), ("validation", VALIDATION_NAMES)):
+        present = [name for name in names if name in found]
+        if len(present) > 1:
+            raise CorpusError(f"{folder} has more than one {split} split: {', '.join(present)}")
+        if not present:
+            there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+            raise CorpusError(
+                f"{folder} has no {split} split: expected {'|'.join(names)}.{source} and "
+                f".{target} (plain or .gz), or .jsonl; there is {there}"
+            )
+    for name, sides in found.items():
+        files = [path for paths in sides.values() for path in paths]
+        if len(files) > len(sides) or ("jsonl" in sides and len(files) > 1):
+            listed = ", ".join(path.name for path in files)
+            raise CorpusError(f"{folder}: more than one file could be the {name} split: {listed}")
+        if "jsonl" not in sides and len(sides) < 2:
+            missing = target if source in sides else source
+            raise CorpusError(
+                f"{files[0]} has no other side: expected "
+                f"{files[0].name.removesuffix('.gz').rpartition('.')[0]}.{missing} "
+                f"(plain or .gz) beside it"
+            )
+
+
+def _from_files(source_path: Path, target_path: Path, source: str, target: str) -> Corpus:
+    """Reads one pair of files and holds out validation and test by a hash of the source sentence.
+
+    A source sentence is in one split only, whatever its place in the file; a held-out split has
+    each source sentence once, with the first of its translations.
+    """
+    notes: list[str] = []
+    pairs = read_sides(source_path, target_path, "corpus", notes)
+    sources = sorted({pair[0] for pair in pairs}, key=_hash)
+    held_out = min(HELD_OUT_MOST, max(1, int(len(sources) * HELD_OUT_SHARE)))
+    if len(sources) < 3:
+        raise CorpusError(
+            f"{source_path} has {len(sources)} different sentences: train, validation and test "
+            "need one each at the least"
+        )
+    # Opposite ends of the order, so that no sentence wanders between them as a corpus grows.
+    test, validation = set(sources[:held_out]), set(sources[-held_out:])
+    splits: Splits = {
+        "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation),
+        "validation": _first_translations(pairs, validation),
+        "test": _first_translations(pairs, test),
+    }
+    left_out = len(pairs) - sum(map(len, splits.values()))
+    if left_out:
+        notes.append(f"{left_out} further translations of held-out source sentences left out")
+    name = f"{source_path.name},{target_path.name}"
+    return Corpus(name, source, target, splits, tuple(notes))
+
+
+def _hash(sentence: str) -> bytes:
+    return hashlib.sha256(sentence.encode()).digest()
+
+
+def _first_translations(pairs: Sequence[Pair], sources: set[str]) -> tuple[Pair, ...]:
+    first: dict[str, str] = {}
+    for source, target in pairs:
+        if source in sources:
+            first.setdefault(source, target)
+    return tuple(first.items())

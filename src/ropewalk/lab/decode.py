@@ -1,0 +1,159 @@
+"""Beam search over a batch of sentences at once, on cached keys and values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.batches import EncodedSplit, in_order, source_batch
+from ropewalk.lab.tokens import BOS, EOS
+from ropewalk.model import DecoderCache, Transformer
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation: its token ids without end mark, and the sum of its log-probabilities."""
+
+    ids: tuple[int, ...]
+    log_probability: float
+
+    def score(self, length_penalty: float) -> float:
+        """Log-probability over ``((5 + length) / 6) ** length_penalty``, the end mark counted.
+
+        Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
+        """
+        return float(self.log_probability / ((6 + len(self.ids)) / 6) ** length_penalty)
+
+
+@dataclass
+class _Sentence:
+    """A sentence in the search: its place in the batch, and what has ended so far."""
+
+    index: int
+    limit: int
+    ended: list[Hypothesis]
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Transformer, source: Tensor, mask: Tensor, *, beam: int, longest: int | None = None
+) -> list[list[Hypothesis]]:
+    """Give ``beam`` hypotheses for each row of source ``(B, S)``, the likeliest first.
+
+    A search ends when ``beam`` hypotheses have ended, or at ``longest`` tokens (default: twice the
+    source's and ten; a learned table of positions may end before). A hypothesis cut there is kept
+    as it is. ``beam=1`` is greedy decoding. There are fewer than ``beam`` hypotheses only where the
+    vocabulary has no more to say. Raises ValueError where beam or longest is below 1.
+    """
+    for name, value in (("beam", beam), ("longest", longest)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    limits = [_limit(model, n, longest) for n in mask.sum(1).tolist()]
+    live = [_Sentence(i, limit, []) for i, limit in enumerate(limits)]
+    done: list[list[Hypothesis]] = [[] for _ in live]
+    memory = model.encode(source, mask).repeat_interleave(beam, 0)
+    mask = mask.repeat_interleave(beam, 0)
+    cache = DecoderCache(model.shape.decoder_layers)
+    tokens = source.new_full((len(live), beam, 1), BOS)
+    # All beams of a sentence begin alike: the first alone may be continued.
+    scores = memory.new_full((len(live), beam), -torch.inf, dtype=torch.float32)
+    scores[:, 0] = 0.0
+    while live:
+        hidden = model.decode(tokens[..., -1].reshape(-1, 1), memory, mask, cache)
+        rows, words, scores = _continue(model.logits(hidden[:, -1]), scores, beam)
+        tokens = torch.cat([_rows(tokens, rows), words[..., None]], -1)
+        kept, chosen = _harvest(live, done, tokens, scores, beam)
+        live = [live[i] for i in kept]
+        if not live:
+            break
+        keep = torch.tensor(kept, device=source.device)
+        slots = torch.tensor(chosen, device=source.device)  # (live, beam) among 2 * beam
+        rows = rows[keep].gather(1, slots)
+        tokens = _rows(tokens[keep], slots)
+        scores = scores[keep].gather(1, slots)
+        shrunk = len(kept) < len(memory) // beam
+        flat = (keep[:, None] * beam + rows).flatten()
+        cache.select(flat, memory=shrunk)
+        if shrunk:
+            memory, mask = memory[flat], mask[flat]
+    return [sorted(h, key=lambda x: -x.log_probability) for h in done]
+
+
+def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
+    """Give the hypothesis of the highest length-normalised score."""
+    return max(hypotheses, key=lambda h: h.score(length_penalty))
+
+
+def translate(
+    model: Transformer, sources: list[list[int]], *, beam: int, tokens: int = 2048
+) -> list[list[Hypothesis]]:
+    """Search for each source (ids without end mark), in batches of like length; result in order."""
+    split = EncodedSplit(sources, [[] for _ in sources])
+    device = model.embedding.weight.device
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for rows in in_order(split, tokens=tokens):
+        source, mask = source_batch([sources[i] for i in rows])
+        results = beam_search(model, source.to(device), mask.to(device), beam=beam)
+        for i, hypotheses in zip(rows, results, strict=True):
+            found[i] = hypotheses
+    return found
+
+
+def _limit(model: Transformer, source: int, longest: int | None) -> int:
+    """Give the number of tokens at which the search for a source of this length is cut."""
+    limit = 2 * source + 10 if longest is None else longest
+    positions = model.decoder_encoding.longest
+    return limit if positions is None else min(limit, positions)
+
+
+def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
+    """Gather rows ``(B, n)`` of each sentence's tokens ``(B, beams, length)``."""
+    return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
+
+
+def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Give beams, words and scores ``(B, 2 * beam)`` of the likeliest continuations, best first.
+
+    At most ``beam`` of them can be end marks, so ``beam`` others remain to go on with.
+    """
+    log_p = logits.float().log_softmax(-1).unflatten(0, scores.shape)  # (B, beam, V)
+    top, words = log_p.topk(min(2 * beam, log_p.shape[-1]), -1)
+    total, flat = (scores[..., None] + top).flatten(1).topk(2 * beam, -1)
+    return flat // top.shape[-1], words.flatten(1).gather(1, flat), total
+
+
+def _harvest(
+    live: list[_Sentence],
+    done: list[list[Hypothesis]],
+    tokens: Tensor,
+    scores: Tensor,
+    beam: int,
+) -> tuple[list[int], list[list[int]]]:
+    """Take what has ended; give the sentences that go on, and with which continuations."""
+    ends = (tokens[..., -1] == EOS).tolist()
+    values = scores.tolist()
+    length = tokens.shape[-1] - 1
+    kept, chosen = [], []
+    for i, sentence in enumerate(live):
+        found = [_hypothesis(tokens[i, j], values[i][j]) for j in range(beam) if ends[i][j]]
+        going = [j for j, end in enumerate(ends[i]) if not end][:beam]
+        at_limit = length >= sentence.limit
+        if at_limit:
+            found += [_hypothesis(tokens[i, j], values[i][j]) for j in going]
+        # Where a vocabulary has fewer words than there are beams, some continue what never was.
+        sentence.ended += [h for h in found if h.log_probability != -math.inf]
+        if at_limit or len(sentence.ended) >= beam:
+            done[sentence.index] = sentence.ended[:beam]
+        else:
+            kept.append(i)
+            chosen.append(going)
+    return kept, chosen
+
+
+def _hypothesis(tokens: Tensor, score: float) -> Hypothesis:
+    """Make a hypothesis of the tokens of one beam, from the begin mark on."""
+    ids = tokens[1:].tolist()
+    return Hypothesis(tuple(ids[:-1] if ids[-1] == EOS else ids), score)

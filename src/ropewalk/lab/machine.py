@@ -1,0 +1,64 @@
+"""What the machine can do, and what a process has used of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from pathlib import Path
+
+import torch
+
+
+def pick_device(name: str) -> torch.device:
+    """Give the device of this name; ``auto`` is a GPU where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device must be one that this machine has, got {name!r}: {reason}"
+        ) from None
+    return device
+
+
+def pick_precision(name: str, device: torch.device) -> str:
+    """Give the precision of products; ``auto`` is bfloat16 where the hardware multiplies it."""
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return "bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else "float32"
+
+
+def peak_memory(device: torch.device) -> int:
+    """Give the most bytes of memory that this process has held: the device's, or resident."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Name of the processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _cpu_multiplies_bfloat16() -> bool:
+    # Elsewhere bfloat16 is emulated and slower than float32.
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, check, bool)() for check in checks)

@@ -1,0 +1,110 @@
+"""The built-in corpus: German and English sentences, read off from one abstract syntax.
+
+`generate` gives four splits. No German and no English sentence occurs twice, be it in one split or
+in two, so that a source sentence has one translation. Every sentence of "test" holds at least one
+reserved combination of a lexeme with a frame (`reserved.RESERVED`), and no other split holds any:
+training knows the word and knows the construction, but not the two together. Sentences of "long"
+have more words on either side than any of the other splits. Every word form of validation, test and
+long is in training at least `OFTEN` times.
+
+nouns, verbs, words             the lexemes
+syntax                          what is said
+reserved                        what training never says
+pools, constituents, grammar    draw what is said
+german, english                 say it
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from ropewalk.lab.phrases.english import english
+from ropewalk.lab.phrases.german import german
+from ropewalk.lab.phrases.grammar import Grammar
+from ropewalk.lab.phrases.reserved import RESERVED, combinations
+from ropewalk.lab.phrases.syntax import Sentence
+
+__all__ = ["LONGEST", "OFTEN", "SHORTEST", "SIZES", "derive", "forms", "generate"]
+
+Pair = tuple[str, str]
+
+SIZES = {"train": 14_000, "validation": 500, "test": 500, "long": 200}
+SHORTEST, LONGEST = 6, 24
+"""Words on either side, in every split but "long", which has more, up to twice as many."""
+
+OFTEN = 8
+"""How often training has, at the least, each word form of the other splits."""
+
+_NO_MARKS = str.maketrans("", "", ",.?")
+
+
+def generate(seed: int = 0) -> dict[str, list[Pair]]:
+    """The splits "train", "validation", "test" and "long" as (German, English) sentences.
+
+    Equal seeds give equal sentences, whatever the version of Python.
+    """
+    return {name: [pair for pair, _ in items] for name, items in derive(seed).items()}
+
+
+def derive(seed: int = 0) -> dict[str, list[tuple[Pair, Sentence]]]:
+    """The splits of `generate`, each pair with the abstract sentence that it was read off from."""
+    usual = range(SHORTEST, LONGEST + 1)
+    longer = range(LONGEST + 1, 2 * LONGEST + 1)
+    known, every = Grammar(seed), Grammar(seed + 1, every=True)
+    seen: set[str] = set()
+
+    def novel() -> Sentence:
+        while True:
+            sentence = every.sentence()
+            if not RESERVED.isdisjoint(combinations(sentence)):
+                return sentence
+
+    train = _draw(known.sentence, SIZES["train"], usual, seen)
+    learnt = _frequent(pair[0] for pair, _ in train), _frequent(pair[1] for pair, _ in train)
+    return {
+        "train": train,
+        "validation": _draw(known.sentence, SIZES["validation"], usual, seen, learnt),
+        "test": _draw(novel, SIZES["test"], usual, seen, learnt),
+        "long": _draw(known.long, SIZES["long"], longer, seen, learnt),
+    }
+
+
+def forms(text: str) -> list[str]:
+    """The word forms of a sentence, in lower case and without punctuation."""
+    return text.translate(_NO_MARKS).lower().split()
+
+
+def _frequent(texts: Iterable[str]) -> set[str]:
+    counts = Counter(form for text in texts for form in forms(text))
+    return {form for form, count in counts.items() if count >= OFTEN}
+
+
+def _draw(
+    draw: Callable[[], Sentence],
+    size: int,
+    lengths: range,
+    seen: set[str],
+    learnt: tuple[set[str], set[str]] | None = None,
+) -> list[tuple[Pair, Sentence]]:
+    """So many new sentences, of such lengths in words and of no word forms but those `learnt`.
+
+    Both sides of all that were taken are in `seen`.
+    """
+
+    def fits(text: str, side: int) -> bool:
+        if text.count(" ") + 1 not in lengths or text in seen:
+            return False
+        return learnt is None or learnt[side].issuperset(forms(text))
+
+    items: list[tuple[Pair, Sentence]] = []
+    while len(items) < size:
+        sentence = draw()
+        source = german(sentence)
+        if not fits(source, 0):
+            continue
+        target = english(sentence)
+        if fits(target, 1):
+            seen.update((source, target))
+            items.append(((source, target), sentence))
+    return items

@@ -1,0 +1,258 @@
+"""The constituents of a clause, drawn at random so that they make sense together.
+
+Whatever would leave a translation open is left out: no possessor shares a clause with a dative,
+which a feminine genitive could be taken for, and where a relative pronoun is its verb's object, a
+case ending tells it from the subject.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ropewalk.lab.phrases import pools
+from ropewalk.lab.phrases import words as w
+from ropewalk.lab.phrases.nouns import Noun
+from ropewalk.lab.phrases.syntax import (
+    Clause,
+    Coordination,
+    Nominal,
+    NounPhrase,
+    Predicate,
+    Prepositional,
+    Relative,
+)
+from ropewalk.lab.phrases.verbs import COPULA, Verb
+
+T = TypeVar("T")
+
+
+class Constituents:
+    """Draws sentences from `random.Random(seed).random`, which is the same in every Python.
+
+    With `every`, reserved combinations are drawn too.
+    """
+
+    def __init__(self, seed: int, *, every: bool = False) -> None:
+        self.random = random.Random(seed).random
+        self.every = every
+        self.used: list[Noun] = []
+        self.order = "second"
+
+    def chance(self, probability: float) -> bool:
+        return self.random() < probability
+
+    def pick(self, options: Sequence[T]) -> T:
+        return options[int(self.random() * len(options))]
+
+    def subject(self, verb: Verb, tense: str, *, definite: bool, relative: float) -> Nominal:
+        if self.chance(0.1) and "P" in verb.subjects:
+            return self.pick(w.PRONOUNS)
+        free = verb.valency not in ("dat", "both")
+        kinds = self.pick(verb.subjects) if verb is COPULA else verb.subjects
+        first = self.phrase(
+            kinds, "subject", definite=definite, relative=relative, tense=tense, possessor=free
+        )
+        if first.relative is None and verb is not COPULA and self.chance(0.08):
+            return Coordination(first, self.phrase(kinds, "subject", definite=definite))
+        return first
+
+    def predicate(
+        self,
+        verb: Verb,
+        subject: Nominal | None,
+        tense: str,
+        extra: float,
+        relative: float,
+        *,
+        definite: bool = False,
+        gap: str = "subject",
+    ) -> Predicate:
+        """The verb with its complements but the `gap`; `extra` is the chance of an adjunct."""
+        part = Predicate(verb)
+        valency = verb.valency
+        if valency == "quality":
+            return replace(part, quality=self._quality(subject))
+        adjunct, manner = self._extras(verb, subject, extra)
+        if adjunct is not None or manner is not None:
+            relative = 0.0
+        last = valency not in ("both", "put")
+        accusative: Nominal | None = None
+        dative: Nominal | None = None
+        if valency in ("acc", "both", "put") and gap != "accusative":
+            accusative = self._object(
+                verb.objects, "accusative", subject, tense, definite, relative, last
+            )
+        if valency in ("dat", "both") and gap != "dative":
+            kinds = verb.objects if valency == "dat" else "P"
+            dative = self._object(kinds, "dative", subject, tense, definite, relative, True)
+        oblique = None
+        if valency in ("prep", "to", "at", "put") and gap != "oblique":
+            oblique = self._oblique(verb, tense, relative, definite)
+        return Predicate(verb, accusative, dative, oblique, adjunct, manner)
+
+    def _quality(self, subject: Nominal | None) -> tuple[w.Adjective, ...]:
+        head = subject if isinstance(subject, NounPhrase) else None
+        options = pools.adjectives(head.noun.kind if head else "P")
+        taken = [] if head is None else [adjective.topic for adjective in head.adjectives]
+        chosen: list[w.Adjective] = []
+        for option in (self.pick(options), self.pick(options), self.pick(options)):
+            if option.topic not in taken and len(chosen) < 2:
+                chosen.append(option)
+                taken.append(option.topic)
+        return tuple(chosen)
+
+    def _extras(
+        self, verb: Verb, subject: Nominal | None, chance: float
+    ) -> tuple[Prepositional | None, w.Adverb | None]:
+        """A place or company, and a manner."""
+        adjunct = manner = None
+        if self.chance(chance):
+            if self.chance(0.3):
+                word, case, english = self.pick(w.COMPANY)
+                company = self.phrase("P", "oblique", plain=True)
+                adjunct = Prepositional(word, case, english, company)
+            elif verb.valency in ("none", "acc", "prep", "dat", "both"):
+                adjunct = self._place("dative", self.pick("LLLG"))
+        if adjunct is None and verb.valency not in ("at", "both") and self.chance(chance * 0.5):
+            manner = self.pick(w.MANNERS)
+        return adjunct, manner
+
+    def _place(self, case: str, kind: str, relative: str | None = None) -> Prepositional:
+        german, where, whither = self.pick(w.SPOTS[kind])
+        place = self.phrase(
+            kind, "oblique", plain=True, relative=0.0 if relative is None else 0.2, tense=relative
+        )
+        return Prepositional(german, case, where if case == "dative" else whither, place)
+
+    def _oblique(self, verb: Verb, tense: str, relative: float, definite: bool) -> Prepositional:
+        if verb.valency == "at":
+            return self._place("dative", self.pick("MMLLGVO"), tense if relative else None)
+        if verb.valency == "put":
+            return self._place("accusative", self.pick("MMLVO"))
+        if verb.valency == "to":
+            german, case, english, kinds = self.pick(w.DIRECTIONS)
+            place = self.phrase(kinds, "oblique", plain=True, relative=relative * 0.5, tense=tense)
+            return Prepositional(german, case, english, place)
+        assert verb.preposition is not None
+        german, case, english = verb.preposition
+        phrase = self._object(verb.objects, "oblique", None, tense, definite, relative, True)
+        return Prepositional(german, case, english, phrase)
+
+    def _object(
+        self,
+        kinds: str,
+        role: str,
+        subject: Nominal | None,
+        tense: str,
+        definite: bool,
+        relative: float,
+        last: bool,
+    ) -> Nominal:
+        """An object; only the `last` of a clause has a relative clause, which would part them."""
+        if role in ("accusative", "dative") and kinds[0] == "P" and self.chance(0.1):
+            pronouns = (w.HE, w.WE) if role == "accusative" else w.PRONOUNS
+            options = [p for p in pronouns if p is not subject]
+            if not isinstance(subject, w.Pronoun):
+                return self.pick(options)
+            # "he helps him" is sound, "we help us" is not
+            return w.HE if subject is w.WE else w.WE
+        none = role == "accusative" and not definite and self.chance(0.04)
+        first = self.phrase(
+            kinds,
+            role,
+            definite=definite,
+            relative=relative * 0.6 if last else 0.0,
+            tense=tense,
+            possessor=role != "dative" and last,
+            determiner=w.NO if none else None,
+        )
+        if first.relative is None and self.chance(0.06) and not none:
+            return Coordination(first, self.phrase(kinds, role, definite=definite))
+        return first
+
+    def phrase(
+        self,
+        kinds: str,
+        role: str,
+        *,
+        definite: bool = False,
+        plain: bool = False,
+        relative: float = 0.0,
+        tense: str | None = None,
+        possessor: bool = False,
+        determiner: w.Determiner | None = None,
+    ) -> NounPhrase:
+        """A noun of one of the kinds with its determiner, mostly an adjective, and perhaps more."""
+        noun = self._noun(kinds, role)
+        plural = self.chance(0.1 if plain else 0.3)
+        owner = None
+        if possessor and noun.kind not in "PGO" and self.chance(0.12):
+            owner = self._possessor()
+            determiner = w.THE
+        elif determiner is None:
+            determiner = self.pick(
+                (pools.DEFINITE if plural else pools.PLAIN)
+                if plain
+                else pools.DEFINITE
+                if definite
+                else pools.PLURAL
+                if plural
+                else pools.SINGULAR
+            )
+        if determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau"):
+            determiner = w.THE  # or they would be husband and wife
+        clause = None
+        if owner is None and tense is not None and self.chance(relative):
+            clause = self._relative(noun, plural, tense)
+        return NounPhrase(determiner, noun, plural, self._adjectives(noun.kind), owner, clause)
+
+    def _noun(self, kinds: str, role: str) -> Noun:
+        """A noun that the sentence does not have yet, as far as three draws can tell."""
+        options = pools.nouns(kinds, f"{role} {self.order}", self.every)
+        noun = self.pick(options)
+        for _ in range(2):
+            if noun in self.used:
+                noun = self.pick(options)
+        self.used.append(noun)
+        return noun
+
+    def _possessor(self) -> NounPhrase:
+        noun = self._noun("P", "possessor")
+        return NounPhrase(self.pick(pools.PLAIN), noun, adjectives=self._adjectives("P")[:1])
+
+    def _adjectives(self, kind: str) -> tuple[w.Adjective, ...]:
+        options, draw = pools.adjectives(kind), self.random()
+        if draw < 0.25:
+            return ()
+        first = self.pick(options)
+        second = self.pick(options)
+        return (first, second) if draw > 0.8 and second.topic != first.topic else (first,)
+
+    def _relative(self, head: Noun, plural: bool, matrix: str) -> Relative | None:
+        """A relative clause without another inside it, or None where no verb fits."""
+        tense = self.pick(pools.RELATIVE_TENSES[matrix])
+        gap = self.pick(pools.GAPS) if head.kind != "L" else self.pick(("adjunct", "accusative"))
+        options = pools.relative_verbs(gap, head.kind, f"final {tense}", self.every)
+        if not options:
+            return None
+        outer, self.order = self.order, "final"
+        verb = self.pick(options)
+        subject: Nominal | None = None
+        if gap != "subject":
+            subject = self.subject(verb, tense, definite=False, relative=0.0)
+            marked = pools.marked(subject) or (head.gender == "m" and not plural)
+            if gap == "accusative" and not marked:
+                subject = self.pick((w.HE, w.WE))
+        part = self.predicate(verb, subject, tense, 0.15, 0.0, gap=gap)
+        preposition = None
+        if gap == "oblique" and verb.preposition is not None:
+            preposition = verb.preposition
+        if gap == "adjunct":
+            part = replace(part, adjunct=None)
+            preposition = ("in", "dative", "in")
+        self.order = outer
+        modal = self.pick(w.MODALS) if tense == "modal" else None
+        return Relative(gap, Clause(subject, (part,), tense, modal), preposition)

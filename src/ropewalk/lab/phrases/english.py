@@ -1,0 +1,162 @@
+"""English: agreement, auxiliaries with do-support, and the order of a clause.
+
+Subject, verb, object, "to" somebody, manner, prepositional object, company or place, time; of what
+opens a German sentence, only a time, a place or a subordinate clause opens the English one too.
+"""
+
+from __future__ import annotations
+
+from ropewalk.lab.phrases.syntax import (
+    Clause,
+    Coordination,
+    Nominal,
+    NounPhrase,
+    Predicate,
+    Prepositional,
+    Relative,
+    Sentence,
+    is_plural,
+    written,
+)
+from ropewalk.lab.phrases.words import Pronoun
+
+_AN = ("a", "e", "i", "o", "u", "honest")
+
+
+def nominal(phrase: Nominal, role: str = "object") -> list[str]:
+    """A noun phrase, two of them, or a pronoun as "subject" or "object"."""
+    if isinstance(phrase, Pronoun):
+        return [phrase.subject if role == "subject" else phrase.object]
+    if isinstance(phrase, Coordination):
+        return [*nominal(phrase.first), "and", *nominal(phrase.second)]
+    article = phrase.determiner.plural if phrase.plural else phrase.determiner.singular
+    if phrase.possessor is not None:
+        words = nominal(phrase.possessor)
+        words[-1] += "'s"
+    else:
+        words = [article] if article else []
+    for i, adjective in enumerate(phrase.adjectives):
+        words += [",", adjective.english] if i else [adjective.english]
+    words.append(phrase.noun.english_plural if phrase.plural else phrase.noun.english)
+    if words[0] == "a" and words[1].startswith(_AN):
+        words[0] = "an"
+    if phrase.relative is not None:
+        words += _relative(phrase.relative, phrase)
+    return words
+
+
+def _prepositional(part: Prepositional) -> list[str]:
+    return [part.english, *nominal(part.phrase)]
+
+
+def _relative(relative: Relative, head: NounPhrase) -> list[str]:
+    person = head.noun.kind == "P"
+    gap, part = relative.gap, relative.clause.predicates[0]
+    if gap == "subject":
+        return ["who" if person else "that", *clause(relative.clause, plural=head.plural)]
+    rest = clause(relative.clause)
+    if relative.preposition is not None:
+        return [relative.preposition[2], "whom" if person else "which", *rest]
+    if gap == "dative" and part.accusative is not None:
+        return ["to", "whom" if person else "which", *rest]
+    return ["whom" if person else "that", *rest]
+
+
+def _verbs(part: Predicate, sentence: Clause, plural: bool, lone: bool) -> tuple[str, str]:
+    """The auxiliary, "" if there is none, and the rest of the verb.
+
+    `lone` asks for an auxiliary in any case, as negations and questions need it.
+    """
+    verb, tense = part.verb, sentence.tense
+    if tense == "modal":
+        assert sentence.modal is not None
+        modal = sentence.modal
+        if modal.auxiliary:
+            return modal.auxiliary, f"{modal.english[2]} {verb.english}".strip()
+        if lone:
+            return ("do" if plural else "does"), f"{modal.english[2]} {verb.english}"
+        return "", f"{modal.english[plural]} {verb.english}"
+    if tense == "future":
+        return "will", verb.english
+    if verb.valency == "quality":
+        if tense == "present":
+            return ("are" if plural else "is"), ""
+        return ("were" if plural else "was"), ""
+    if tense == "pluperfect":
+        return "had", verb.english_participle
+    if tense == "perfect":
+        return ("did", verb.english) if lone else ("", verb.english_past)
+    if lone:
+        return ("do" if plural else "does"), verb.english
+    return "", verb.english if plural else verb.english_third
+
+
+def _complements(part: Predicate) -> list[str]:
+    words: list[str] = [part.verb.particle] if part.verb.particle else []
+    for i, adjective in enumerate(part.quality):
+        words += ["and", adjective.english] if i else [adjective.english]
+    if part.accusative is not None:
+        words += nominal(part.accusative)
+    if part.dative is not None:
+        words += ["to"] if part.verb.valency == "both" else []
+        words += nominal(part.dative)
+    if part.manner is not None:
+        words.append(part.manner.english)
+    return words
+
+
+def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None) -> list[str]:
+    """The words of a clause; `asked` puts the auxiliary first.
+
+    `plural` is the number of the subject where the clause has none of its own.
+    """
+    if sentence.subject is not None:
+        plural = is_plural(sentence.subject)
+    assert plural is not None
+    subject = [] if sentence.subject is None else nominal(sentence.subject, "subject")
+    often = [sentence.frequency.english] if sentence.frequency is not None else []
+    front: list[str] = []
+    words: list[str] = []
+    for i, part in enumerate(sentence.predicates):
+        auxiliary, verb = _verbs(part, sentence, plural, asked or sentence.negated)
+        if i:
+            # "wants to" and "would like to" are said once.
+            words += ["and", part.verb.english if sentence.tense == "modal" else verb]
+        else:
+            helper = [auxiliary] if auxiliary else []
+            negation = ["not"] if sentence.negated else []
+            words += helper + subject if asked else subject + helper
+            words += negation + often + ([verb] if verb else [])
+        words += _complements(part)
+        for slot, phrase in (("oblique", part.oblique), ("adjunct", part.adjunct)):
+            place = [] if phrase is None else _prepositional(phrase)
+            if slot == sentence.front and i == 0 and part.verb.valency != "prep":
+                front = place
+            else:
+                words += place
+    if sentence.time is not None:
+        if sentence.front == "time":
+            front = [sentence.time.english]
+        else:
+            words.append(sentence.time.english)
+    content = sentence.predicates[-1].content
+    if content is not None:
+        words += [content.conjunction.english, *clause(content.clause)]
+    return front + words
+
+
+def english(sentence: Sentence) -> str:
+    """The sentence in English."""
+    words: list[str] = []
+    opening = sentence.opening
+    if opening is not None:
+        words += [opening.conjunction.english, *clause(opening.clause), ","]
+    if sentence.asked is not None:
+        words.append(sentence.asked.english)
+    for main in sentence.mains:
+        if main.link is not None:
+            words += [",", main.link.english]
+        words += clause(main.clause, asked=sentence.question)
+        if main.closing is not None:
+            words += [main.closing.conjunction.english, *clause(main.closing.clause)]
+    return written(words, "?" if sentence.question else ".")

@@ -1,0 +1,7 @@
+"""The report of a run: one HTML file that holds all it shows and opens without a network."""
+
+from __future__ import annotations
+
+from ropewalk.lab.report.page import write_report
+
+__all__ = ["write_report"]

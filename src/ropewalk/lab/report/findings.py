@@ -1,0 +1,266 @@
+"""What a comparison found, in plain words and no more of them than its numbers allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Facts = dict[str, Any]
+
+MINUS = "−"
+LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
+
+
+def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
+    """Write a number for people; an unknown one is a dash."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
+
+
+def p_value(p: float) -> str:
+    """Write a p-value: three decimals, or that it is below them."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """Write how many there are: ``1 seed``, ``3 seeds``, ``29,000 pairs``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as a sentence does: ``a, b and c``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def duration(seconds: float) -> str:
+    """Write a time span in the two largest of its units: ``2 h 5 min``, ``3 min 20 s``, ``12.4 s``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def title(results: Facts) -> str:
+    """Say what was compared on what."""
+    corpus = results["corpus"]
+    source, target = (LANGUAGES.get(corpus[side], corpus[side]) for side in ("source", "target"))
+    names = listed(row["name"] for row in results["encodings"])
+    return f"{names}: {source} to {target}, {corpus['name']}"
+
+
+def headline(results: Facts) -> str:
+    """Say in a sentence what was found on the first test split."""
+    split, rows = results["splits"][0], results["encodings"]
+    seeds = seeds_said(results)
+    if len(rows) == 1:
+        bleu = number(rows[0]["summary"][split]["bleu"]["mean"])
+        return f"{rows[0]['name']} reaches {bleu} BLEU on {split} ({seeds})."
+    if len(rows) == 2:
+        return _versus(rows[0], rows[1], split, seeds)
+    first = rows[0]
+    parts = [f"{verdict}: {listed(names)}" for verdict, names in _by_verdict(rows, split) if names]
+    bleu = number(first["summary"][split]["bleu"]["mean"])
+    return f"Against {first['name']} ({bleu} BLEU on {split}, {seeds}), {'; '.join(parts)}."
+
+
+def findings(results: Facts) -> list[str]:
+    """Say, one sentence or two each, what the numbers show and what they do not."""
+    rows, splits = results["encodings"], results["splits"]
+    said = []
+    for split in splits:
+        if split != splits[0] or len(rows) > 2:
+            said += [_versus(rows[0], row, split, seeds_said(results)) for row in rows[1:]]
+    said += [_not_ahead(results, row) for row in rows[1:]]
+    said += _equal_time(results)
+    said += [
+        f"{row['name']}, seed {cell['seed']}, diverged after {count(cell['steps'], 'step')}. "
+        f"It stays in the table: {_diverged_counts(row, place, splits[0])}."
+        for row in rows
+        for place, cell in enumerate(row["cells"])
+        if cell["status"] == "diverged"
+    ]
+    return said + _limits(results)
+
+
+def corpus_facts(results: Facts) -> list[tuple[str, str]]:
+    """Give what there is to know of the corpus: sizes, vocabulary, what is in training and test alike."""
+    corpus = results["corpus"]
+    pairs = corpus["pairs"]
+    facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
+    for split, seen in corpus["seen_in_training"].items():
+        if split in pairs and pairs[split]:
+            share = number(100 * seen["pairs"] / pairs[split])
+            text = (
+                f"{count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
+                f"source side alone {seen['source']:,}, target side alone {seen['target']:,}"
+            )
+            facts.append((f"Of {split}, also in training", text))
+    facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
+    longest = corpus["longest_in_training"]
+    text = f"{longest['source']} tokens (source), {longest['target']} (target)"
+    facts.append(("Longest in training", text))
+    if corpus.get("left_out"):
+        text = f"{count(corpus['left_out'], 'training pair')} longer than the config's limit"
+        facts.append(("Left out", text))
+    return facts + [("Note", note) for note in corpus.get("notes", ())]
+
+
+def conditions(results: Facts) -> list[tuple[str, str]]:
+    """Give the conditions of the numbers: command, time, machine, versions, signatures."""
+    machine, seconds = results["machine"], results["duration_s"]
+    sittings = results.get("sittings", 1)
+    facts = [
+        ("Command", results["command"]),
+        ("Commit", results["commit"] or "not known"),
+        ("Started", results["started"]),
+        ("Duration", duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else "")),
+        ("Machine", f"{machine['processor']}, {count(machine['cores'], 'core')}"),
+        ("Precision", machine["precision"]),
+        (
+            "At once",
+            f"{count(machine['cells_at_once'], 'training')} of "
+            f"{count(machine['threads_per_cell'], 'thread')} each",
+        ),
+    ]
+    if "device" in machine:
+        facts.insert(5, ("Device", machine["device"]))
+    versions = {"ropewalk": results["ropewalk"], **results["versions"]}
+    facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
+    names = {"bleu": "BLEU", "chrf": "chrF"}
+    return facts + [
+        (f"{names.get(name, name)} signature", text) for name, text in results["signatures"].items()
+    ]
+
+
+def seeds_said(results: Facts) -> str:
+    """Say of how many seeds a mean is."""
+    seeds = len(results["encodings"][0]["cells"])
+    return "one seed" if seeds == 1 else f"means of {seeds} seeds"
+
+
+def _versus(first: Facts, row: Facts, split: str, seeds: str) -> str:
+    """Compare a row with the first on a split, in a sentence."""
+    here, there = (x["summary"][split]["bleu"]["mean"] for x in (row, first))
+    scores = f"{number(here)} against {number(there)} BLEU, {seeds}"
+    versus = row["summary"][split].get("versus_first")
+    if versus is None:
+        return f"On {split}, {row['name']} and {first['name']} could not be tested ({scores})."
+    numbers = (
+        f"{scores}; difference {number(versus['difference'], signed=True)}, "
+        f"95 % interval {number(versus['low'], signed=True)} to "
+        f"{number(versus['high'], signed=True)}, p {_equals(versus['p_holm'])}"
+    )
+    if versus["verdict"] == "no difference shown":
+        return f"On {split}, no difference shown between {row['name']} and {first['name']} ({numbers})."
+    return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
+
+
+def _equals(p: float) -> str:
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _by_verdict(rows: list[Facts], split: str) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {
+        "better": [],
+        "worse": [],
+        "no difference shown": [],
+        "not tested": [],
+    }
+    for row in rows[1:]:
+        versus = row["summary"][split].get("versus_first")
+        if versus is None:
+            found["not tested"].append(row["name"])
+        else:
+            difference = number(versus["difference"], signed=True)
+            found[versus["verdict"]].append(f"{row['name']} ({difference})")
+    return list(found.items())
+
+
+def _not_ahead(results: Facts, row: Facts) -> str:
+    """Name the measures of the table on which a row's mean is not ahead of the first's."""
+    first, splits = results["encodings"][0], results["splits"]
+    measures: list[tuple[str, float | None, float | None, int]] = []
+    for split in splits:
+        for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
+            here, there = (x["summary"][split][metric]["mean"] for x in (row, first))
+            measures.append((f"{name} on {split}", here, there, 1))
+    for name, key, sign in (
+        ("validation loss", "validation_loss", -1),
+        ("training speed", "tokens_per_s", 1),
+        ("peak memory", "peak_memory_bytes", -1),
+    ):
+        measures.append((name, row[key]["mean"], first[key]["mean"], sign))
+    for place, bin_ in enumerate(results["length_bins"].get(splits[0], ())):
+        here, there = (_bin_mean(x, splits[0], place) for x in (row, first))
+        measures.append((f"{splits[0]} sentences of {bin_label(bin_)} words", here, there, 1))
+    behind = [
+        name
+        for name, here, there, sign in measures
+        if here is not None and there is not None and sign * (here - there) <= 0
+    ]
+    known = sum(here is not None and there is not None for _, here, there, _ in measures)
+    if not behind:
+        return (
+            f"{row['name']} is ahead of {first['name']} in the mean of all {known} measures taken."
+        )
+    return (
+        f"{row['name']} is not ahead of {first['name']} in the mean of {len(behind)} of {known} "
+        f"measures taken: {listed(behind)}."
+    )
+
+
+def bin_label(bin_: Facts) -> str:
+    """Write a range of sentence lengths: ``9–12``, or ``9`` where it holds one length."""
+    return str(bin_["from"]) if bin_["from"] == bin_["to"] else f"{bin_['from']}–{bin_['to']}"
+
+
+def _bin_mean(row: Facts, split: str, place: int) -> float | None:
+    scores = [cell["scores"].get(split) for cell in row["cells"]]
+    values = [score["by_length"][place]["bleu"] for score in scores if score]
+    return sum(values) / len(values) if values else None
+
+
+def _equal_time(results: Facts) -> list[str]:
+    rows = [row for row in results["encodings"] if row.get("equal_time")]
+    if len(rows) < 2:
+        return []
+    losses = listed(
+        f"{row['name']} {number(row['equal_time']['validation_loss']['mean'], 3)}" for row in rows
+    )
+    seconds = duration(rows[0]["equal_time"]["seconds"])
+    return [
+        f"At equal training time ({seconds}, the fastest run's), mean validation loss is: {losses}. "
+        f"This was not tested for significance."
+    ]
+
+
+def _diverged_counts(row: Facts, place: int, split: str) -> str:
+    values = row["summary"][split]["bleu"]["values"]
+    value = values[place] if place < len(values) else None
+    if value is None:
+        return "it has no score"
+    return f"it translated nothing, and the mean counts its BLEU of {number(value)}"
+
+
+def _limits(results: Facts) -> list[str]:
+    """Say what the tests do not answer."""
+    rows, seeds = results["encodings"], len(results["encodings"][0]["cells"])
+    if len(rows) < 2:
+        return []
+    said = (
+        "With one seed each, this speaks of the trained models and not of the encodings: another "
+        "seed may turn it around."
+        if seeds == 1
+        else "The tests resample sentences and seeds together."
+    )
+    if len(rows) > 2:
+        said += (
+            f" p-values carry Holm's correction for {len(rows) - 1} comparisons. Each encoding was "
+            f"tested against {rows[0]['name']} alone, not against the others."
+        )
+    return [said]

@@ -1,0 +1,216 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const one = (selector, root = document) => root.querySelector(selector);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/* Plotly's figures: the page lends them its colours, for light and dark alike. */
+
+function dressed(layout) {
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--ink") };
+  const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), automargin: true, ticks: "" };
+  const full = { ...layout, font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true };
+  for (const name of Object.keys(layout)) {
+    if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...layout[name] };
+  }
+  full.shapes = (layout.shapes || []).map((shape) => ({ ...shape, line: { color: colour("--soft"), width: 1 } }));
+  full.hoverlabel = { bgcolor: colour("--ink"), bordercolor: colour("--ink"), font: { ...font, size: 13, color: colour("--page") } };
+  return full;
+}
+
+function draw(place) {
+  const spec = place.dataset.figure.split(".").reduce((held, key) => held[key], data.figures);
+  Plotly.react(place, spec.data, dressed(spec.layout), { displayModeBar: false, responsive: true });
+}
+
+const plots = [...document.querySelectorAll(".plot")];
+plots.forEach(draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { plots.forEach(draw); });
+
+for (const radio of document.querySelectorAll("input[name=against]")) {
+  radio.addEventListener("change", () => {
+    for (const place of plots.filter((plot) => plot.dataset.figure.startsWith("loss."))) {
+      place.dataset.figure = `loss.${radio.value}.${place.dataset.figure.split(".")[2]}`;
+      draw(place);
+    }
+  });
+}
+
+/* Attention maps. A weight is two characters: thousandths, in base 64. */
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const WORTH = Object.fromEntries([...DIGITS].map((digit, i) => [digit, i]));
+const read = (text, i) => (64 * WORTH[text[2 * i]] + WORTH[text[2 * i + 1]]) / 1000;
+const SVG = "http://www.w3.org/2000/svg";
+const tip = document.getElementById("tip");
+const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
+const panels = [];
+
+function element(name, attributes = {}, text = null, space = null) {
+  const made = space ? document.createElementNS(space, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== null) made.textContent = text;
+  return made;
+}
+
+function chosen() {
+  const of = (name) => document.getElementById(`choose-${name}`).value;
+  return { site: of("site"), sentence: +of("sentence"), layer: +of("layer"), head: +of("head") };
+}
+
+function short(token) {
+  return token.length > 11 ? `${token.slice(0, 10)}…` : token;
+}
+
+/* One encoding's panel: the chosen head large, every head small. */
+function panel(root, encoding) {
+  const box = one(".map", root), said = one(".said", root), heads = one(".heads", root);
+  const tint = root.dataset.colour;
+  let map, text, svg, cell, left, top, row = -1, column = -1;
+
+  function show(r, c) {
+    for (const each of panels) each.point(r, c);
+  }
+
+  function point(r, c) {
+    row = r; column = c;
+    for (const mark of svg.querySelectorAll(".cursor, .cross")) mark.remove();
+    if (r < 0) { said.textContent = ""; return; }
+    const add = (kind, x, y, width, height) => svg.append(element("rect", { class: kind, x, y, width, height }, null, SVG));
+    add("cross", left, top + r * cell, map.columns.length * cell, cell);
+    add("cross", left + c * cell, top, cell, map.rows.length * cell);
+    add("cursor", left + c * cell, top + r * cell, cell, cell);
+    said.textContent = `${map.rows[r]} → ${map.columns[c]}: ${weight(r, c).toFixed(3)}`;
+  }
+
+  const weight = (r, c) => read(text, r * map.columns.length + c);
+
+  function at(event) {
+    const frame = svg.getBoundingClientRect();
+    const c = Math.floor((event.clientX - frame.left - left) / cell);
+    const r = Math.floor((event.clientY - frame.top - top) / cell);
+    return r >= 0 && c >= 0 && r < map.rows.length && c < map.columns.length ? [r, c] : null;
+  }
+
+  function hover(event) {
+    const found = at(event);
+    if (!found) { hide(); return; }
+    show(...found);
+    place(event.clientX, event.clientY);
+  }
+
+  function place(x, y) {
+    tip.replaceChildren(`${map.rows[row]} → ${map.columns[column]}`, element("b", {}, `weight ${weight(row, column).toFixed(3)}`));
+    tip.hidden = false;
+    const size = tip.getBoundingClientRect();
+    const fit = (wanted, length, room) => Math.max(4, Math.min(wanted, room - length - 4));
+    tip.style.left = `${fit(x + 14, size.width, document.documentElement.clientWidth)}px`;
+    tip.style.top = `${fit(y - size.height - 14 < 4 ? y + 18 : y - size.height - 14, size.height, innerHeight)}px`;
+  }
+
+  function hide() {
+    tip.hidden = true;
+    show(-1, -1);
+  }
+
+  function step(event) {
+    const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    if (event.key === "Escape") { hide(); return; }
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    const [down, right] = moves[event.key];
+    const within = (value, length) => Math.max(0, Math.min(length - 1, value));
+    show(row < 0 ? 0 : within(row + down, map.rows.length), row < 0 ? 0 : within(column + right, map.columns.length));
+    const frame = svg.getBoundingClientRect();
+    place(frame.left + left + (column + 1) * cell, frame.top + top + row * cell);
+  }
+
+  function large(state) {
+    const longest = (tokens) => Math.max(...tokens.map((token) => short(token).length));
+    left = 12 + 6.7 * longest(map.rows);
+    top = 12 + 6.7 * longest(map.columns);
+    cell = Math.max(13, Math.min(26, Math.floor((root.clientWidth - left - 2) / map.columns.length)));
+    const width = left + cell * map.columns.length + 2, height = top + cell * map.rows.length + 2;
+    const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, head ${state.head + 1}: `
+      + `${map.rows.length} by ${map.columns.length} weights; arrow keys walk through them`;
+    svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label }, null, SVG);
+    map.columns.forEach((token, c) => {
+      const x = left + (c + 0.5) * cell + 4;
+      svg.append(element("text", { x, y: top - 5, transform: `rotate(-90 ${x} ${top - 5})` }, short(token), SVG));
+    });
+    map.rows.forEach((token, r) => {
+      svg.append(element("text", { x: left - 5, y: top + (r + 0.5) * cell + 4, "text-anchor": "end" }, short(token), SVG));
+      map.columns.forEach((_, c) => {
+        const value = weight(r, c);
+        if (value > 0) {
+          svg.append(element("rect", { x: left + c * cell, y: top + r * cell, width: cell, height: cell, fill: tint, "fill-opacity": Math.sqrt(value).toFixed(3) }, null, SVG));
+        }
+      });
+    });
+    svg.append(element("rect", { class: "frame", x: left, y: top, width: cell * map.columns.length, height: cell * map.rows.length }, null, SVG));
+    svg.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") hover(event); });
+    svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });
+    svg.addEventListener("click", hover);
+    svg.addEventListener("keydown", step);
+    svg.addEventListener("blur", hide);
+    box.replaceChildren(svg);
+  }
+
+  function small(state) {
+    const layers = map.weights;
+    heads.style.gridTemplateColumns = `repeat(${layers[0].length}, 2.5rem)`;
+    heads.replaceChildren(...layers.flatMap((layer, l) => layer.map((weights, h) => {
+      const pressed = l === state.layer && h === state.head;
+      const button = element("button", { type: "button", "aria-pressed": pressed, "aria-label": `layer ${l + 1}, head ${h + 1}`, title: `layer ${l + 1}, head ${h + 1}` });
+      button.append(thumbnail(weights));
+      button.addEventListener("click", () => {
+        document.getElementById("choose-layer").value = l;
+        document.getElementById("choose-head").value = h;
+        render();
+        heads.children[l * layer.length + h].focus();
+      });
+      return button;
+    })));
+  }
+
+  function thumbnail(weights) {
+    const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
+    const paper = canvas.getContext("2d");
+    paper.fillStyle = tint;
+    map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
+      paper.globalAlpha = Math.sqrt(read(weights, r * map.columns.length + c));
+      paper.fillRect(c, r, 1, 1);
+    }));
+    return canvas;
+  }
+
+  function render_(state) {
+    map = encoding.sentences[state.sentence][state.site];
+    text = map.weights[state.layer][state.head];
+    row = column = -1;
+    said.textContent = "";
+    large(state);
+    small(state);
+  }
+
+  return { render: render_, point, hide };
+}
+
+function render() {
+  tip.hidden = true;
+  const state = chosen();
+  for (const each of panels) each.render(state);
+}
+
+if (data.attention) {
+  for (const root of document.querySelectorAll(".panel")) {
+    panels.push(panel(root, data.attention[root.dataset.slug]));
+  }
+  for (const select of document.querySelectorAll(".choose select")) select.addEventListener("change", render);
+  document.addEventListener("pointerdown", (event) => {
+    if (!tip.hidden && !event.target.closest(".map svg")) panels[0].hide();
+  });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(); } });
+  render();
+}

@@ -1,0 +1,170 @@
+"""Tables, translations and the frame of attention maps as HTML; all text from outside is escaped."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from html import escape
+from typing import Any
+
+from ropewalk.figures.palette import style
+from ropewalk.lab.report.findings import number
+from ropewalk.lab.report.tables import Cell, Table
+
+Facts = dict[str, Any]
+
+OPEN = 5  # sentences of translations shown before the rest unfolds
+
+_SHAPES = {  # in a square of side 12
+    "circle": '<circle cx="6" cy="6" r="5"/>',
+    "square": '<rect x="1.5" y="1.5" width="9" height="9"/>',
+    "diamond": '<path d="M6 0l6 6-6 6-6-6z"/>',
+    "triangle-up": '<path d="M6 .5l6 10.5H0z"/>',
+    "triangle-down": '<path d="M6 11.5L0 1h12z"/>',
+    "star": '<path d="M6 0l1.5 4.2 4.5.2-3.5 2.8 1.2 4.3L6 9l-3.7 2.5 1.2-4.3L0 4.4l4.5-.2z"/>',
+    "hexagon": '<path d="M6 .5l5 2.7v5.6l-5 2.7-5-2.7V3.2z"/>',
+}
+_SITES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+
+
+def named(results: Facts, name: str) -> str:
+    """Give an encoding's name behind its key: its shape in its colour."""
+    names = [row["name"] for row in results["encodings"]]
+    look = style(names.index(name))
+    return (
+        f'<svg class="key" viewBox="0 0 12 12" fill="{look.colour}" aria-hidden="true">'
+        f"{_SHAPES[look.symbol]}</svg>{escape(name)}"
+    )
+
+
+def table_html(results: Facts, table: Table, caption: str) -> str:
+    """Give a table in a box of its own that scrolls sideways where the page is narrow."""
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in table.columns)
+    names = {row["name"] for row in results["encodings"]}
+    body = "".join(
+        "<tr>" + "".join(_cell(results, cell, i, names) for i, cell in enumerate(row)) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def section_translations(results: Facts, examples: Facts) -> str:
+    """Give source, reference and every encoding's translation of the sentences that were chosen."""
+    sentences = [_sentence(results, examples, sentence) for sentence in examples["sentences"]]
+    rest = "".join(sentences[OPEN:])
+    more = (
+        f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
+    )
+    return (
+        f'<p class="note">Chosen by rule: {escape(examples["rule"])}. <mark>Marked</mark> words are '
+        'not in the reference at this place; <span class="gap">‸</span> stands where words of the '
+        "reference are missing. Another wording may be as good a translation. The small number is the "
+        f"sentence’s own BLEU.</p>{''.join(sentences[:OPEN])}{more}"
+    )
+
+
+def section_attention(results: Facts, attention: Facts, shown: int) -> str:
+    """Give the choices and an empty panel for each encoding, which the page's script fills."""
+    sentences = attention["sentences"]
+    rule = f'<p class="note">Chosen by rule: {escape(attention["rule"])}.'
+    if shown < len(sentences):
+        rule += (
+            f" Maps of {shown} of {len(sentences)} sentences are here, the first of the rule, to keep "
+            "this file under 10 MB."
+        )
+    rule += "</p>"
+    maps = attention["encodings"]
+    if not shown or not maps:
+        return f"{rule}<p>There are no maps to show.</p>"
+    weights = next(iter(maps.values()))["sentences"][0]["encoder"]["weights"]
+    choices = (
+        _select("site", "Attention", list(_SITES.items()))
+        + _select("sentence", "Sentence", _numbered([s["source"] for s in sentences[:shown]]))
+        + _select("layer", "Layer", _numbered([str(i + 1) for i in range(len(weights))]))
+        + _select("head", "Head", _numbered([str(i + 1) for i in range(len(weights[0]))]))
+    )
+    panels = "".join(_panel(results, row, maps) for row in results["encodings"])
+    return (
+        f'{rule}<div class="choose">{choices}</div>'
+        '<p class="note">Rows attend, columns are attended to; each row adds up to 1. Colour grows with '
+        "the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or walk with "
+        "the arrow keys for its weight. Below each map, every head in small: layers from top to bottom, "
+        f'heads from left to right.</p><div class="maps">{panels}</div>'
+    )
+
+
+def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
+    main = named(results, cell.main) if index < 2 and cell.main in names else escape(cell.main)
+    detail = f'<span class="detail">{escape(cell.detail)}</span>' if cell.detail else ""
+    return f'<th scope="row">{main}{detail}</th>' if index == 0 else f"<td>{main}{detail}</td>"
+
+
+def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
+    corpus, fold = results["corpus"], results["config"].get("lowercase", False)
+    source, target = escape(corpus["source"]), escape(corpus["target"])
+    rows = [
+        ("source", f'<span lang="{source}">{escape(sentence["source"])}</span>'),
+        ("reference", f'<span lang="{target}">{escape(sentence["reference"])}</span>'),
+    ]
+    for row in results["encodings"]:
+        text = sentence["hypotheses"].get(row["slug"])
+        if row["cells"][0]["status"] == "diverged" or text is None:
+            said = '<span class="score">no translation: the run diverged</span>'
+        else:
+            marked = differences(text, sentence["reference"], fold=fold)
+            said = f'<span lang="{target}">{marked}</span>{_own_bleu(row, examples, sentence)}'
+        rows.append((named(results, row["name"]), said))
+    lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
+    return f'<article class="sentence"><dl>{lines}</dl></article>'
+
+
+def differences(hypothesis: str, reference: str, *, fold: bool = False) -> str:
+    """Give the hypothesis as HTML, words marked that differ from the reference, and gaps in it."""
+    words, wanted = hypothesis.split(), reference.split()
+    left, right = ([w.lower() for w in ws] if fold else ws for ws in (wanted, words))
+    said: list[str] = []
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    for kind, _, _, start, stop in matcher.get_opcodes():
+        text = escape(" ".join(words[start:stop]))
+        if kind == "equal":
+            said.append(text)
+        elif kind == "delete":
+            said.append('<span class="gap" title="words of the reference are missing">‸</span>')
+        else:
+            said.append(f"<mark>{text}</mark>")
+    return " ".join(said)
+
+
+def _own_bleu(row: Facts, examples: Facts, sentence: Facts) -> str:
+    scores = row["cells"][0]["scores"].get(examples["split"], {}).get("sentence_bleu", [])
+    if sentence["index"] >= len(scores):
+        return ""
+    return f' <span class="score">{number(scores[sentence["index"]], 0)}</span>'
+
+
+def _panel(results: Facts, row: Facts, maps: Facts) -> str:
+    name = named(results, row["name"])
+    if row["slug"] not in maps:
+        return f'<figure><h3>{name}</h3><p class="note">No maps: the run diverged.</p></figure>'
+    names = [each["name"] for each in results["encodings"]]
+    colour = style(names.index(row["name"])).colour
+    return (
+        f'<figure class="panel" data-slug="{escape(row["slug"])}" data-name="{escape(row["name"])}" '
+        f'data-colour="{colour}"><h3>{name}</h3><div class="map"></div><p class="said"></p>'
+        '<div class="heads" role="group" aria-label="All heads"></div></figure>'
+    )
+
+
+def _numbered(texts: list[str]) -> list[tuple[str, str]]:
+    return [(str(i), text) for i, text in enumerate(texts)]
+
+
+def _select(name: str, label: str, options: list[tuple[str, str]]) -> str:
+    held = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in options)
+    return f'<label>{label}<select id="choose-{name}">{held}</select></label>'

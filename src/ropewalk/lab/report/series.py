@@ -1,0 +1,55 @@
+"""From ``results.json`` to the plain numbers that figures are drawn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropewalk.figures.data import Curve, Outcome, finite, smoothed
+from ropewalk.lab.report.findings import bin_label
+
+Facts = dict[str, Any]
+
+
+def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
+    """Give BLEU of each encoding on a split, and its difference from the first encoding."""
+    found = {}
+    for row in results["encodings"]:
+        bleu, versus = row["summary"][split]["bleu"], row["summary"][split].get("versus_first")
+        difference = versus and (versus["difference"], versus["low"], versus["high"])
+        found[row["name"]] = Outcome(tuple(bleu["values"]), bleu["mean"], difference)
+    return found
+
+
+def curves(results: Facts, kind: str, against: str) -> dict[str, list[Curve]]:
+    """Give loss curves: kind "training" (smoothed) or "validation", against "step" or "seconds"."""
+    found = {}
+    for row in results["encodings"]:
+        found[row["name"]] = [_curve(cell, kind, against) for cell in row["cells"]]
+    return found
+
+
+def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[list[float]]]]:
+    """Give the labels of a split's length bins, and BLEU as encoding -> seed -> bin."""
+    scores = {
+        row["name"]: [
+            [bin_["bleu"] for bin_ in cell["scores"][split]["by_length"]]
+            for cell in row["cells"]
+            if cell["scores"].get(split)
+        ]
+        for row in results["encodings"]
+    }
+    return [bin_label(bin_) for bin_ in results["length_bins"][split]], scores
+
+
+def _curve(cell: Facts, kind: str, against: str) -> Curve:
+    points = [point for point in cell[kind] if point["loss"] is not None]
+    curve = finite(
+        Curve(
+            cell["seed"],
+            tuple(point[against] for point in points),
+            tuple(point["loss"] for point in points),
+            cell["status"] == "diverged",
+        )
+    )
+    # A twenty-fifth of the curve on average: enough to still the batches, too little to hide a turn.
+    return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve

@@ -1,0 +1,157 @@
+"""The tables of a comparison as text in cells; the report and the README only dress them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.lab.report.findings import bin_label, duration, number, p_value
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell says, and below it, smaller, what belongs to it."""
+
+    main: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column titles, and rows that begin with the encoding's name."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def main_table(results: Facts) -> Table:
+    """One row an encoding: the first test split with its test, long sentences, losses and cost.
+
+    Long sentences are the other test splits, or where there is none the longest of the first one.
+    """
+    split, *others = results["splits"]
+    columns = ["encoding", f"BLEU {split}", f"chrF {split}", *_versus_columns(results)]
+    columns += [f"BLEU {other}" for other in others]
+    bins = results["length_bins"].get(split, [])
+    if not others and bins:
+        columns.append(f"BLEU {bin_label(bins[-1])} words")
+    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory"]
+    return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
+
+
+def splits_table(results: Facts) -> Table:
+    """One row a further test split and encoding: its scores and its test against the first encoding."""
+    rows = tuple(
+        (Cell(split), Cell(row["name"]), *_split_cells(results, row, split))
+        for split in results["splits"][1:]
+        for row in results["encodings"]
+    )
+    return Table(("split", "encoding", "BLEU", "chrF", *_versus_columns(results)), rows)
+
+
+def length_table(results: Facts, split: str) -> Table:
+    """BLEU of each encoding in bins of the source's length: mean, and every seed."""
+    bins = results["length_bins"][split]
+    columns = ("encoding", *(f"{bin_label(b)} words ({b['sentences']:,} sentences)" for b in bins))
+    rows = []
+    for row in results["encodings"]:
+        cells = [_length_cell(row, split, place) for place in range(len(bins))]
+        rows.append((Cell(row["name"]), *cells))
+    return Table(columns, tuple(rows))
+
+
+def runs_table(results: Facts) -> Table:
+    """One row a training: how it ended, what it took, what it scored."""
+    splits = results["splits"]
+    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory"]
+    columns += ["validation loss"]
+    columns += [f"{name} {split}" for split in splits for name in ("BLEU", "chrF", "decoding")]
+    rows = []
+    for row in results["encodings"]:
+        for cell in row["cells"]:
+            texts = [str(cell["seed"]), cell["status"], f"{cell['steps']:,}"]
+            texts += [duration(cell["train_seconds"]), number(cell["tokens_per_s"], 0)]
+            texts += [memory(cell["peak_memory_bytes"]), number(cell["validation_loss"], 3)]
+            for split in splits:
+                score = cell["scores"].get(split)
+                bleu, chrf = ((score or {}).get(name) for name in ("bleu", "chrf"))
+                spent = duration(score["decode_seconds"]) if score else "–"
+                texts += [number(bleu, 2), number(chrf, 2), spent]
+            rows.append((Cell(row["name"]), *map(Cell, texts)))
+    return Table(tuple(columns), tuple(rows))
+
+
+def memory(size: float | None) -> str:
+    """Write an amount of memory in MB (10⁶ bytes)."""
+    return "–" if size is None else f"{size / 1e6:,.0f} MB"
+
+
+def _row(results: Facts, row: Facts) -> tuple[Cell, ...]:
+    split, *others = results["splits"]
+    diverged = _diverged(row)
+    cells = [Cell(row["name"]), *_split_cells(results, row, split)]
+    cells += [_marked(row["summary"][other]["bleu"], diverged, 1) for other in others]
+    if not others and results["length_bins"].get(split):
+        cells.append(_length_cell(row, split, -1))
+    loss, equal = row["validation_loss"], row.get("equal_time")
+    cells.append(_marked(loss, diverged, 3))
+    cells.append(_marked(equal["validation_loss"], diverged, 3) if equal else Cell("–"))
+    cells.append(Cell(f"{row['parameters']:,}", f"{row['extra_parameters']:+,} extra"))
+    cells.append(_spread(row["tokens_per_s"]["values"], 0, row["tokens_per_s"]["mean"]))
+    peaks = row["peak_memory_bytes"]
+    cells.append(Cell(memory(peaks["mean"]), " · ".join(memory(v) for v in peaks["values"])))
+    return tuple(cells)
+
+
+def _split_cells(results: Facts, row: Facts, split: str) -> list[Cell]:
+    summary, diverged = row["summary"][split], _diverged(row)
+    cells = [_marked(summary[metric], diverged, 1) for metric in ("bleu", "chrf")]
+    if len(results["encodings"]) > 1:
+        cells += _versus(results, row, summary.get("versus_first"))
+    return cells
+
+
+def _diverged(row: Facts) -> list[bool]:
+    return [cell["status"] == "diverged" for cell in row["cells"]]
+
+
+def _length_cell(row: Facts, split: str, place: int) -> Cell:
+    scores = [cell["scores"].get(split) for cell in row["cells"]]
+    return _spread([score["by_length"][place]["bleu"] if score else None for score in scores], 1)
+
+
+def _versus_columns(results: Facts) -> list[str]:
+    first = results["encodings"][0]["name"]
+    return [f"against {first}", "p (Holm)"] if len(results["encodings"]) > 1 else []
+
+
+def _marked(spread: Facts, diverged: list[bool], digits: int) -> Cell:
+    """Write mean and every seed, saying which of them diverged."""
+    texts = [
+        (f"{number(value, digits)} (diverged)" if value is not None else "diverged")
+        if gone
+        else number(value, digits)
+        for value, gone in zip(spread["values"], diverged, strict=True)
+    ]
+    return Cell(number(spread["mean"], digits), " · ".join(texts))
+
+
+def _spread(values: list[float | None], digits: int, mean: float | None = None) -> Cell:
+    known = [value for value in values if value is not None]
+    if mean is None and known and len(known) == len(values):
+        mean = sum(known) / len(known)
+    return Cell(number(mean, digits), " · ".join(number(value, digits) for value in values))
+
+
+def _versus(results: Facts, row: Facts, versus: Facts | None) -> list[Cell]:
+    if row is results["encodings"][0]:
+        return [Cell("", "the first"), Cell("")]
+    if versus is None:
+        return [Cell("–", "not tested"), Cell("–")]
+    low, high = (number(versus[end], signed=True) for end in ("low", "high"))
+    return [
+        Cell(number(versus["difference"], signed=True), f"{low} to {high}"),
+        Cell(p_value(versus["p_holm"]), versus["verdict"]),
+    ]

@@ -1,0 +1,170 @@
+"""BLEU and chrF by sacrebleu, of a whole, of single sentences and by sentence length.
+
+Hypotheses and references are detokenised text, one string a sentence, one reference each. Case is
+folded by sacrebleu (`lowercase=True`), never beforehand, so that the signature tells it.
+
+Axes: N sentences, 10 BLEU statistics (length of the hypothesis, of the reference, matched n-grams
+of order 1 to 4, n-grams of order 1 to 4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+LengthBin = TypedDict("LengthBin", {"from": int, "to": int, "sentences": int})
+
+ORDERS = 4
+
+
+@dataclass(frozen=True)
+class Score:
+    """The scores of one system on one split; BLEU and chrF from 0 to 100.
+
+    `sentence_bleu` has one value a sentence (effective order); `by_length` is corpus BLEU in each
+    bin of `length_bins`.
+    """
+
+    bleu: float
+    chrf: float
+    sentence_bleu: tuple[float, ...]
+    by_length: tuple[float, ...]
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str],
+    *,
+    lowercase: bool = False,
+    bins: int = 5,
+) -> Score:
+    """BLEU and chrF of the whole, BLEU of each sentence and of each length bin of the sources.
+
+    Raises:
+        ValueError: the three differ in length, or are empty.
+    """
+    check_lengths(hypotheses=hypotheses, references=references, sources=sources)
+    bleu, chrf = _metrics(lowercase)
+    statistics, sentence_bleu = bleu_statistics(hypotheses, references, lowercase=lowercase)
+    places = torch.tensor(assign_bins(sources, length_bins(sources, bins)))
+    return Score(
+        bleu=bleu.corpus_score(hypotheses, [references]).score,
+        chrf=chrf.corpus_score(hypotheses, [references]).score,
+        sentence_bleu=tuple(sentence_bleu),
+        by_length=tuple(
+            bleu_from_statistics(statistics[places == place].sum(0)).item()
+            for place in range(int(places.max()) + 1)
+        ),
+    )
+
+
+def signatures(*, lowercase: bool = False) -> dict[str, str]:
+    """sacrebleu's signatures of "bleu" and "chrf" as `score` computes them."""
+    bleu, chrf = _metrics(lowercase, references=[["one reference"]])
+    return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+
+
+def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
+    """Ranges of length in words that hold about equally many sentences each.
+
+    "from" and "to" are both inclusive, ranges touch, and none is empty: sentences of one length
+    stay together, so there may be fewer than `bins`.
+    """
+    lengths = sorted(_words(sentence) for sentence in sentences)
+    if not lengths or bins < 1:
+        raise ValueError(f"length_bins needs a sentence and bins >= 1, received bins={bins}")
+    upper = sorted({lengths[math.ceil(len(lengths) * k / bins) - 1] for k in range(1, bins + 1)})
+    lower = [lengths[0], *(edge + 1 for edge in upper[:-1])]
+    return [
+        {"from": low, "to": high, "sentences": sum(low <= length <= high for length in lengths)}
+        for low, high in zip(lower, upper, strict=True)
+    ]
+
+
+def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int]:
+    """The place in `bins` of each sentence, by its length in words.
+
+    Raises:
+        ValueError: a sentence is shorter or longer than every bin.
+    """
+    places = {
+        length: place
+        for place, lengths in enumerate(bins)
+        for length in range(lengths["from"], lengths["to"] + 1)
+    }
+    for sentence in sentences:
+        if _words(sentence) not in places:
+            raise ValueError(f"no length bin holds a sentence of {_words(sentence)} words")
+    return [places[_words(sentence)] for sentence in sentences]
+
+
+def bleu_statistics(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> tuple[Tensor, list[float]]:
+    """BLEU statistics (N, 10), float64 whole numbers, and BLEU of each sentence, by sacrebleu."""
+    bleu, _ = _metrics(lowercase, effective_order=True)
+    rows = [
+        bleu.sentence_score(hypothesis, [reference])
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+    statistics = [[row.sys_len, row.ref_len, *row.counts, *row.totals] for row in rows]
+    return torch.tensor(statistics, dtype=torch.float64), [row.score for row in rows]
+
+
+def bleu_from_statistics(sums: Tensor) -> Tensor:
+    """Corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
+
+    Equal to sacrebleu's default: brevity penalty, geometric mean of four precisions, exponential
+    smoothing (the k-th order without a match counts as 1 / 2^k matches; Chen and Cherry 2014,
+    method 3); 0 where nothing matches or some order has no n-gram at all.
+    """
+    length, reference = sums[..., 0], sums[..., 1]
+    matches, totals = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
+    missing = matches == 0
+    smoothed = torch.where(missing, 0.5 ** missing.cumsum(-1), matches)
+    log_precision = (smoothed / totals.clamp(min=1)).log().mean(-1)
+    log_penalty = (1 - reference / length.clamp(min=1)).clamp(max=0)
+    defined = (totals > 0).all(-1) & ~missing.all(-1)
+    return torch.where(defined, 100 * (log_precision + log_penalty).exp(), 0.0)
+
+
+def check_lengths(**texts: Sequence[str]) -> None:
+    """Refuses texts of different length, or none.
+
+    Raises:
+        ValueError: names each text with its number of sentences.
+    """
+    counts = {name: len(text) for name, text in texts.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise ValueError(f"need as many sentences in each, and at least one; received {listed}")
+
+
+def _metrics(
+    lowercase: bool, *, effective_order: bool = False, references: Any = None
+) -> tuple[BLEU, CHRF]:
+    try:
+        from sacrebleu.metrics.bleu import BLEU  # late: only the lab needs it
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise ImportError(
+            "scores need sacrebleu, which is not installed: pip install 'ropewalk[lab]'"
+        ) from None
+    return (
+        BLEU(lowercase=lowercase, effective_order=effective_order, references=references),
+        CHRF(lowercase=lowercase, references=references),
+    )
+
+
+def _words(sentence: str) -> int:
+    return len(sentence.split())

@@ -1,0 +1,69 @@
+"""Joint byte-pair encoding of both languages, trained on the training split alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from ropewalk.lab.checkpoint import write_bytes
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+class Tokens:
+    """Text to token ids and back, by one subword vocabulary for source and target.
+
+    A space is part of the word behind it (``▁``) and punctuation is split off, so that decoding
+    gives detokenised text. Byte-pair encoding: Sennrich et al. 2016, arXiv 1508.07909.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], vocabulary: int, *, lowercase: bool = False) -> Tokens:
+        """Learn a vocabulary of at most this many tokens; ``lowercase`` folds all text first."""
+        tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNK]))
+        steps: list[normalizers.Normalizer] = [normalizers.NFC()]
+        tokenizer.normalizer = normalizers.Sequence(
+            steps + ([normalizers.Lowercase()] if lowercase else [])
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+        )
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary, special_tokens=SPECIAL, show_progress=False
+        )
+        tokenizer.train_from_iterator(sentences, trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> Tokens:
+        """Read what ``save`` wrote."""
+        return cls(Tokenizer.from_file(str(path)))
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary as one JSON file."""
+        write_bytes(path, self._tokenizer.to_str(pretty=True).encode())
+
+    @property
+    def size(self) -> int:
+        """Number of tokens in the vocabulary."""
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Give the ids of each sentence, without begin and end marks."""
+        batch = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        return [encoding.ids for encoding in batch]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Give the text of these ids, without special tokens."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Give each id's token as it is written in the vocabulary."""
+        return [str(self._tokenizer.id_to_token(i)) for i in ids]

@@ -1,0 +1,71 @@
+"""Keys and values that generation keeps, so that each token is projected once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KeyValueCache:
+    """Keys and values of one attention layer: k and v ``(B, K, T, D)``, T growing as tokens come.
+
+    Memory is taken in doublings, so that n single tokens copy O(n) rows and not O(n^2).
+    """
+
+    def __init__(self) -> None:
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+        self.length = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values of new tokens at the end and give all that are held."""
+        end = self.length + keys.shape[-2]
+        if self._keys is None or self._values is None or end > self._keys.shape[-2]:
+            self._keys = self._grown(self._keys, keys, end)
+            self._values = self._grown(self._values, values, end)
+        self._keys[..., self.length : end, :] = keys
+        self._values[..., self.length : end, :] = values
+        self.length = end
+        return self.held()
+
+    def held(self) -> tuple[Tensor, Tensor]:
+        """Give the keys and values of all tokens so far."""
+        if self._keys is None or self._values is None:
+            raise RuntimeError("the cache holds nothing yet: append first")
+        return self._keys[..., : self.length, :], self._values[..., : self.length, :]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these batch rows, in this order (beam search repeats, reorders and drops them)."""
+        if self._keys is not None and self._values is not None:
+            self._keys = self._keys.index_select(0, rows)
+            self._values = self._values.index_select(0, rows)
+
+    def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
+        capacity = max(16, 1 << (end - 1).bit_length())
+        grown = new.new_empty(*new.shape[:-2], capacity, new.shape[-1])
+        if held is not None:
+            grown[..., : self.length, :] = held[..., : self.length, :]
+        return grown
+
+
+class DecoderCache:
+    """What a decoder keeps between steps: for each layer, own keys and values and the memory's."""
+
+    def __init__(self, layers: int) -> None:
+        self.own = [KeyValueCache() for _ in range(layers)]
+        self.memory = [KeyValueCache() for _ in range(layers)]
+
+    @property
+    def length(self) -> int:
+        """Number of target tokens seen."""
+        return self.own[0].length if self.own else 0
+
+    def select(self, rows: Tensor, *, memory: bool = True) -> None:
+        """Keep these batch rows; ``memory=False`` where a row's source is the one it had before."""
+        for cache in self.own + (self.memory if memory else []):
+            cache.select(rows)
+
+
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Give the mask ``(S, T)`` by which the last S of T tokens look at themselves and back."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

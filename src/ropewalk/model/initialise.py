@@ -1,0 +1,32 @@
+"""Initial parameters, each from the seed and its own name alone."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int) -> None:
+    """Draw every parameter from a generator of its own, seeded by ``seed`` and its own name.
+
+    So a model with more parameters (a learned position table) starts with all others the same.
+    Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the identity;
+    a parameter that a module of another kind owns keeps the value that its constructor gave it.
+    """
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix=path, recurse=False):
+            generator = torch.Generator().manual_seed(_number(seed, name))
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+            elif name.endswith("bias") and isinstance(module, nn.Linear):
+                parameter.zero_()
+            elif isinstance(module, (nn.Linear, nn.Embedding)):
+                values = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(values * parameter.shape[1] ** -0.5)
+
+
+def _number(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") >> 1

@@ -1,0 +1,242 @@
+"""A pre-norm encoder-decoder transformer whose position encodings are passed in.
+
+Axes: ``B`` batch, ``S`` source or target tokens, ``V`` vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.model.attention import Attention, self_placement
+from ropewalk.model.cache import DecoderCache, KeyValueCache
+from ropewalk.model.dropout import Dropout
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """Sizes of an encoder-decoder transformer; ``vocabulary`` is shared by source and target."""
+
+    vocabulary: int
+    width: int
+    heads: int
+    feed_forward: int
+    encoder_layers: int
+    decoder_layers: int
+    kv_heads: int | None = None
+    dropout: float = 0.0
+
+    def stack(self, *, causal: bool) -> StackShape:
+        """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
+        return StackShape(
+            layers=self.decoder_layers if causal else self.encoder_layers,
+            heads=self.heads,
+            kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
+            head_dim=self.width // self.heads,
+            width=self.width,
+            causal=causal,
+        )
+
+
+class AttentionMaps(NamedTuple):
+    """Attention probabilities of one forward pass, one ``(B, H, S, T)`` tensor for each layer."""
+
+    encoder: list[Tensor]
+    decoder: list[Tensor]
+    cross: list[Tensor]
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a ReLU between (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.outer(self.inner(x).relu_())
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm)."""
+
+    def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
+        super().__init__()
+        width, heads, kv_heads = shape.width, shape.heads, shape.kv_heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = Attention(width, heads, kv_heads=kv_heads, encoding=own)
+        self.feed_forward_norm = nn.LayerNorm(width)
+        self.feed_forward = FeedForward(width, shape.feed_forward)
+        self.dropout = Dropout(shape.dropout)
+
+    def forward(
+        self, x: Tensor, placement: Placement, mask: Tensor | None, need_probabilities: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        output, probabilities = self.attention(
+            self.attention_norm(x),
+            placement=placement,
+            mask=mask,
+            need_probabilities=need_probabilities,
+        )
+        x = self.dropout.add(x, output)
+        x = self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
+        return x, probabilities
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention to memory, and feed-forward, all pre-norm."""
+
+    def __init__(
+        self, shape: TransformerShape, own: AttentionEncoding, cross: AttentionEncoding
+    ) -> None:
+        super().__init__()
+        width, heads, kv_heads = shape.width, shape.heads, shape.kv_heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = Attention(width, heads, kv_heads=kv_heads, encoding=own)
+        self.cross_norm = nn.LayerNorm(width)
+        self.cross = Attention(width, heads, kv_heads=kv_heads, encoding=cross)
+        self.feed_forward_norm = nn.LayerNorm(width)
+        self.feed_forward = FeedForward(width, shape.feed_forward)
+        self.dropout = Dropout(shape.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        own: Placement,
+        across: Placement,
+        memory_mask: Tensor | None,
+        caches: tuple[KeyValueCache | None, KeyValueCache | None],
+        need_probabilities: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Give the next x ``(B, S, width)`` and, where asked for, both attentions' probabilities.
+
+        ``own`` places the target's tokens, ``across`` them and memory's; ``caches`` likewise.
+        """
+        output, own_probabilities = self.attention(
+            self.attention_norm(x),
+            placement=own,
+            causal=True,
+            cache=caches[0],
+            need_probabilities=need_probabilities,
+        )
+        x = self.dropout.add(x, output)
+        output, cross_probabilities = self.cross(
+            self.cross_norm(x),
+            memory,
+            placement=across,
+            mask=memory_mask,
+            cache=caches[1],
+            need_probabilities=need_probabilities,
+        )
+        x = self.dropout.add(x, output)
+        x = self.dropout.add(x, self.feed_forward(self.feed_forward_norm(x)))
+        return x, own_probabilities, cross_probabilities
+
+
+class Transformer(nn.Module):
+    """Pre-norm encoder-decoder with one table for source, target and output embeddings.
+
+    ``encoder`` and ``decoder`` are the encodings of the two stacks; ``cross`` acts in
+    cross-attention, where by default nothing does. Embeddings are N(0, 1/width) times sqrt(width)
+    for every encoding.
+    """
+
+    def __init__(
+        self,
+        shape: TransformerShape,
+        encoder: Encoding,
+        decoder: Encoding,
+        cross: Encoding | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.encoder_encoding, self.decoder_encoding = encoder, decoder
+        self.cross_encoding = Encoding() if cross is None else cross
+        self.encoder = nn.ModuleList(
+            EncoderLayer(shape, encoder.site(i)) for i in range(shape.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(shape, decoder.site(i), self.cross_encoding.site(i))
+            for i in range(shape.decoder_layers)
+        )
+        self.encoder_norm = nn.LayerNorm(shape.width)
+        self.decoder_norm = nn.LayerNorm(shape.width)
+        self.dropout = Dropout(shape.dropout)
+
+    def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """Give the decoder's last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+
+        source and target: token ids ``(B, S)``; source_mask: boolean ``(B, S)``, True at real
+        tokens. Target padding needs no mask: it comes last, and causal attention never looks ahead.
+        """
+        memory = self.encode(source, source_mask)
+        return self.decode(target, memory, source_mask)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        return linear(hidden, self.embedding.weight)
+
+    def encode(
+        self, source: Tensor, mask: Tensor | None = None, maps: list[Tensor] | None = None
+    ) -> Tensor:
+        """Encode source ``(B, S)`` into memory ``(B, S, width)``; ``maps`` collects attention."""
+        positions = torch.arange(source.shape[1], device=source.device)
+        x = self._embed(source, positions, self.encoder_encoding)
+        placement = Placement(positions)
+        looks = None if mask is None else mask[:, None, None, :]
+        for layer in self.encoder:
+            x, probabilities = layer(x, placement, looks, maps is not None)
+            if maps is not None:
+                maps.append(probabilities)
+        out: Tensor = self.encoder_norm(x)
+        return out
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        cache: DecoderCache | None = None,
+        maps: tuple[list[Tensor], list[Tensor]] | None = None,
+    ) -> Tensor:
+        """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone."""
+        past, new = (0 if cache is None else cache.length), target.shape[1]
+        positions = torch.arange(past, past + new, device=target.device)
+        x = self._embed(target, positions, self.decoder_encoding)
+        own = self_placement(past, new, self.decoder_encoding.site(0), target.device)
+        across = Placement(positions, torch.arange(memory.shape[1], device=target.device))
+        looks = None if memory_mask is None else memory_mask[:, None, None, :]
+        for i, layer in enumerate(self.decoder):
+            caches = (None, None) if cache is None else (cache.own[i], cache.memory[i])
+            x, at_target, at_memory = layer(x, memory, own, across, looks, caches, maps is not None)
+            if maps is not None:
+                maps[0].append(at_target)
+                maps[1].append(at_memory)
+        out: Tensor = self.decoder_norm(x)
+        return out
+
+    @torch.no_grad()
+    def attention_maps(
+        self, source: Tensor, target: Tensor, source_mask: Tensor | None = None
+    ) -> AttentionMaps:
+        """Run once with all attention probabilities formed, and give them."""
+        maps = AttentionMaps([], [], [])
+        memory = self.encode(source, source_mask, maps.encoder)
+        self.decode(target, memory, source_mask, maps=(maps.decoder, maps.cross))
+        return maps
+
+    def _embed(self, tokens: Tensor, positions: Tensor, encoding: Encoding) -> Tensor:
+        x = self.embedding(tokens) * math.sqrt(self.shape.width)
+        out: Tensor = self.dropout(encoding.embed(x, positions))
+        return out

@@ -1,0 +1,152 @@
+"""The one operator that rotates.
+
+Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.spec import Pairing
+
+
+def rotate(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    pairing: Pairing,
+    start: int = 0,
+    seq_dim: int = -2,
+    adjoint: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Turn every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
+
+    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
+    cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions.
+    pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
+    start: the first dimension that turns; those outside [start, start + R) pass through unchanged.
+    adjoint: apply the transpose: angles negated, an amplitude in the tables kept. The gradient is
+        this; it is the inverse only where cos² + sin² = 1.
+    out: where to write, which may be x itself; refused where a gradient is needed.
+
+    Returns a tensor of x's shape and dtype. Arithmetic is in float32, or float64 if x is, and the
+    result rounded once. Raises ValueError or TypeError that names argument, rule and value.
+    """
+    if pairing not in get_args(Pairing):
+        raise ValueError(f'pairing must be "half" or "interleaved", got {pairing!r}')
+    if not x.is_floating_point():
+        raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
+    _check_tables(cos, sin, x, seq_dim)
+    turning = 2 * cos.shape[-1]
+    rest = x.shape[-1] - start - turning
+    if start < 0 or rest < 0:
+        raise ValueError(
+            f"start + R must lie within x's last axis, of {x.shape[-1]} dimensions, "
+            f"got start={start} and R={turning} (twice the last axis of cos)"
+        )
+    if out is not None:
+        _check_out(out, x, cos, sin)
+
+    cos, sin = _beside(x, cos, seq_dim), _beside(x, sin, seq_dim)
+    if adjoint:
+        sin = -sin
+    if turning == x.shape[-1]:
+        y = _turn(x, cos, sin, pairing)
+    else:
+        before, middle, after = torch.split(x, [start, turning, rest], dim=-1)
+        y = torch.cat((before, _turn(middle, cos, sin, pairing), after), dim=-1)
+    return y if out is None else out.copy_(y)
+
+
+def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
+    """S of a tensor whose sequence axis is `seq_dim`; ValueError where it has none."""
+    if seq_dim not in (-2, -3):
+        raise ValueError(
+            f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
+            f"got {seq_dim!r}"
+        )
+    if x.ndim < -seq_dim:
+        raise ValueError(
+            f"{name} must have at least {-seq_dim} axes where seq_dim={seq_dim}, "
+            f"got shape {tuple(x.shape)}"
+        )
+    return x.shape[seq_dim]
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
+    """The formula, in plain torch; every faster form must agree with it.
+
+    With φ = m·theta_i, whose cos and sin the tables hold, the pair (x1, x2) at position m becomes
+
+        y1 = x1·cos φ - x2·sin φ
+        y2 = x2·cos φ + x1·sin φ
+
+    which is eq. 34, whose pairs are the interleaved ones; for `half` they are only found elsewhere.
+    """
+    if pairing == "half":
+        x1, x2 = x.chunk(2, dim=-1)
+    else:
+        x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)
+    x1, x2, cos, sin = (t.to(_arithmetic(x)) for t in (x1, x2, cos, sin))
+    y1 = (x1 * cos - x2 * sin).to(x.dtype)
+    y2 = (x2 * cos + x1 * sin).to(x.dtype)
+    if pairing == "half":
+        return torch.cat((y1, y2), dim=-1)
+    return torch.stack((y1, y2), dim=-1).flatten(-2)
+
+
+def _arithmetic(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _beside(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
+    """`table` with axes of size 1 where x has heads, so that the two broadcast."""
+    shape = [1] * x.ndim
+    shape[seq_dim], shape[-1] = table.shape[-2:]
+    if table.ndim == 3:
+        shape[0] = table.shape[0]
+    return table.reshape(shape)
+
+
+def _check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
+    length = sequence_length("x", x, seq_dim)
+    if cos.shape != sin.shape or cos.ndim not in (2, 3):
+        raise ValueError(
+            f"cos and sin must both be (S, R/2) or both (B, S, R/2), "
+            f"got shapes {tuple(cos.shape)} and {tuple(sin.shape)}"
+        )
+    for name, table in (("cos", cos), ("sin", sin)):
+        if table.dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                f"{name} must be float32 or float64 whatever x is, got {table.dtype}; "
+                f"RotaryEmbedding.tables forms them so"
+            )
+    if cos.shape[-2] != length:
+        raise ValueError(
+            f"cos and sin must have a row for each position of x, {length} on axis {seq_dim} of "
+            f"shape {tuple(x.shape)}, got {cos.shape[-2]} rows; x of (B, S, H, D) needs seq_dim=-3"
+        )
+    batch = x.shape[0] if x.ndim > -seq_dim else 1
+    if cos.ndim == 3 and cos.shape[0] not in (1, batch):
+        raise ValueError(
+            f"cos and sin of (B, S, R/2) must have x's batch size, {batch} for shape "
+            f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(cos.shape)}"
+        )
+
+
+def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    if out.shape != x.shape or out.dtype != x.dtype:
+        raise ValueError(
+            f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "
+            f"got {tuple(out.shape)} and {out.dtype}"
+        )
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, cos, sin, out)):
+        raise ValueError(
+            "out must be left away where a gradient is needed, got requires_grad=True; "
+            "or call under torch.no_grad()"
+        )

@@ -1,0 +1,155 @@
+"""Rotations and angles against those of others: transformers' models, and mpmath.
+
+These fail when frequencies or angles lose precision, when a pairing, a sign or an axis differs from
+what the models of transformers do, or when the formula is not that of the RoFormer paper.
+"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk import RotaryEmbedding, RotarySpec, rotate
+
+NEEDS_TRANSFORMERS = "needs transformers, the outside reference: pip install 'ropewalk[dev]'"
+NEEDS_MPMATH = "needs mpmath, the outside reference for angles: pip install 'ropewalk[dev]'"
+B, H, K, S, D = 2, 4, 2, 300, 64
+
+# transformers forms its angles in float32: at position 300 they are off by up to 2e-5.
+FLOAT32_ANGLES = {"rtol": 0, "atol": 2e-4}
+
+
+def transformers_model(name: str):
+    return pytest.importorskip(
+        f"transformers.models.{name}.modeling_{name}", reason=NEEDS_TRANSFORMERS
+    )
+
+
+def queries_and_keys():
+    return torch.randn(B, H, S, D), torch.randn(B, K, S, D)
+
+
+def test_half_pairing_is_that_of_llama():
+    llama = transformers_model("llama")
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(hidden_size=H * D, num_attention_heads=H, num_key_value_heads=K)
+    (q, k), rope = queries_and_keys(), RotaryEmbedding(RotarySpec(D, pairing="half"))
+    positions = torch.stack([torch.randperm(S), torch.arange(S)])
+    turned = rope(q, k, positions)
+
+    theirs = llama.LlamaRotaryEmbedding(config)(q, positions)
+    for ours, expected in zip(turned, llama.apply_rotary_pos_emb(q, k, *theirs), strict=True):
+        torch.testing.assert_close(ours, expected, **FLOAT32_ANGLES)
+
+    cos, sin = (torch.cat((table, table), dim=-1) for table in rope.tables(positions))
+    for ours, expected in zip(turned, llama.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+        assert torch.equal(ours, expected)
+
+
+def test_interleaved_pairing_is_that_of_gptj():
+    gptj = transformers_model("gptj")
+    x, rope = torch.randn(B, S, H, D), RotaryEmbedding(RotarySpec(D, pairing="interleaved"))
+    turned = rope.rotate(x, seq_dim=-3)
+
+    sin, cos = gptj.create_sinusoidal_positions(S, D).chunk(2, dim=-1)
+    expected = gptj.apply_rotary_pos_emb(x, sin[None], cos[None])
+    torch.testing.assert_close(turned, expected, **FLOAT32_ANGLES)
+
+    cos, sin = rope.tables(torch.arange(S))
+    assert torch.equal(turned, gptj.apply_rotary_pos_emb(x, sin[None], cos[None]))
+
+
+def test_interleaved_pairing_is_that_of_roformer():
+    roformer = transformers_model("roformer")
+    (q, k), rope = queries_and_keys(), RotaryEmbedding(RotarySpec(D, pairing="interleaved"))
+    cos, sin = rope.tables(torch.arange(S))
+    expected = roformer.RoFormerSelfAttention.apply_rotary_position_embeddings(
+        torch.cat((sin, cos), dim=-1)[None, None], q, k
+    )
+    for ours, theirs in zip(rope(q, k), expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_equation_34_of_the_paper():
+    """x ⊗ (cos mθ_1, cos mθ_1, ...) + (-x_2, x_1, -x_4, x_3, ...) ⊗ (sin mθ_1, sin mθ_1, ...)."""
+    x = [0.5, -1.25, 2.0, 0.75, -3.0, 1.5]
+    m, theta = 7, [10_000 ** (-2 * i / 6) for i in range(3)]
+    swapped = [-x[1], x[0], -x[3], x[2], -x[5], x[4]]
+    expected = [
+        x[j] * math.cos(m * theta[j // 2]) + swapped[j] * math.sin(m * theta[j // 2])
+        for j in range(6)
+    ]
+    rope = RotaryEmbedding(RotarySpec(6, pairing="interleaved"))
+    turned = rope.rotate(torch.tensor([x], dtype=torch.float64), offset=m)
+    torch.testing.assert_close(
+        turned, torch.tensor([expected], dtype=torch.float64), rtol=0, atol=3e-7
+    )
+
+
+def test_golden_numbers():
+    """Of x = (1, 2, 3, 4) at position 3 with theta = 100, by hand: angles 3 and 0.3."""
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    c1, s1, c2, s2 = -0.98999250, 0.14112001, 0.95533649, 0.29552021
+    by_hand = {
+        "half": [c1 - 3 * s1, 2 * c2 - 4 * s2, 3 * c1 + s1, 4 * c2 + 2 * s2],
+        "interleaved": [c1 - 2 * s1, 2 * c1 + s1, 3 * c2 - 4 * s2, 4 * c2 + 3 * s2],
+    }
+    for pairing, expected in by_hand.items():
+        rope = RotaryEmbedding(RotarySpec(4, theta=100, pairing=pairing))
+        turned = rope.rotate(x, torch.tensor([3]))
+        torch.testing.assert_close(turned, torch.tensor([expected]), rtol=0, atol=1e-6)
+
+
+def exact_tables(mpmath, spec: RotarySpec, position: int) -> list[tuple[float, float]]:
+    """cos and sin of every pair's angle, from 1,100 bits: enough for theta = 1e-300."""
+    with mpmath.workprec(1_100):
+        angles = [
+            position * mpmath.mpf(spec.theta) ** (mpmath.mpf(-2 * i) / spec.rotary_dim)
+            for i in range(spec.rotary_dim // 2)
+        ]
+        return [(mpmath.cos(angle), mpmath.sin(angle)) for angle in angles]
+
+
+FAR = [0, 1, -1, 4_095, 131_072, 10_000_000, 2**31 - 1, -(2**31)]
+
+
+@given(
+    st.sampled_from(FAR) | st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from([10_000.0, 500_000.0, 1e6, 0.1, 1e-300, 1e300]) | st.floats(1.01, 1e9),
+    st.sampled_from([2, 6, 64, 128]),
+)
+def test_angles_are_exact_at_any_position(position, theta, rotary_dim):
+    mpmath = pytest.importorskip("mpmath", reason=NEEDS_MPMATH)
+    spec = RotarySpec(rotary_dim, theta=theta)
+    cos, sin = RotaryEmbedding(spec).tables(torch.tensor([position]))
+    assert cos.dtype == sin.dtype == torch.float32
+    for i, (exact_cos, exact_sin) in enumerate(exact_tables(mpmath, spec, position)):
+        assert abs(cos[0, i].item() - exact_cos) <= 1e-7
+        assert abs(sin[0, i].item() - exact_sin) <= 1e-7
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 500_000.0, 1e-300])
+@pytest.mark.parametrize("rotary_dim", [6, 128])
+def test_frequencies_are_correctly_rounded(theta, rotary_dim):
+    mpmath = pytest.importorskip("mpmath", reason=NEEDS_MPMATH)
+    spec = RotarySpec(rotary_dim, theta=theta)
+    with mpmath.workprec(200):
+        exact = [
+            mpmath.mpf(theta) ** (mpmath.mpf(-2 * i) / rotary_dim) for i in range(rotary_dim // 2)
+        ]
+        wavelengths = torch.tensor([float(2 * mpmath.pi / f) for f in exact], dtype=torch.float64)
+    assert spec.inverse_frequencies().tolist() == [float(f) for f in exact]
+    torch.testing.assert_close(spec.wavelengths(), wavelengths, rtol=1e-15, atol=0)
+
+
+def test_rotating_in_float64_is_exact_to_the_tables():
+    """Tables of float64 are used as they are, so that a reference can be formed with them."""
+    x = torch.randn(1, 1, 1, 2, dtype=torch.float64)
+    angle = torch.tensor([[1.0]], dtype=torch.float64)
+    turned = rotate(x, angle.cos(), angle.sin(), pairing="half")
+    x1, x2 = x.flatten().tolist()
+    expected = [x1 * math.cos(1) - x2 * math.sin(1), x2 * math.cos(1) + x1 * math.sin(1)]
+    assert turned.flatten().tolist() == pytest.approx(expected, rel=0, abs=1e-15)
