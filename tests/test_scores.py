@@ -315,7 +315,8 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
 @pytest.mark.parametrize(("seed_spread", "shift", "least"), [(0.1, 0.4, 40), (0.0, 0.2, 30)])
 def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
     """A test that never rejects would be calibrated too. The second case is missed more often than
-    seen (24 of 60) if what is chance in single runs is counted twice."""
+    seen (24 of 60) if what is chance in single runs is counted twice.
+    """
     generator = torch.Generator().manual_seed(13)
     seen = 0
     for _ in range(60):

@@ -140,7 +140,7 @@ _CPU: dict[str, Any] = {
     "encoder_layers": 4,
     "decoder_layers": 4,
     "dropout": 0.1,
-    "epochs": 11,
+    "epochs": 10,
     "batch_tokens": 1536,
     "learning_rate": 4e-3,
     "validations": 22,
