@@ -30,7 +30,7 @@ def slug(name: str) -> str:
 
 
 def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) -> Facts:
-    """Facts as a comparison writes them; with ``diverged``, the last encoding's last seed is lost."""
+    """Facts as a comparison writes them; ``diverged``: the last training is lost."""
     lost = (encodings[-1], SEEDS[-1]) if diverged else None
     rows = [_row(name, place, lost) for place, name in enumerate(encodings)]
     for place, row in enumerate(rows):

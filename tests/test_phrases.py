@@ -54,16 +54,18 @@ def derived() -> Derived:
 
 def test_sizes(derived: Derived) -> None:
     assert {name: len(items) for name, items in derived.items()} == SIZES
-    assert SIZES["train"] >= 12_000 and SIZES["test"] >= 500 and SIZES["long"] >= 200
+    assert SIZES["train"] >= 12_000
+    assert SIZES["test"] >= 500
+    assert SIZES["long"] >= 200
 
 
 def test_the_corpus_of_seed_0_is_the_same_everywhere(derived: Derived) -> None:
     lines = [f"{name}\t{a}\t{b}\n" for name, items in derived.items() for (a, b), _ in items]
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    assert digest == "fdbc27b6d0d22e650aa8b8bb3a02c05140212f1ba6e0c16dd4e048fda00990da"
+    assert digest == "464876d299b9998270cb2582c2908b662042144e12233262e6d10ac4bb5acb6e"
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(SEEDS)
 def test_equal_seeds_draw_equal_sentences(seed: int) -> None:
     first, second = Grammar(seed), Grammar(seed)
@@ -139,25 +141,29 @@ def test_most_sentences_hold_two_described_nouns(derived: Derived) -> None:
 # What holds for every sentence
 
 
+@settings(deadline=None)
 @given(SEEDS)
 def test_sentences_are_well_written(seed: int) -> None:
     grammar = Grammar(seed, every=True)
     for sentence in (grammar.sentence(), grammar.long()):
         for text in (german(sentence), english(sentence)):
-            assert text[0].isupper() and text[-1] == ("?" if sentence.question else ".")
+            assert text[0].isupper()
+            assert text[-1] == ("?" if sentence.question else ".")
             assert not re.search(r"  | [,.?]|,[^ ]|,,|,[.?]", text)
         said = english(sentence).lower()
         assert not re.search(r"\ba (?=[aeiou]|honest)", said)
         assert not re.search(r"\ban (?![aeiou]|honest)", said)
 
 
+@settings(deadline=None)
 @given(SEEDS)
 def test_an_object_in_front_is_told_by_its_case(seed: int) -> None:
     sentence = Grammar(seed, every=True).sentence()
     for main in sentence.mains:
         if main.clause.front == "accusative":
             subject, object_ = main.clause.subject, main.clause.predicates[0].accusative
-            assert subject is not None and object_ is not None
+            assert subject is not None
+            assert object_ is not None
             assert any(
                 german_nominal(phrase, NOMINATIVE) != german_nominal(phrase, ACCUSATIVE)
                 for phrase in (subject, object_)

@@ -113,19 +113,17 @@ def _read_arguments(name: str, inside: str) -> dict[str, Any]:
     """Read ``key=value, …`` as Python reads the arguments of a call."""
     try:
         call = ast.parse(f"f({inside})", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError
-        return {_key(keyword): _literal(keyword.value) for keyword in call.keywords}
+        arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}
+        named = {key: value for key, value in arguments.items() if key is not None}  # no **mapping
+        if call.args or len(named) < len(call.keywords):
+            raise ValueError
     except (SyntaxError, TypeError, ValueError):
         raise ValueError(
-            f"arguments of encoding {name!r} must read key=value, ..., got {inside!r}"
+            f"arguments of encoding {name!r} must read key=value, ..., each once, got {inside!r}"
         ) from None
-
-
-def _key(keyword: ast.keyword) -> str:
-    if keyword.arg is None:  # **mapping
-        raise ValueError
-    return keyword.arg
+    return named
 
 
 def _literal(node: ast.expr) -> Any:

@@ -1,1 +1,1 @@
-"""Figures from plain data: matplotlib's where they stand still, plotly's where they move in a page."""
+"""Figures from plain data: matplotlib's where they stand still, plotly's where they move."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Curve:
-    """Loss of one training over ``x`` (steps or seconds); a diverged one ends where it was given up."""
+    """Loss of one training over ``x``, steps or seconds; a diverged one ends early."""
 
     seed: int
     x: tuple[float, ...]
@@ -20,7 +20,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Outcome:
-    """BLEU of one encoding: by seed, their mean, and the difference from the first with its interval."""
+    """BLEU of one encoding by seed, their mean, and its difference from the first encoding."""
 
     values: tuple[float | None, ...]
     mean: float | None
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def smoothed(curve: Curve, width: int) -> Curve:
-    """Give the moving mean over ``width`` neighbouring points, fewer at the ends; odd widths are centred."""
+    """Give the centred moving mean over ``width`` points (odd), fewer at the ends."""
     loss = curve.loss
     reach = (width - 1) // 2
     windows = [loss[max(0, i - reach) : i + reach + 1] for i in range(len(loss))]
@@ -36,9 +36,9 @@ def smoothed(curve: Curve, width: int) -> Curve:
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve | None:
-    """Give the mean of the curves that did not diverge, over the stretch of x that all of them cover.
+    """Give the mean of the curves that did not diverge, over the stretch of x that all cover.
 
-    It is taken at the x of the first of them, interpolating the others; None where there is nothing.
+    It is taken at the x of the first of them, the others interpolated; None where nothing is.
     """
     kept = [curve for curve in curves if curve.x and not curve.diverged]
     if not kept:
@@ -52,7 +52,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve | None:
 
 
 def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
-    """Give a loss below which all curves lie but for the first ``share`` of them, which fall steeply."""
+    """Give the highest loss of all behind the first ``share`` of each, where it falls steeply."""
     late = [
         loss
         for curve in curves

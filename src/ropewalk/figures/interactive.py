@@ -1,4 +1,4 @@
-"""Plotly figures as plain ``{"data": […], "layout": {…}}``; the page adds its own colours of text and grid.
+"""Plotly figures as plain ``{"data": […], "layout": {…}}``; a page adds colours of text and grid.
 
 Encodings come in the order of the comparison, which gives them their colour and shape.
 """
@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 
 
 def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str = "") -> Spec:
-    """Loss of every seed as a thin line and their mean as a bold one; a cross where one diverged."""
+    """Loss of every seed as a thin line, their mean as a bold one, a cross where one diverged."""
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
@@ -23,14 +23,10 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
-            data.append(
-                {
-                    **_line(name, mean, look, unit, f"mean of {_count(seeds)}"),
-                    "name": name,
-                    "line": {"color": look.colour, "width": 2.5},
-                    "showlegend": True,
-                }
-            )
+            line = {"line": {"color": look.colour, "width": 2.5}}
+            data.append(_line(name, mean, look, unit, f"mean of {_count(seeds)}") | line)
+        if seeds:
+            data[-1]["showlegend"] = True
     layout = _layout(x_title, "loss")
     layout["xaxis"]["rangemode"] = "tozero"
     top = ceiling([curve for seeds in curves.values() for curve in seeds])
@@ -42,7 +38,7 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
 
 
 def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
-    """BLEU in bins of sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
+    """BLEU by sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(scores.items()):
         look, shift = style(place), _beside(place, len(scores))
@@ -52,7 +48,7 @@ def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[f
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": name,
+                "name": _said(name),
                 "legendgroup": name,
                 "x": xs,
                 "y": means,
@@ -73,37 +69,33 @@ def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[f
 
 
 def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Spec:
-    """BLEU by encoding, a dot for each seed and a bar for the mean; beside it differences from the first."""
-    names = list(outcomes)
+    """BLEU of each encoding: a dot for each seed, a bar for the mean."""
     data: list[Spec] = []
-    for place, (name, outcome) in enumerate(outcomes.items()):
-        look, y = style(place), len(names) - 1 - place
+    for y, (name, outcome) in enumerate(outcomes.items()):
+        look = style(y)
         dots = [(value, y) for value in outcome.values if value is not None]
         data.append(_dots(name, dots, look, f"{_said(name)}, one seed: %{{x:.2f}}", size=8))
         if outcome.mean is not None:
             mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
+    return {"data": data, "layout": _rows_layout(list(outcomes), "BLEU")}
+
+
+def differences(outcomes: Mapping[str, Outcome]) -> Spec:
+    """Difference in BLEU from the first encoding, with its interval."""
+    data: list[Spec] = []
+    names = list(outcomes)
+    for y, (name, outcome) in enumerate(outcomes.items()):
         if outcome.difference is not None:
             value, low, high = outcome.difference
+            look = style(y)
             marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
             text = f"{value:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
-            point = _point(name, value, y, marker, text) | {"xaxis": "x2"}
-            spread = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
-            point["error_x"] = spread | {"color": look.colour, "thickness": 2, "width": 6}
-            data.append(point)
-    layout = _layout("BLEU", "")
-    layout["yaxis"] |= {
-        "tickvals": list(range(len(names))),
-        "ticktext": [_said(name) for name in reversed(names)],
-        "range": [-0.6, len(names) - 0.4],
-    }
-    layout["showlegend"] = False
-    if any(outcome.difference for outcome in outcomes.values()):
-        layout["xaxis"]["domain"] = [0, 0.46]
-        title = {"text": f"difference from {_said(names[0])}"}
-        layout["xaxis2"] = {**layout["xaxis"], "domain": [0.54, 1], "title": title, "anchor": "y"}
-        zero = {"type": "line", "xref": "x2", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}
-        layout["shapes"] = [zero]
+            spread: Spec = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
+            spread |= {"color": look.colour, "thickness": 2, "width": 6}
+            data.append(_point(name, value, y, marker, text) | {"error_x": spread})
+    layout = _rows_layout(names, f"BLEU above {_said(names[0])}")
+    layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
     return {"data": data, "layout": layout}
 
 
@@ -117,6 +109,7 @@ def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
     return {
         "type": "scatter",
         "mode": "lines+markers" if few else "lines",
+        "name": _said(name),
         "legendgroup": name,
         "showlegend": False,
         "x": [round(x, 2) for x in curve.x],
@@ -128,7 +121,7 @@ def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
 
 def _end(name: str, curve: Curve, look: Style, unit: str) -> Spec:
     marker = {"color": look.colour, "symbol": "x", "size": 10}
-    text = f"seed {curve.seed} diverged at %{{x:,.0f}}{unit}"
+    text = f"seed {curve.seed} diverged, last seen at %{{x:,.0f}}{unit}"
     return _point(name, curve.x[-1], curve.loss[-1], marker, text)
 
 
@@ -139,6 +132,7 @@ def _dots(
     return {
         "type": "scatter",
         "mode": "markers",
+        "name": _said(name),
         "legendgroup": name,
         "showlegend": False,
         "x": list(xs),
@@ -153,6 +147,7 @@ def _point(name: str, x: float, y: float, marker: Spec, hover: str) -> Spec:
     return {
         "type": "scatter",
         "mode": "markers",
+        "name": _said(name),
         "legendgroup": name,
         "showlegend": False,
         "x": [x],
@@ -171,6 +166,17 @@ def _layout(x_title: str, y_title: str) -> Spec:
         "hovermode": "closest",
         "dragmode": False,
     }
+
+
+def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
+    """Lay out a figure of one row an encoding, the first on top."""
+    layout = _layout(x_title, "")
+    layout["yaxis"] |= {
+        "tickvals": list(range(len(names))),
+        "ticktext": [_said(name) for name in names],
+        "range": [len(names) - 0.5, -0.5],
+    }
+    return layout | {"showlegend": False}
 
 
 def _beside(place: int, of: int) -> float:

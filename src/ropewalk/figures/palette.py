@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Blue, vermilion and green after Okabe and Ito (2008), darkened so that each has a contrast of at least
-# 3 : 1 (WCAG 2.2, 1.4.11) on the light page and on the dark one; all differ under colour blindness.
-COLOURS = ("#0072B2", "#D55E00", "#00936B", "#9A4FD3", "#BE1E55")
+# Blue, vermilion and green after Okabe and Ito (2008), darkened so that each has a contrast of at
+# least 3 : 1 (WCAG 2.2, 1.4.11) on the light page and the dark one; all differ to the colour-blind.
+COLOURS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
 # As many shapes as are coprime to the colours: a pair of both comes back after 35 encodings only.
@@ -23,7 +23,7 @@ _SHAPES = (  # plotly's name, matplotlib's
 
 @dataclass(frozen=True)
 class Style:
-    """Colour and shape of an encoding; ``symbol`` is plotly's name of the shape, ``marker`` matplotlib's."""
+    """Colour and shape of an encoding; plotly calls the shape ``symbol``, matplotlib ``marker``."""
 
     colour: str
     symbol: str

@@ -1,4 +1,4 @@
-"""Matplotlib figures, drawn without pyplot and its global state: each call gives a ``Figure`` of its own.
+"""Matplotlib figures, drawn without pyplot and its global state: each call gives a new figure.
 
 Encodings come in the order of the comparison, which gives them their colour and shape.
 """
@@ -26,7 +26,7 @@ def loss_curves(
     validation: Mapping[str, Sequence[Curve]],
     x_title: str,
 ) -> Figure:
-    """Training loss beside validation loss: seeds as thin lines, their mean bold, a cross for divergence."""
+    """Training beside validation loss: seeds thin, their mean bold, a cross where one diverged."""
     figure = _figure(8.0, 3.2)
     panels = figure.subplots(1, 2)
     for axes, title, curves in zip(
@@ -40,12 +40,12 @@ def loss_curves(
         axes.set_xlabel(x_title)
         axes.set_title(title, loc="left", fontsize=10)
         _calm(axes)
-    panels[0].legend(frameon=False)
+    panels[0].legend(frameon=False, fontsize=9)
     return figure
 
 
 def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """BLEU in bins of sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
+    """BLEU by sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
     figure = _figure(6.4, 3.4)
     axes = figure.subplots()
     for place, (name, seeds) in enumerate(scores.items()):
@@ -59,13 +59,13 @@ def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[f
     axes.set_xticks(range(len(bins)), bins)
     axes.set_xlabel("words in the source sentence")
     axes.set_ylabel("BLEU")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=9)
     _calm(axes)
     return figure
 
 
 def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
-    """BLEU by encoding, a dot for each seed and a bar for the mean; beside it differences from the first."""
+    """BLEU, a dot for each seed and a bar for the mean; beside it differences from the first."""
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
     figure = _figure(8.0, 1.1 + 0.42 * len(names))
@@ -117,7 +117,7 @@ def attention_map(
 
 
 def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
-    """Every head's attention, small: ``maps`` is encoding -> layer -> head -> (S, T); by position alone."""
+    """Every head's attention, small and without tokens: encoding -> layer -> head -> (S, T)."""
     layers = max(len(stack) for stack in maps.values())
     heads = max(len(layer) for stack in maps.values() for layer in stack)
     side = min(0.55, 9.0 / (heads * len(maps)))
@@ -169,6 +169,7 @@ def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> No
 def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
+    axes.spines[:].set_color(_FAINT)
     shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
     # The square root brings out the many small weights; the norm's ends stay 0 and 1 in every map.
     return axes.imshow(weights, cmap=shades, norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto")
@@ -178,5 +179,7 @@ def _calm(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_INK)
     axes.tick_params(colors=_INK, labelsize=8)
+    axes.xaxis.label.set(size=9, color=_INK)
+    axes.yaxis.label.set(size=9, color=_INK)
     axes.grid(color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)

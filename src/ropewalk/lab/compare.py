@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ropewalk import __version__
-from ropewalk.lab import scores
+from ropewalk.lab import scores, significance
 from ropewalk.lab.cell import read_hypotheses, slug
 from ropewalk.lab.checkpoint import read_json, read_tensors, write_json
 from ropewalk.lab.config import Config
@@ -51,8 +51,8 @@ def compare(
 ) -> Facts:
     """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
 
-    What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells, ``stage``
-    of what is done otherwise.
+    What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
+    ``stage`` of what is done otherwise.
     """
     began, started = time.monotonic(), datetime.now(timezone.utc)
     stage("reading the corpus")
@@ -222,7 +222,7 @@ def _compare_rows(
     systems = [
         [held[Cell(row["name"], seed)].hypotheses[split] for seed in config.seeds] for row in rows
     ]
-    versus = scores.compare_with_first(systems, references, lowercase=config.lowercase)
+    versus = significance.compare_with_first(systems, references, lowercase=config.lowercase)
     for row, found in zip(rows, versus, strict=True):
         row["summary"][split]["versus_first"] = None if found is None else asdict(found)
 
@@ -263,7 +263,7 @@ def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, 
 
 
 def _commit() -> str | None:
-    """Give the commit of the source tree this runs from, with a + where it has been changed since."""
+    """Give the commit of the source tree this runs from, with a + where it was changed since."""
     try:
         where = Path(__file__).parent
         ask = ["git", "-C", str(where)]

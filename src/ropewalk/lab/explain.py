@@ -39,8 +39,8 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     }
     return {
         "split": split,
-        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of {split}, in the "
-        f"corpus's order; translations of seed {seed}",
+        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of {split}, in "
+        f"the corpus's order; translations of seed {seed}",
         "sentences": [
             {
                 "index": i,
@@ -89,7 +89,8 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
         encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
     return {
         "rule": f"sentences of {split} at the quartiles of length among those of fewer than "
-        f"{MAPPED_TOKENS} tokens; every layer and head; the decoder reads the reference; seed {seed}",
+        f"{MAPPED_TOKENS} tokens; every layer and head; the decoder reads the reference; "
+        f"seed {seed}",
         "sentences": [
             {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
             for i in chosen

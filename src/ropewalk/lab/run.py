@@ -59,6 +59,11 @@ def prepare(config: Config, run: Path) -> Corpus:
             f"splits must be of {', '.join(s for s in corpus.splits if s != 'train')}, "
             f"got {unknown[0]!r}"
         )
+    if not config.splits and not corpus.test_splits:
+        raise ValueError(
+            f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
+            f"test.{corpus.target}, or score another with splits=validation"
+        )
     digest = _digest(corpus)
     if (run / "config.json").exists():
         _check_same(run, config, digest)

@@ -30,7 +30,7 @@ __all__ = ["LONGEST", "OFTEN", "SHORTEST", "SIZES", "derive", "forms", "generate
 Pair = tuple[str, str]
 
 SIZES = {"train": 14_000, "validation": 500, "test": 500, "long": 200}
-SHORTEST, LONGEST = 6, 24
+SHORTEST, LONGEST = 5, 16
 """Words on either side, in every split but "long", which has more, up to twice as many."""
 
 OFTEN = 8

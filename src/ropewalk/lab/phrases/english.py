@@ -130,7 +130,8 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
         words += _complements(part)
         for slot, phrase in (("oblique", part.oblique), ("adjunct", part.adjunct)):
             place = [] if phrase is None else _prepositional(phrase)
-            if slot == sentence.front and i == 0 and part.verb.valency != "prep":
+            opens = slot == sentence.front and i == 0
+            if opens and (slot == "adjunct" or part.verb.valency == "at"):
                 front = place
             else:
                 words += place

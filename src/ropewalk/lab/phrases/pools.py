@@ -17,13 +17,14 @@ SINGULAR = tuple(d for d, n in w.DETERMINERS if d.singular is not None for _ in 
 PLURAL = tuple(d for d, n in w.DETERMINERS if d.plural is not None for _ in range(n))
 DEFINITE = tuple(d for d in SINGULAR if d.plural is not None and d.kind != "fixed")
 PLAIN = (*DEFINITE, *(d for d in SINGULAR if d is w.A))
-VALENCIES = tuple(
-    valency
-    for valency, n in {
-        **{"acc": 24, "both": 9, "dat": 5, "prep": 6, "none": 4, "to": 4, "at": 4, "put": 3},
-        **{"quality": 5, "that": 4, "if": 1},
-    }.items()
-    for _ in range(n)
+VALENCIES = (
+    *("acc",) * 24,
+    *("both",) * 9,
+    *("prep",) * 6,
+    *("dat", "quality") * 5,
+    *("none", "to", "at", "that") * 4,
+    *("put",) * 3,
+    "if",
 )
 SIMPLE = tuple(v for v in VALENCIES if v not in ("quality", "that", "if"))
 TENSES = (  # as often as they are drawn

@@ -35,7 +35,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time span in the two largest of its units: ``2 h 5 min``, ``3 min 20 s``, ``12.4 s``."""
+    """Write a time span in its two largest units: ``2 h 5 min``, ``3 min 20 s``, ``12.4 s``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -47,9 +47,14 @@ def duration(seconds: float) -> str:
 def title(results: Facts) -> str:
     """Say what was compared on what."""
     corpus = results["corpus"]
-    source, target = (LANGUAGES.get(corpus[side], corpus[side]) for side in ("source", "target"))
+    source, target = language(corpus["source"]), language(corpus["target"])
     names = listed(row["name"] for row in results["encodings"])
     return f"{names}: {source} to {target}, {corpus['name']}"
+
+
+def language(code: str) -> str:
+    """Give the English name of a language, or its code where the name is not known here."""
+    return LANGUAGES.get(code, code)
 
 
 def headline(results: Facts) -> str:
@@ -62,9 +67,9 @@ def headline(results: Facts) -> str:
     if len(rows) == 2:
         return _versus(rows[0], rows[1], split, seeds)
     first = rows[0]
-    parts = [f"{verdict}: {listed(names)}" for verdict, names in _by_verdict(rows, split) if names]
     bleu = number(first["summary"][split]["bleu"]["mean"])
-    return f"Against {first['name']} ({bleu} BLEU on {split}, {seeds}), {'; '.join(parts)}."
+    against = f"Against {first['name']} ({bleu} BLEU on {split}, {seeds}{_lost(rows)})"
+    return f"{against}, {'; '.join(_verdicts(rows, split))}."
 
 
 def findings(results: Facts) -> list[str]:
@@ -87,16 +92,16 @@ def findings(results: Facts) -> list[str]:
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:
-    """Give what there is to know of the corpus: sizes, vocabulary, what is in training and test alike."""
+    """Give what there is to know of the corpus: sizes, vocabulary, overlap with training."""
     corpus = results["corpus"]
     pairs = corpus["pairs"]
     facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
     for split, seen in corpus["seen_in_training"].items():
-        if split in pairs and pairs[split]:
+        if pairs.get(split):
             share = number(100 * seen["pairs"] / pairs[split])
             text = (
                 f"{count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
-                f"source side alone {seen['source']:,}, target side alone {seen['target']:,}"
+                f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
             )
             facts.append((f"Of {split}, also in training", text))
     facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
@@ -104,7 +109,7 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
     text = f"{longest['source']} tokens (source), {longest['target']} (target)"
     facts.append(("Longest in training", text))
     if corpus.get("left_out"):
-        text = f"{count(corpus['left_out'], 'training pair')} longer than the config's limit"
+        text = f"{count(corpus['left_out'], 'training pair')} longer than the limit"
         facts.append(("Left out", text))
     return facts + [("Note", note) for note in corpus.get("notes", ())]
 
@@ -145,17 +150,18 @@ def seeds_said(results: Facts) -> str:
 def _versus(first: Facts, row: Facts, split: str, seeds: str) -> str:
     """Compare a row with the first on a split, in a sentence."""
     here, there = (x["summary"][split]["bleu"]["mean"] for x in (row, first))
-    scores = f"{number(here)} against {number(there)} BLEU, {seeds}"
+    scores = f"{number(here)} against {number(there)} BLEU, {seeds}{_lost((first, row))}"
     versus = row["summary"][split].get("versus_first")
     if versus is None:
-        return f"On {split}, {row['name']} and {first['name']} could not be tested ({scores})."
+        return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
     numbers = (
         f"{scores}; difference {number(versus['difference'], signed=True)}, "
         f"95 % interval {number(versus['low'], signed=True)} to "
         f"{number(versus['high'], signed=True)}, p {_equals(versus['p_holm'])}"
     )
     if versus["verdict"] == "no difference shown":
-        return f"On {split}, no difference shown between {row['name']} and {first['name']} ({numbers})."
+        names = f"{row['name']} and {first['name']}"
+        return f"On {split}, no difference is shown between {names} ({numbers})."
     return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
 
 
@@ -164,21 +170,27 @@ def _equals(p: float) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
-def _by_verdict(rows: list[Facts], split: str) -> list[tuple[str, list[str]]]:
-    found: dict[str, list[str]] = {
-        "better": [],
-        "worse": [],
-        "no difference shown": [],
-        "not tested": [],
-    }
+def _verdicts(rows: list[Facts], split: str) -> list[str]:
+    """Say of every row but the first what the test against the first says."""
+    groups: dict[str, list[str]] = {}
     for row in rows[1:]:
         versus = row["summary"][split].get("versus_first")
-        if versus is None:
-            found["not tested"].append(row["name"])
+        verdict = versus["verdict"] if versus else "not tested"
+        difference = f" ({number(versus['difference'], signed=True)})" if versus else ""
+        groups.setdefault(verdict, []).append(row["name"] + difference)
+    said = []
+    for verdict, names in sorted(groups.items()):
+        if verdict == "no difference shown":
+            said.append(f"no difference is shown for {listed(names)}")
         else:
-            difference = number(versus["difference"], signed=True)
-            found[versus["verdict"]].append(f"{row['name']} ({difference})")
-    return list(found.items())
+            said.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {verdict}")
+    return said
+
+
+def _lost(rows: Iterable[Facts]) -> str:
+    cells = [cell["status"] for row in rows for cell in row["cells"]]
+    lost = cells.count("diverged")
+    return f", {lost} of {len(cells)} runs diverged" if lost else ""
 
 
 def _not_ahead(results: Facts, row: Facts) -> str:
@@ -230,12 +242,14 @@ def _equal_time(results: Facts) -> list[str]:
     if len(rows) < 2:
         return []
     losses = listed(
-        f"{row['name']} {number(row['equal_time']['validation_loss']['mean'], 3)}" for row in rows
+        f"{row['name']} {number(loss, 3) if loss is not None else 'unknown'}"
+        for row in rows
+        for loss in [row["equal_time"]["validation_loss"]["mean"]]
     )
     seconds = duration(rows[0]["equal_time"]["seconds"])
     return [
-        f"At equal training time ({seconds}, the fastest run's), mean validation loss is: {losses}. "
-        f"This was not tested for significance."
+        f"After equal training time ({seconds}, that of the fastest run), mean validation loss is: "
+        f"{losses}. This was not tested for significance."
     ]
 
 
@@ -260,7 +274,7 @@ def _limits(results: Facts) -> list[str]:
     )
     if len(rows) > 2:
         said += (
-            f" p-values carry Holm's correction for {len(rows) - 1} comparisons. Each encoding was "
+            f" p-values carry Holm’s correction for {len(rows) - 1} comparisons. Each encoding was "
             f"tested against {rows[0]['name']} alone, not against the others."
         )
     return [said]

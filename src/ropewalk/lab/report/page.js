@@ -57,8 +57,12 @@ function chosen() {
   return { site: of("site"), sentence: +of("sentence"), layer: +of("layer"), head: +of("head") };
 }
 
+/* The mark of a word's beginning, drawn small. */
+const plain = (token) => token.replace(/^▁/, "·");
+
 function short(token) {
-  return token.length > 11 ? `${token.slice(0, 10)}…` : token;
+  const text = plain(token);
+  return text.length > 11 ? `${text.slice(0, 10)}…` : text;
 }
 
 /* One encoding's panel: the chosen head large, every head small. */
@@ -79,9 +83,10 @@ function panel(root, encoding) {
     add("cross", left, top + r * cell, map.columns.length * cell, cell);
     add("cross", left + c * cell, top, cell, map.rows.length * cell);
     add("cursor", left + c * cell, top + r * cell, cell, cell);
-    said.textContent = `${map.rows[r]} → ${map.columns[c]}: ${weight(r, c).toFixed(3)}`;
+    said.textContent = `${pair(r, c)}: ${weight(r, c).toFixed(3)}`;
   }
 
+  const pair = (r, c) => `${plain(map.rows[r])} → ${plain(map.columns[c])}`;
   const weight = (r, c) => read(text, r * map.columns.length + c);
 
   function at(event) {
@@ -99,7 +104,7 @@ function panel(root, encoding) {
   }
 
   function place(x, y) {
-    tip.replaceChildren(`${map.rows[row]} → ${map.columns[column]}`, element("b", {}, `weight ${weight(row, column).toFixed(3)}`));
+    tip.replaceChildren(pair(row, column), element("b", {}, `weight ${weight(row, column).toFixed(3)}`));
     tip.hidden = false;
     const size = tip.getBoundingClientRect();
     const fit = (wanted, length, room) => Math.max(4, Math.min(wanted, room - length - 4));
@@ -128,7 +133,7 @@ function panel(root, encoding) {
     const longest = (tokens) => Math.max(...tokens.map((token) => short(token).length));
     left = 12 + 6.7 * longest(map.rows);
     top = 12 + 6.7 * longest(map.columns);
-    cell = Math.max(13, Math.min(26, Math.floor((root.clientWidth - left - 2) / map.columns.length)));
+    cell = Math.max(13, Math.min(30, Math.floor((root.clientWidth - left - 2) / map.columns.length)));
     const width = left + cell * map.columns.length + 2, height = top + cell * map.rows.length + 2;
     const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, head ${state.head + 1}: `
       + `${map.rows.length} by ${map.columns.length} weights; arrow keys walk through them`;

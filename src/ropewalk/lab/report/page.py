@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -12,10 +11,10 @@ from string import Template
 from typing import Any
 
 from ropewalk.figures import interactive
-from ropewalk.lab.report import findings, tables
 from ropewalk.lab.checkpoint import read_json, write_bytes
-from ropewalk.lab.report.series import by_length, curves, outcomes
+from ropewalk.lab.report import findings, tables
 from ropewalk.lab.report.parts import section_attention, section_translations, table_html
+from ropewalk.lab.report.series import by_length, curves, outcomes, without_nan
 
 Facts = dict[str, Any]
 
@@ -24,7 +23,7 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def write_report(run: Path) -> Path:
-    """Write ``report.html`` of a run from its results, examples and attention, and give its path."""
+    """Write ``report.html`` of a run from its results, examples and attention; give its path."""
     results, examples, attention = (
         read_json(run / f"{name}.json") for name in ("results", "examples", "attention")
     )
@@ -34,7 +33,7 @@ def write_report(run: Path) -> Path:
 
 
 def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT) -> str:
-    """Give the page; sentences with attention maps are left out from the last on to keep the limit."""
+    """Give the page; to keep the limit, attention maps of the last sentences are left out."""
     shown = len(attention["sentences"])
     while True:
         page = _page(results, examples, attention, shown)
@@ -45,14 +44,16 @@ def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT
 
 def script_json(value: Any) -> str:
     """Write JSON that can stand in a script element: no ``<``, and null for what is no number."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
 def packed(weights: Sequence[Sequence[float]]) -> str:
-    """Write attention weights (S, T), row after row, as two characters each: thousandths in base 64."""
+    """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths."""
     thousandths = (round(1000 * weight) for row in weights for weight in row)
     return "".join(_DIGITS[n // 64] + _DIGITS[n % 64] for n in thousandths)
 
@@ -87,45 +88,39 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
 
 
 def _results(results: Facts) -> str:
-    first = results["encodings"][0]["name"]
-    note = (
-        "Large: the mean; small: every seed, in the order of the config. "
-        f"“Against {first}”: difference in mean BLEU and its 95 % interval. “At equal time”: validation "
-        "loss after as much training time as the fastest run took. Extra parameters are those above "
-        "the leanest model. tokens/s: real target tokens in training. Memory: peak, training and all."
-    )
+    rows, splits = results["encodings"], results["splits"]
+    label = f"BLEU on {splits[0]}: a dot for each seed, a bar for the mean"
+    plots = [_plot("outcome.bleu", label, rows=len(rows))]
+    if len(rows) > 1:
+        label = f"Difference in mean BLEU from {rows[0]['name']}, with its 95 % interval"
+        plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
-        f'<p class="note">{escape(note)}</p>',
-        _plot(
-            "outcome", "BLEU of each encoding: a dot for each seed, a bar for the mean", small=True
-        ),
+        f'<p class="note">{escape(tables.legend(results))}</p>',
+        f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
         _list(findings.findings(results)),
     ]
-    if len(results["splits"]) > 1:
+    if len(splits) > 1:
         parts.append("<h3>Other test splits</h3>")
         parts.append(table_html(results, tables.splits_table(results), "Other test splits"))
-    runs = table_html(results, tables.runs_table(results), "Every training by itself")
+    runs = table_html(results, tables.runs_table(results), "Every run by itself")
     parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
-    signatures = "; ".join(f"{escape(s)}" for s in results["signatures"].values())
-    parts.append(f'<p class="note">Scores by sacrebleu: <code>{signatures}</code></p>')
+    signatures = "<br>".join(f"<code>{escape(s)}</code>" for s in results["signatures"].values())
+    parts.append(f'<p class="note">Scores by sacrebleu:<br>{signatures}</p>')
     return "\n".join(parts)
 
 
 def _length(results: Facts) -> str:
     parts = []
     for place, split in enumerate(results["splits"]):
-        parts.append(f"<h3>{escape(split)}</h3>")
-        parts.append(
-            _plot(
-                f"length.{place}",
-                f"BLEU on {split} by sentence length: lines join means, dots are seeds",
-            )
-        )
+        label = f"BLEU on {split} by sentence length: lines join the means, dots are seeds"
         table = table_html(results, tables.length_table(results, split), f"BLEU on {split}")
-        parts.append(f"<details><summary>The numbers</summary>{table}</details>")
-    return "\n".join(parts)
+        parts.append(
+            f"<div><h3>{escape(split)}</h3>{_plot(f'length.{place}', label)}"
+            f"<details><summary>The numbers</summary>{table}</details></div>"
+        )
+    return f'<div class="pair">{"".join(parts)}</div>'
 
 
 def _training() -> str:
@@ -140,17 +135,21 @@ def _training() -> str:
         for what in ("Training", "Validation")
     )
     note = (
-        "Thin lines are seeds, bold ones their mean; a cross is where a run diverged. Training loss is "
-        "that of label-smoothed batches with dropout, as a moving mean, so its level is not that of "
-        "validation loss. The first steps rise out of the frame."
+        "Thin lines are seeds, bold ones their mean; a cross marks a run that diverged. Training "
+        "loss is a moving mean over label-smoothed batches, with dropout where the config has it, "
+        "so its level is not that of validation loss; its first steps may rise out of the frame."
     )
     return f'{choice}<div class="pair">{panels}</div><p class="note">{note}</p>'
 
 
 def _figures(results: Facts) -> Facts:
     against = {"steps": ("step", "steps", ""), "seconds": ("seconds", "seconds of training", " s")}
+    headline = outcomes(results, results["splits"][0])
     return {
-        "outcome": interactive.bleu_by_encoding(outcomes(results, results["splits"][0])),
+        "outcome": {
+            "bleu": interactive.bleu_by_encoding(headline),
+            "difference": interactive.differences(headline),
+        },
         "length": [
             interactive.bleu_by_length(*by_length(results, split)) for split in results["splits"]
         ],
@@ -186,11 +185,12 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
     }
 
 
-def _plot(figure: str, label: str, *, small: bool = False) -> str:
-    kind = "plot small" if small else "plot"
+def _plot(figure: str, label: str, *, rows: int = 0) -> str:
+    """Give the place of a figure; one of ``rows`` is as high as they need."""
+    height = f' style="height:{4 + 2.2 * rows:.1f}rem"' if rows else ""
     return (
-        f'<figure><div class="{kind}" data-figure="{escape(figure)}" role="img" '
-        f'aria-label="{escape(label)}"></div><figcaption>{escape(label)}.</figcaption></figure>'
+        f'<figure><div class="plot" data-figure="{figure}" role="img" aria-label="{escape(label)}"'
+        f"{height}></div><figcaption>{escape(label)}.</figcaption></figure>"
     )
 
 
@@ -214,11 +214,3 @@ def _id(name: str) -> str:
 
 def _asset(kind: str) -> str:
     return files("ropewalk.lab.report").joinpath(f"page.{kind}").read_text(encoding="utf-8")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(held) for held in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

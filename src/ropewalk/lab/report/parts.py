@@ -1,4 +1,4 @@
-"""Tables, translations and the frame of attention maps as HTML; all text from outside is escaped."""
+"""Tables, translations and the frame of attention maps as HTML; text from outside is escaped."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _SHAPES = {  # in a square of side 12
     "star": '<path d="M6 0l1.5 4.2 4.5.2-3.5 2.8 1.2 4.3L6 9l-3.7 2.5 1.2-4.3L0 4.4l4.5-.2z"/>',
     "hexagon": '<path d="M6 .5l5 2.7v5.6l-5 2.7-5-2.7V3.2z"/>',
 }
+_GAP = '<span class="gap">[…]</span>'
 _SITES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -61,11 +62,12 @@ def section_translations(results: Facts, examples: Facts) -> str:
     more = (
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
+    rule = escape(examples["rule"])
     return (
-        f'<p class="note">Chosen by rule: {escape(examples["rule"])}. <mark>Marked</mark> words are '
-        'not in the reference at this place; <span class="gap">‸</span> stands where words of the '
-        "reference are missing. Another wording may be as good a translation. The small number is the "
-        f"sentence’s own BLEU.</p>{''.join(sentences[:OPEN])}{more}"
+        f'<p class="note">Chosen by rule: {rule}. <mark>Marked</mark> words are not in the '
+        f"reference at this place, and {_GAP} stands for words of the reference that are missing; "
+        "another wording may be as good a translation. The small number is BLEU of the "
+        f"sentence alone.</p>{''.join(sentences[:OPEN])}{more}"
     )
 
 
@@ -75,8 +77,8 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     rule = f'<p class="note">Chosen by rule: {escape(attention["rule"])}.'
     if shown < len(sentences):
         rule += (
-            f" Maps of {shown} of {len(sentences)} sentences are here, the first of the rule, to keep "
-            "this file under 10 MB."
+            f" The maps of {shown} of these {len(sentences)} sentences are here, to keep this file "
+            "under 10 MB."
         )
     rule += "</p>"
     maps = attention["encodings"]
@@ -92,16 +94,18 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     panels = "".join(_panel(results, row, maps) for row in results["encodings"])
     return (
         f'{rule}<div class="choose">{choices}</div>'
-        '<p class="note">Rows attend, columns are attended to; each row adds up to 1. Colour grows with '
-        "the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or walk with "
-        "the arrow keys for its weight. Below each map, every head in small: layers from top to bottom, "
-        f'heads from left to right.</p><div class="maps">{panels}</div>'
+        '<p class="note">Rows attend, columns are attended to; each row adds up to 1. Colour grows '
+        "with the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or "
+        "walk with the arrow keys for its weight in all maps. Below each map every head in small: "
+        "layers from top to bottom, heads from left to right. A token that begins a word starts "
+        f'with ·.</p><div class="maps">{panels}</div>'
     )
 
 
 def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
     main = named(results, cell.main) if index < 2 and cell.main in names else escape(cell.main)
-    detail = f'<span class="detail">{escape(cell.detail)}</span>' if cell.detail else ""
+    values = " · ".join(f"<span>{escape(value)}</span>" for value in cell.detail.split(" · "))
+    detail = f'<span class="detail">{values}</span>' if cell.detail else ""
     return f'<th scope="row">{main}{detail}</th>' if index == 0 else f"<td>{main}{detail}</td>"
 
 
@@ -135,7 +139,7 @@ def differences(hypothesis: str, reference: str, *, fold: bool = False) -> str:
         if kind == "equal":
             said.append(text)
         elif kind == "delete":
-            said.append('<span class="gap" title="words of the reference are missing">‸</span>')
+            said.append(_GAP)
         else:
             said.append(f"<mark>{text}</mark>")
     return " ".join(said)
@@ -155,8 +159,9 @@ def _panel(results: Facts, row: Facts, maps: Facts) -> str:
     names = [each["name"] for each in results["encodings"]]
     colour = style(names.index(row["name"])).colour
     return (
-        f'<figure class="panel" data-slug="{escape(row["slug"])}" data-name="{escape(row["name"])}" '
-        f'data-colour="{colour}"><h3>{name}</h3><div class="map"></div><p class="said"></p>'
+        f'<figure class="panel" data-slug="{escape(row["slug"])}" '
+        f'data-name="{escape(row["name"])}" data-colour="{colour}"><h3>{name}</h3>'
+        '<div class="map"></div><p class="said"></p>'
         '<div class="heads" role="group" aria-label="All heads"></div></figure>'
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
@@ -41,6 +42,15 @@ def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[lis
     return [bin_label(bin_) for bin_ in results["length_bins"][split]], scores
 
 
+def without_nan(value: Any) -> Any:
+    """Give the value with null, which JSON has, for every number that is not finite."""
+    if isinstance(value, dict):
+        return {name: without_nan(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _curve(cell: Facts, kind: str, against: str) -> Curve:
     points = [point for point in cell[kind] if point["loss"] is not None]
     curve = finite(
@@ -51,5 +61,5 @@ def _curve(cell: Facts, kind: str, against: str) -> Curve:
             cell["status"] == "diverged",
         )
     )
-    # A twenty-fifth of the curve on average: enough to still the batches, too little to hide a turn.
+    # A twenty-fifth of the curve: enough to still the batches, too little to hide a turn.
     return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve

@@ -37,12 +37,28 @@ def main_table(results: Facts) -> Table:
     bins = results["length_bins"].get(split, [])
     if not others and bins:
         columns.append(f"BLEU {bin_label(bins[-1])} words")
-    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory"]
+    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory, MB"]
     return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
 
 
+def legend(results: Facts) -> str:
+    """Say how the main table is to be read."""
+    rows = results["encodings"]
+    said = ["Large: the mean. Small: every seed, in the order of the config."]
+    if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
+        said.append("†: this run diverged.")
+    if len(rows) > 1:
+        said.append(f"Against {rows[0]['name']}: difference in mean BLEU, and its 95 % interval.")
+    said.append(
+        "At equal time: validation loss after as much training time as the fastest run took. Extra "
+        "parameters: those above the leanest model. Tokens/s: target tokens in training, padding "
+        "not counted. Peak memory: of the whole process in training, 1 MB = 10⁶ bytes."
+    )
+    return " ".join(said)
+
+
 def splits_table(results: Facts) -> Table:
-    """One row a further test split and encoding: its scores and its test against the first encoding."""
+    """One row a further test split and encoding: scores, and the test against the first."""
     rows = tuple(
         (Cell(split), Cell(row["name"]), *_split_cells(results, row, split))
         for split in results["splits"][1:]
@@ -65,7 +81,7 @@ def length_table(results: Facts, split: str) -> Table:
 def runs_table(results: Facts) -> Table:
     """One row a training: how it ended, what it took, what it scored."""
     splits = results["splits"]
-    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory"]
+    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory, MB"]
     columns += ["validation loss"]
     columns += [f"{name} {split}" for split in splits for name in ("BLEU", "chrF", "decoding")]
     rows = []
@@ -84,8 +100,8 @@ def runs_table(results: Facts) -> Table:
 
 
 def memory(size: float | None) -> str:
-    """Write an amount of memory in MB (10⁶ bytes)."""
-    return "–" if size is None else f"{size / 1e6:,.0f} MB"
+    """Write an amount of memory in MB, 10⁶ bytes."""
+    return number(None if size is None else size / 1e6, 0)
 
 
 def _row(results: Facts, row: Facts) -> tuple[Cell, ...]:
@@ -128,11 +144,9 @@ def _versus_columns(results: Facts) -> list[str]:
 
 
 def _marked(spread: Facts, diverged: list[bool], digits: int) -> Cell:
-    """Write mean and every seed, saying which of them diverged."""
+    """Write mean and every seed, a dagger beside those that diverged."""
     texts = [
-        (f"{number(value, digits)} (diverged)" if value is not None else "diverged")
-        if gone
-        else number(value, digits)
+        f"{number(value, digits)}{' †' if gone else ''}"
         for value, gone in zip(spread["values"], diverged, strict=True)
     ]
     return Cell(number(spread["mean"], digits), " · ".join(texts))
@@ -147,7 +161,7 @@ def _spread(values: list[float | None], digits: int, mean: float | None = None) 
 
 def _versus(results: Facts, row: Facts, versus: Facts | None) -> list[Cell]:
     if row is results["encodings"][0]:
-        return [Cell("", "the first"), Cell("")]
+        return [Cell("–", "first"), Cell("–")]
     if versus is None:
         return [Cell("–", "not tested"), Cell("–")]
     low, high = (number(versus[end], signed=True) for end in ("low", "high"))

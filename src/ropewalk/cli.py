@@ -1,0 +1,203 @@
+"""The command line: it parses, calls and prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+if TYPE_CHECKING:
+    from ropewalk.lab.config import Config
+
+try:
+    import typer
+    from rich.console import Console
+except ImportError:
+    print("the command line needs the extra 'lab': pip install 'ropewalk[lab]'", file=sys.stderr)
+    sys.exit(2)
+
+app = typer.Typer(
+    help="Rotary position embeddings: train, compare and translate with each position encoding.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Preset = Annotated[
+    str,
+    typer.Option(help="quick, default, multi30k-cpu, multi30k-base or annotated."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML or JSON file of fields, over the preset's.")
+]
+Data = Annotated[
+    str | None,
+    typer.Option(help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Any field of the config, as in width=256."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from ropewalk import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def compare(
+    settings: Settings = None,
+    preset: Preset = "default",
+    encodings: Annotated[
+        str | None, typer.Option(help="Such as sinusoidal,rotary(theta=1e6).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3.")] = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/PRESET if not given.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
+    ] = None,
+) -> None:
+    """Train the same model with each encoding and each seed, translate, score and report.
+
+    What is finished in the run folder is kept; what was interrupted goes on where it stopped.
+    """
+    with _errors():
+        from ropewalk.lab.compare import compare as run_comparison
+        from ropewalk.lab.progress import Watcher
+        from ropewalk.lab.table import print_table
+
+        chosen = _config(preset, config, settings, encodings=encodings, seeds=seeds, data=data)
+        run = out or Path("runs") / chosen.preset
+        console = Console(soft_wrap=True)
+        command = ["ropewalk", *sys.argv[1:]]
+        with Watcher(console) as watcher:
+            results = run_comparison(
+                chosen,
+                run,
+                jobs=jobs,
+                command=command,
+                watch=watcher.watch,
+                stage=watcher.stage,
+            )
+        print_table(console, results)
+        console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+
+
+@app.command()
+def train(
+    settings: Settings = None,
+    encoding: Annotated[str, typer.Option(help="Such as rotary(theta=1e6).")] = "rotary",
+    seed: Annotated[int, typer.Option(help="Of parameters, data order and dropout.")] = 1,
+    preset: Preset = "default",
+    data: Data = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/PRESET if not given.")] = None,
+) -> None:
+    """Train one model, or go on with it, and print where it is."""
+    with _errors():
+        from ropewalk.lab.progress import Watcher
+        from ropewalk.lab.run import Cell, prepare, run_cells
+
+        chosen = _config(
+            preset, config, settings, encodings=encoding, seeds=seed, data=data, splits="validation"
+        )
+        run = out or Path("runs") / chosen.preset
+        prepare(chosen, run)
+        with Watcher(Console(soft_wrap=True)) as watcher:
+            run_cells(chosen, run, watch=watcher.watch)
+        print(Cell(chosen.encodings[0], seed).folder(run) / "model.safetensors")
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder it is in.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Beam width; 1 is greedy; the config's if not given.")
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0.0)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+) -> None:
+    """Translate a file, standard input, or, at a terminal, line by line as you type."""
+    with _errors():
+        from ropewalk.lab.translate import Translator, read_sentences
+
+        translator = Translator.load(model, beam, length_penalty, device)
+        if file is None and sys.stdin.isatty():
+            _converse(translator)
+            return
+        for text in translator(read_sentences(file)):
+            print(text)
+
+
+def _converse(translator: Any) -> None:
+    print("One sentence a line; an empty line or Ctrl-D ends.", file=sys.stderr)
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        print(translator([line])[0])
+
+
+def _config(preset: str, file: Path | None, settings: list[str] | None, **options: Any) -> Config:
+    from ropewalk.lab.config import make_config, read_setting
+
+    given = dict(read_setting(text) for text in settings or [])
+    given |= {name: value for name, value in options.items() if value is not None}
+    return make_config(preset, file, given)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Print a user's mistake in one line and exit with 2; other failures say what is kept."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        _fail(error, 2)
+    except ImportError as error:
+        _fail(f"{error}; the extra 'lab' has it: pip install 'ropewalk[lab]'", 2)
+    except KeyboardInterrupt:
+        _fail("interrupted; the same command goes on where this one stopped", 130)
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted; Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
+    except RuntimeError as error:
+        if type(error).__name__ != "CellFailed":
+            raise
+        _fail(error, 1)
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

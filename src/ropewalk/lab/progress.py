@@ -1,0 +1,88 @@
+"""What a person sees while a comparison runs: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ropewalk.lab.run import Cell
+
+PLAIN_LINES = 5  # a cell's training steps that are told where there is no terminal
+
+
+class Watcher:
+    """Shows each cell's step, loss, speed and time left; ``watch`` and ``stage`` take the events.
+
+    Events come from several threads.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._tasks: dict[Cell, TaskID] = {}
+        self._told: dict[Cell, int] = {}
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+
+    def __enter__(self) -> Watcher:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def stage(self, name: str) -> None:
+        """Tell what is being done outside the cells."""
+        self._console.print(name, highlight=False)
+
+    def watch(self, cell: Cell, event: dict[str, Any]) -> None:
+        """Take one event of a cell."""
+        with self._lock:
+            if self._console.is_terminal:
+                self._draw(cell, event)
+            else:
+                self._print(cell, event)
+
+    def _draw(self, cell: Cell, event: dict[str, Any]) -> None:
+        if cell not in self._tasks:
+            self._tasks[cell] = self._bars.add_task(str(cell), total=None, status="")
+        task = self._tasks[cell]
+        if event.get("phase") == "training":
+            self._bars.update(
+                task, completed=event["step"], total=event["steps"], status=_status(event)
+            )
+        elif "phase" in event:
+            done = {"total": 1, "completed": 1} if event["phase"] == "finished" else {}
+            self._bars.update(task, status=event["phase"], **done)  # type: ignore[arg-type]
+
+    def _print(self, cell: Cell, event: dict[str, Any]) -> None:
+        if event.get("phase") == "training":
+            part = event["step"] * PLAIN_LINES // event["steps"]
+            if part == self._told.get(cell, 0):
+                return
+            self._told[cell] = part
+            text = f"step {event['step']}/{event['steps']}, {_status(event)}"
+        else:
+            text = event.get("phase", "")
+        if text:
+            self._console.print(f"{cell}: {text}", highlight=False)
+
+
+def _status(event: dict[str, Any]) -> str:
+    return f"loss {event['loss']:.3f}, {event['tokens_per_s']:,.0f} tokens/s"

@@ -1,0 +1,166 @@
+"""What of a run may be kept under version control: its numbers and figures, never its sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ropewalk.figures import static
+from ropewalk.lab.checkpoint import read_json, write_bytes
+from ropewalk.lab.report import findings, tables
+from ropewalk.lab.report.series import by_length, curves, outcomes, without_nan
+from ropewalk.lab.report.tables import Cell, Table
+
+Facts = dict[str, Any]
+
+_CAPTIONS = {  # what a figure shows, and how it is to be read
+    "bleu.png": (
+        "BLEU on the first test split",
+        "a dot for each seed, a bar for the mean; beside it the difference from the first encoding",
+    ),
+    "bleu-by-length.png": (
+        "BLEU on the first test split by sentence length",
+        "lines join the means, small dots are seeds",
+    ),
+    "loss.png": (
+        "Training loss (moving mean, label-smoothed) and validation loss",
+        "thin lines are seeds, bold ones their mean",
+    ),
+    "attention.png": (
+        "Encoder self-attention over one sentence, every head",
+        "layers from top to bottom, heads from left to right; in each, rows attend and columns are "
+        "attended to, by position; colour grows with the square root of the weight, from 0 to 1",
+    ),
+}
+
+
+def publish(run: Path, folder: Path) -> None:
+    """Write ``results.json``, figures and a README made from them into ``folder``.
+
+    The same run gives the same bytes. A run without ``results.json`` is a ``ValueError``.
+    """
+    if not (run / "results.json").exists():
+        raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
+    results = without_nan(read_json(run / "results.json"))
+    attention = read_json(run / "attention.json") if (run / "attention.json").exists() else None
+    pictures = figures(results, attention)
+    write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
+    for name, content in pictures.items():
+        write_bytes(folder / name, content)
+    write_bytes(folder / "README.md", readme(results, list(pictures)).encode())
+
+
+def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
+    """Draw the figures of a run, file name -> PNG."""
+    split = results["splits"][0]
+    training, validation = (curves(results, kind, "step") for kind in ("training", "validation"))
+    drawn = {
+        "bleu.png": static.bleu_by_encoding(outcomes(results, split)),
+        "bleu-by-length.png": static.bleu_by_length(*by_length(results, split)),
+        "loss.png": static.loss_curves(training, validation, "steps"),
+    }
+    heads = _encoder_heads(results, attention)
+    if heads:
+        drawn["attention.png"] = static.attention_heads(heads)
+    return {name: static.png(figure) for name, figure in drawn.items()}
+
+
+def readme(results: Facts, pictures: list[str]) -> str:
+    """Write the README of a results folder, in Markdown, out of its numbers alone."""
+    parts = [
+        f"# {_plain(findings.title(results))}",
+        "<!-- Generated from results.json; the next run writes it anew. -->",
+        _asked(results),
+        f"```sh\n{results['command']}\n```",
+        "## Result",
+        f"**{_plain(findings.headline(results))}**",
+        _markdown(tables.main_table(results)),
+        _plain(tables.legend(results)),
+        "\n".join(f"- {_plain(said)}" for said in findings.findings(results)),
+    ]
+    if len(results["splits"]) > 1:
+        parts += ["### Other test splits", _markdown(tables.splits_table(results))]
+    for name in pictures:
+        shown, how = (_plain(text) for text in _CAPTIONS[name])
+        parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
+    parts += ["## By sentence length"]
+    for each in results["splits"]:
+        parts += [
+            f"{_plain(each)}, words in the source:",
+            _markdown(tables.length_table(results, each)),
+        ]
+    parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
+    parts += ["## Corpus", _facts(findings.corpus_facts(results))]
+    parts += ["## Conditions", _facts(findings.conditions(results))]
+    parts += ["Each sentence's BLEU, the loss curves and the whole config are in `results.json`."]
+    return "\n\n".join(parts) + "\n"
+
+
+def readable_json(value: Any, indent: int = 0) -> str:
+    """Write JSON with one line for what is short or a list of numbers, else one for each entry."""
+    flat = json.dumps(value, ensure_ascii=False)
+    numbers = isinstance(value, list) and all(isinstance(held, (int, float)) for held in value)
+    if not isinstance(value, (dict, list)) or not value or numbers or len(flat) + indent <= 100:
+        return flat
+    space, deeper = " " * indent, indent + 1
+    if isinstance(value, list):
+        lines = [readable_json(held, deeper) for held in value]
+    else:
+        lines = [
+            f"{json.dumps(name, ensure_ascii=False)}: {readable_json(held, deeper)}"
+            for name, held in value.items()
+        ]
+    first, last = ("[", "]") if isinstance(value, list) else ("{", "}")
+    return f"{first}\n" + ",\n".join(f"{space} {line}" for line in lines) + f"\n{space}{last}"
+
+
+def _asked(results: Facts) -> str:
+    rows, corpus = results["encodings"], results["corpus"]
+    names = findings.listed(row["name"] for row in rows)
+    seeds = len(rows[0]["cells"])
+    train = findings.count(corpus["pairs"]["train"], "sentence pair")
+    return _plain(
+        f"Asked: what does the position encoding change in translation from "
+        f"{findings.language(corpus['source'])} to {findings.language(corpus['target'])}? The same "
+        f"model was trained on {train} of {corpus['name']} with {names} in turn, "
+        f"{findings.count(seeds, 'seed')} each, all other settings the same."
+    )
+
+
+def _encoder_heads(
+    results: Facts, attention: Facts | None
+) -> dict[str, list[list[list[list[float]]]]]:
+    """Give encoder self-attention of the rule's middle sentence, encoding -> layer -> head."""
+    if not attention or not attention["sentences"]:
+        return {}
+    middle = len(attention["sentences"]) // 2
+    maps = attention["encodings"]
+    return {
+        row["name"]: maps[row["slug"]]["sentences"][middle]["encoder"]["weights"]
+        for row in results["encodings"]
+        if row["slug"] in maps
+    }
+
+
+def _markdown(table: Table) -> str:
+    lines = [tuple(map(_plain, table.columns))]
+    lines.append(tuple("---" if i == 0 else "--:" for i in range(len(table.columns))))
+    lines += [tuple(_dressed(cell) for cell in row) for row in table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _dressed(cell: Cell) -> str:
+    detail = f"<br><sub>{_plain(cell.detail)}</sub>" if cell.detail else ""
+    return f"{_plain(cell.main)}{detail}"
+
+
+def _facts(facts: list[tuple[str, str]]) -> str:
+    return "\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in facts)
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown or HTML would take for markup."""
+    for sign in "\\`*[]|":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

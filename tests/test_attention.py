@@ -1,0 +1,200 @@
+"""Attention and its cache: against a loop, against torch's own, and with wrong arguments.
+
+These fail when heads, groups, masks or the scale are mixed up, when masked keys get any weight or a
+row of them becomes NaN, when positions of the batch are taken for those of its first row, when
+bfloat16 is rounded more than once, and when a cache loses, swaps or keeps copying what it holds.
+"""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from ropewalk.encodings import Placement, StackShape, build
+from ropewalk.model import Attention, KeyValueCache
+from ropewalk.model.attention import fused_attention
+
+STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+def loop(attention: Attention, x: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention one query and one head at a time; mask (B, S, T)."""
+    d, group = attention.head_dim, attention.heads // attention.kv_heads
+    q, (k, v) = attention.query(x), attention.key_value(memory).chunk(2, -1)
+    output = torch.zeros_like(q)
+    p = torch.zeros(len(x), attention.heads, x.shape[1], memory.shape[1], dtype=x.dtype)
+    for b, h, s in itertools.product(*map(range, p.shape[:3])):
+        mine, theirs = slice(h * d, h * d + d), slice(h // group * d, h // group * d + d)
+        seen = mask[b, s].nonzero().flatten()
+        scores = k[b, seen, theirs] @ q[b, s, mine] / d**0.5
+        p[b, h, s, seen] = scores.softmax(0)
+        output[b, s, mine] = p[b, h, s] @ v[b, :, theirs]
+    return attention.output(output), p
+
+
+@given(
+    st.sampled_from([(1, 1), (2, 1), (4, 4), (4, 2), (4, 1)]),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from(["causal", "masked", "both", "cross"]),
+    seeds,
+)
+@torch.no_grad()
+def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
+    attention = Attention(8 * heads[0], heads[0], kv_heads=heads[1]).double()
+    x, memory = random(2, queries, 8 * heads[0]), random(2, keys, 8 * heads[0], seed=seed)
+    if kind != "cross":
+        memory, keys = x, queries
+    mask = torch.rand(2, 1, queries, keys, generator=torch.Generator().manual_seed(seed)) < 0.6
+    mask[..., 0] = True
+    allowed = mask[:, 0] if kind != "causal" else torch.ones(2, queries, keys, dtype=torch.bool)
+    if kind in ("causal", "both"):
+        allowed = allowed & torch.ones(queries, keys, dtype=torch.bool).tril()
+    output, p = loop(attention, x, memory, allowed)
+    arguments = {
+        "memory": memory if kind == "cross" else None,
+        "mask": None if kind == "causal" else mask,
+        "causal": kind in ("causal", "both"),
+    }
+    close(attention(x, **arguments).output, output, 1e-10)
+    shown = attention(x, **arguments, need_probabilities=True)
+    close(shown.output, output, 1e-10)
+    close(shown.probabilities, p, 1e-10)
+    assert (shown.probabilities[~allowed[:, None].expand_as(p)] == 0).all()
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_attention_equals_that_of_torch_with_the_same_weights(cross):
+    ours, theirs = (
+        Attention(32, 4).double(),
+        nn.MultiheadAttention(32, 4, batch_first=True).double(),
+    )
+    weights = torch.cat([ours.query.weight, ours.key_value.weight])
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": weights,
+            "in_proj_bias": torch.cat([ours.query.bias, ours.key_value.bias]),
+            "out_proj.weight": ours.output.weight,
+            "out_proj.bias": ours.output.bias,
+        }
+    )
+    x, memory = random(3, 5, 32), random(3, 7 if cross else 5, 32, seed=1)
+    padding = torch.zeros(3, memory.shape[1], dtype=torch.bool)
+    padding[1, 2:] = True
+    if not cross:
+        memory = x
+    mine = ours(x, memory if cross else None, mask=~padding[:, None, None], need_probabilities=True)
+    output, p = theirs(x, memory, memory, key_padding_mask=padding, average_attn_weights=False)
+    close(mine.output, output, 1e-10)
+    close(mine.probabilities, p, 1e-10)
+
+
+def test_a_query_that_may_look_nowhere_gets_the_output_bias():
+    attention, x = Attention(32, 4).double(), random(2, 3, 32)
+    mask = torch.tensor([True, False])[:, None, None, None].expand(2, 1, 1, 3)
+    for ask in (False, True):
+        output, p = attention(x, mask=mask, need_probabilities=ask)
+        close(output[1], attention.output.bias.expand(3, 32))
+        close(output[:1], attention(x[:1]).output)
+    assert (p[1] == 0).all()
+
+
+def test_each_of_the_batch_can_have_positions_of_its_own():
+    attention = Attention(32, 4, encoding=build("rotary", STACK).site(0)).double()
+    x, positions = random(2, 4, 32), torch.tensor([[0, 1, 2, 3], [7, 9, 40, 2]])
+    together = attention(x, placement=Placement(positions), causal=True).output
+    for b in range(2):
+        alone = attention(x[b : b + 1], placement=Placement(positions[b]), causal=True).output
+        close(together[b : b + 1], alone)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_attention_in_bfloat16_is_that_of_its_rounded_inputs(grad):
+    q, k, v = (random(2, 4, 6, 8, seed=i).bfloat16().requires_grad_(grad) for i in range(3))
+    with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(grad):
+        output = fused_attention(q, k, v, None, True, 0.3)
+    exact = fused_attention(q.double(), k.double(), v.double(), None, True, 0.3)
+    assert output.dtype == torch.bfloat16
+    if grad:  # computed in float32, rounded once
+        assert torch.equal(output, exact.bfloat16())
+        output.sum().backward()
+        assert q.grad.dtype == torch.bfloat16
+    close(output.double(), exact, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"width": 30, "heads": 4}, "heads must divide width, got heads=4 and width=30"),
+        ({"width": 32, "heads": 0}, "heads must divide width, got heads=0 and width=32"),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 3},
+            "kv_heads must divide heads, got kv_heads=3, he",
+        ),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 0},
+            "kv_heads must divide heads, got kv_heads=0, he",
+        ),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 8},
+            "kv_heads must divide heads, got kv_heads=8, he",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Attention(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"mask": torch.zeros(3, 3)}, TypeError, "mask must be boolean, .* got torch.float32"),
+        (
+            {"memory": torch.zeros(1, 2, 32), "causal": True},
+            ValueError,
+            "causal must be False where",
+        ),
+    ],
+)
+def test_attention_refuses_what_it_would_misread(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Attention(32, 4)(torch.zeros(1, 3, 32), **arguments)
+
+
+# Caches
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_a_cache_holds_what_was_appended(steps):
+    keys, values = random(2, 3, sum(steps), 4), random(2, 3, sum(steps), 5, seed=1)
+    cache, end = KeyValueCache(), 0
+    for step in steps:
+        start, end = end, end + step
+        held = cache.append(keys[..., start:end, :], values[..., start:end, :])
+        assert cache.length == end
+        for got in (held, cache.held()):
+            assert torch.equal(got[0], keys[..., :end, :])
+            assert torch.equal(got[1], values[..., :end, :])
+
+
+def test_a_cache_moves_seldom_and_is_empty_at_first():
+    cache, places = KeyValueCache(), set()
+    with pytest.raises(RuntimeError, match="holds nothing yet"):
+        cache.held()
+    for _ in range(300):
+        places.add(cache.append(*torch.zeros(2, 1, 1, 1, 4))[0].data_ptr())
+    assert len(places) <= 6  # 16, 32, ... 512

@@ -1,0 +1,220 @@
+"""Beam search against searches written plainly.
+
+These fail when the search loses, invents or misranks hypotheses: against every sentence there is
+where the beam holds them all, against a beam search without batch or cache, and against stepwise
+argmax; when a sentence's result depends on its neighbours; and when a search does not stop.
+"""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk.encodings import build_encoder_decoder
+from ropewalk.lab.batches import source_batch
+from ropewalk.lab.decode import Hypothesis, beam_search, best, translate
+from ropewalk.lab.tokens import BOS, EOS
+from ropewalk.model import Transformer, TransformerShape, initialise
+
+ENCODINGS = ["rotary", "sinusoidal", "none", "rotary(cross=True)", "learned(longest=64)"]
+
+seeds = st.integers(0, 2**32 - 1)
+sentences = st.lists(st.lists(st.integers(3, 8), max_size=6), min_size=1, max_size=4)
+
+
+class Toy(Transformer):
+    """A small model with first parameters, whose end mark is as likely as one wants it."""
+
+    end = 0.0
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits = super().logits(hidden)
+        logits[..., EOS] += self.end
+        return logits
+
+
+def toy(vocabulary: int = 9, encoding: str = "rotary", seed: int = 0, end: float = 0.0) -> Toy:
+    shape = TransformerShape(vocabulary, 16, 2, 32, encoder_layers=1, decoder_layers=2)
+    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    model = Toy(shape, *build_encoder_decoder(encoding, *stacks))
+    initialise(model, seed)
+    model.end = end
+    return model.double().eval()
+
+
+@torch.no_grad()
+def next_words(model: Toy, source: list[int], prefix: tuple[int, ...]) -> list[float]:
+    """Log-probabilities of the word behind this prefix, computed for it alone."""
+    hidden = model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *prefix]]))
+    return model.logits(hidden[0, -1]).log_softmax(-1).tolist()
+
+
+def every_sentence(model: Toy, source: list[int], longest: int) -> dict[tuple[int, ...], float]:
+    """All sentences that end within ``longest`` tokens or are cut there, with log-probabilities."""
+    found, words = {}, range(model.shape.vocabulary)
+
+    def grow(prefix: tuple[int, ...], total: float) -> None:
+        if len(prefix) == longest or prefix[-1:] == (EOS,):
+            found[prefix] = total
+            return
+        for word, log_p in zip(words, next_words(model, source, prefix), strict=True):
+            grow((*prefix, word), total + log_p)
+
+    grow((), 0.0)
+    return found
+
+
+def plain_search(model: Toy, source: list[int], beam: int, longest: int) -> list[Hypothesis]:
+    """Beam search of one sentence without a cache."""
+    live, ended = [((), 0.0)], []
+    for length in itertools.count(1):
+        grown = [
+            ((*prefix, word), total + log_p)
+            for prefix, total in live
+            for word, log_p in enumerate(next_words(model, source, prefix))
+        ]
+        grown = sorted(grown, key=lambda x: -x[1])[: 2 * beam]
+        ended += [Hypothesis(ids[:-1], p) for ids, p in grown[:beam] if ids[-1] == EOS]
+        live = [(ids, p) for ids, p in grown if ids[-1] != EOS][:beam]
+        if length == longest:
+            ended += [Hypothesis(ids, p) for ids, p in live]
+        if len(ended) >= beam or length == longest:
+            return sorted(ended[:beam], key=lambda h: -h.log_probability)
+    raise AssertionError
+
+
+def search(model: Toy, sources: list[list[int]], beam: int, longest: int | None = None) -> list:
+    return beam_search(model, *source_batch(sources), beam=beam, longest=longest)
+
+
+def assert_same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.ids for h in actual] == [h.ids for h in expected]
+    for a, e in zip(actual, expected, strict=True):
+        assert a.log_probability == pytest.approx(e.log_probability, abs=1e-4)
+
+
+@pytest.mark.parametrize(("vocabulary", "longest"), [(4, 3), (6, 3), (9, 2), (5, 1)])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_beam_that_holds_all_finds_every_sentence(encoding, vocabulary, longest):
+    model = toy(vocabulary, encoding)
+    everything = every_sentence(model, [3, 3], longest)
+    (found,) = search(model, [[3, 3]], beam=vocabulary**longest, longest=longest)
+    ended = {p[:-1] if p[-1] == EOS else p: value for p, value in everything.items()}
+    assert len(ended) == len(everything)
+    expected = sorted(
+        (Hypothesis(*pair) for pair in ended.items()), key=lambda h: -h.log_probability
+    )
+    assert_same(found, expected)
+    assert sum(math.exp(h.log_probability) for h in found) == pytest.approx(1, abs=1e-4)
+
+
+@given(
+    sentences, st.integers(1, 5), st.integers(1, 7), st.sampled_from(ENCODINGS),
+    st.sampled_from([-2.0, 0.0, 2.0]), seeds,
+)  # fmt: skip
+@settings(max_examples=40)
+def test_batched_search_on_a_cache_equals_a_plain_one(sources, beam, longest, encoding, end, seed):
+    model = toy(9, encoding, seed, end)
+    for source, found in zip(sources, search(model, sources, beam, longest), strict=True):
+        assert_same(found, plain_search(model, source, beam, longest))
+
+
+@given(sentences, seeds, st.sampled_from([0.0, 1.0]))
+@settings(max_examples=30)
+def test_a_beam_of_one_takes_the_likeliest_word_each_time(sources, seed, end):
+    model = toy(seed=seed, end=end)
+    for source, (found,) in zip(sources, search(model, sources, beam=1), strict=True):
+        ids, total = (), 0.0
+        while len(ids) < 2 * (len(source) + 1) + 10:
+            log_p = next_words(model, source, ids)
+            word = max(range(9), key=log_p.__getitem__)
+            total += log_p[word]
+            if word == EOS:
+                break
+            ids = (*ids, word)
+        assert_same([found], [Hypothesis(ids, total)])
+
+
+@given(sentences, st.integers(1, 4), st.sampled_from([20, 2048]), seeds)
+@settings(max_examples=30)
+def test_translations_come_in_order_whatever_stands_beside_them(sources, beam, tokens, seed):
+    model = toy(seed=seed, end=1.0)
+    together = translate(model, sources, beam=beam, tokens=tokens)
+    assert len(together) == len(sources)
+    for source, found in zip(sources, together, strict=True):
+        assert_same(found, translate(model, [source], beam=beam)[0])
+
+
+def test_nothing_gives_nothing():
+    assert translate(toy(), [], beam=2) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_never_ends_is_cut(beam):
+    found = translate(toy(end=-1e9), [[3], [3, 4, 5]], beam=beam)
+    assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[14] * beam, [18] * beam]
+    assert all(len({h.ids for h in hypotheses}) == beam for hypotheses in found)
+    (short,) = search(toy(end=-1e9), [[3]], beam, longest=5)
+    assert [len(h.ids) for h in short] == [5] * beam
+
+
+def test_a_model_that_ends_at_once_is_believed():
+    (found,) = translate(toy(end=1e3), [[3, 4]], beam=1)
+    assert found == [Hypothesis((), 0.0)]
+
+
+def test_a_learned_table_cuts_the_search_where_it_ends():
+    model = toy(encoding="learned(longest=6)", end=-1e9)
+    assert [len(h.ids) for h in translate(model, [[3, 4]], beam=2)[0]] == [6, 6]
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.5, the rows of this learned table"):
+        translate(model, [[3] * 6], beam=2)
+
+
+@pytest.mark.parametrize(("vocabulary", "beam"), [(4, 3), (4, 10), (5, 64)])
+def test_a_vocabulary_smaller_than_the_beam_gives_real_hypotheses_alone(vocabulary, beam):
+    model = toy(vocabulary)
+    for longest in (1, 2, 4):
+        (found,) = search(model, [[3]], beam, longest)
+        assert len(found) == min(beam, len(every_sentence(model, [3], longest)))
+        assert len({h.ids for h in found}) == len(found)
+        for h in found:
+            ids = h.ids if len(h.ids) == longest else (*h.ids, EOS)
+            total = sum(next_words(model, [3], ids[:i])[word] for i, word in enumerate(ids))
+            assert h.log_probability == pytest.approx(total, abs=1e-4)
+
+
+@pytest.mark.parametrize(("arguments"), [{"beam": 0}, {"beam": 2, "longest": 0}])
+def test_a_search_for_nothing_is_refused(arguments):
+    name = list(arguments)[-1]
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        search(toy(), [[3]], **arguments)
+
+
+# The choice among hypotheses
+
+
+@given(st.lists(st.integers(3, 9), max_size=30), st.floats(-100, -0.01), st.floats(0, 2))
+def test_a_score_is_that_of_wu_et_al(ids, log_probability, alpha):
+    hypothesis = Hypothesis(tuple(ids), log_probability)
+    length = len(ids) + 1  # with its end mark
+    penalty = (5 + length) ** alpha / (5 + 1) ** alpha
+    assert hypothesis.score(alpha) == pytest.approx(log_probability / penalty)
+    assert hypothesis.score(0) == log_probability
+
+
+def test_a_greater_length_penalty_prefers_longer_sentences():
+    short, long = Hypothesis((4, 5), -3.0), Hypothesis((4, 5, 6, 7, 8, 9), -4.0)
+    assert best([long, short], 0.0) is short
+    assert best([short, long], 1.0) is long
+
+
+def test_search_is_deterministic_and_leaves_the_model_alone():
+    model = toy()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first = translate(model, [[3, 4], [5]], beam=3)
+    assert translate(model, [[3, 4], [5]], beam=3) == first
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,128 @@
+"""The fused loss against torch's cross-entropy on the same logits.
+
+These fail when the value or a gradient differs from cross_entropy(linear(hidden, table), target,
+label_smoothing), at any chunk, smoothing, dtype or scale of what comes behind; when the table's
+gradient is rounded to bfloat16; and when all tokens' scores are formed at once.
+"""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+
+from ropewalk.lab.loss import linear_cross_entropy
+
+Results = tuple[Tensor, Tensor, Tensor]
+
+
+def batch(n: int, vocabulary: int, width: int, seed: int = 0) -> Results:
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    table = torch.randn(vocabulary, width, generator=generator, dtype=torch.float64)
+    return hidden, table, torch.randint(vocabulary, (n,), generator=generator)
+
+
+def fused(hidden: Tensor, table: Tensor, target: Tensor, scale: float = 1.0, **how) -> Results:
+    hidden, table = hidden.clone().requires_grad_(), table.clone().requires_grad_()
+    loss = linear_cross_entropy(hidden, table, target, **how)
+    (loss * scale).backward()
+    return loss.detach(), hidden.grad, table.grad
+
+
+def plain(
+    hidden: Tensor, table: Tensor, target: Tensor, scale: float = 1.0, smoothing: float = 0.0
+) -> Results:
+    hidden, table = hidden.clone().requires_grad_(), table.clone().requires_grad_()
+    loss = cross_entropy(linear(hidden, table), target, label_smoothing=smoothing)
+    (loss * scale).backward()
+    return loss.detach(), hidden.grad, table.grad
+
+
+def assert_close(actual: Results, expected: Results, tolerance: float) -> None:
+    for a, e in zip(actual, expected, strict=True):
+        assert (a.double() - e.double()).norm() <= tolerance * max(1e-3, e.double().norm())
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(1, 12),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.1, 0.9]),
+    st.integers(1, 25),
+    st.sampled_from([1.0, 0.0, -3.0, 1e4]),
+    st.integers(0, 2**32 - 1),
+)
+def test_value_and_gradients_are_those_of_cross_entropy(n, v, width, smoothing, chunk, scale, seed):
+    hidden, table, target = batch(n, v, width, seed)
+    expected = plain(hidden, table, target, scale, smoothing)
+    exact = fused(hidden, table, target, scale, smoothing=smoothing, chunk=chunk)
+    assert [x.dtype for x in exact] == [torch.float64] * 3
+    assert_close(exact, expected, 1e-10)
+    single = fused(hidden.float(), table.float(), target, scale, smoothing=smoothing, chunk=chunk)
+    assert [x.dtype for x in single] == [torch.float32] * 3
+    assert_close(single, expected, 1e-4)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_are_those_of_its_own_value(smoothing):
+    hidden, table, target = batch(7, 5, 3)
+
+    def loss(hidden: Tensor, table: Tensor) -> Tensor:
+        return linear_cross_entropy(hidden, table, target, smoothing=smoothing, chunk=3)
+
+    assert torch.autograd.gradcheck(loss, (hidden.requires_grad_(), table.requires_grad_()))
+
+
+@pytest.mark.parametrize("chunk", [64, 1000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_bfloat16_hidden_states_give_float32_loss_and_table_gradient(smoothing, chunk):
+    hidden, table, target = batch(300, 50, 16)
+    hidden, table = hidden.bfloat16(), table.float()
+    rough = fused(hidden, table, target, smoothing=smoothing, chunk=chunk)
+    assert [x.dtype for x in rough] == [torch.float32, torch.bfloat16, torch.float32]
+    assert_close(rough, plain(hidden.double(), table.double(), target, smoothing=smoothing), 0.02)
+    assert not torch.equal(rough[2], rough[2].bfloat16().float())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_under_autocast_is_close_to_float32(smoothing):
+    hidden, table, target = (x.float() if x.is_floating_point() else x for x in batch(200, 40, 16))
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = fused(hidden.bfloat16(), table, target, smoothing=smoothing)
+    assert_close(rough, plain(hidden, table, target, smoothing=smoothing), 0.03)
+
+
+def test_the_default_chunk_changes_nothing_but_order():
+    hidden, table, target = batch(1300, 11, 4)
+    assert_close(fused(hidden, table, target), plain(hidden, table, target), 1e-10)
+
+
+def test_large_scores_stay_finite():
+    hidden, table, target = batch(5, 7, 4)
+    large = (1e3 * hidden).float(), table.float(), target
+    results = fused(*large, smoothing=0.1)
+    assert all(x.isfinite().all() for x in results)
+    assert_close(results, plain(*large, smoothing=0.1), 1e-5)
+
+
+def test_no_tensor_of_all_tokens_by_all_words_is_formed(monkeypatch):
+    hidden, table, target = batch(100, 9, 4)
+    rows = []
+
+    def watched(h: Tensor, weight: Tensor) -> Tensor:
+        rows.append(len(h))
+        return linear(h, weight)
+
+    monkeypatch.setattr("ropewalk.lab.loss.linear", watched)
+    linear_cross_entropy(hidden, table, target, chunk=32)
+    assert rows == [32, 32, 32, 4]
+
+
+def test_a_second_derivative_is_refused_rather_than_wrong():
+    hidden, table, target = batch(3, 4, 2)
+    loss = linear_cross_entropy(hidden.requires_grad_(), table.requires_grad_(), target)
+    (gradient,) = torch.autograd.grad(loss, hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
