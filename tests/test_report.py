@@ -1,8 +1,8 @@
 """The report, the figures and the published folder, read back from what was written.
 
-Fails where a page would load anything from elsewhere, let a corpus sentence become markup, leave out or
-change a number, say "better" where no difference was shown, or draw other numbers than it was given;
-and where a published folder holds a sentence of the corpus or differs from one time to the next.
+Fails where a page would load anything from elsewhere, let a corpus sentence become markup, leave
+out or change a number, say "better" where no difference was shown, or draw other numbers than it
+was given; and where a published folder holds a sentence of the corpus, or differs the next time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_a_sentence_stays_text(page):
     assert len(page.held["script"]) == 3  # data, plotly, the page's own
     assert "b" not in page.tags
     assert page.text.count(AWKWARD) == 2  # a translation, and a choice of sentence
-    assert "corpus <ä>: " not in page.text and "German to English, corpus <ä>" in page.text
+    assert "German to English, corpus <ä>" in page.text
 
 
 @given(
@@ -125,7 +125,7 @@ def test_all_numbers_are_there(page, facts):
         for cell in row["cells"]:
             wanted += [cell["status"], f"{cell['steps']:,}", number(cell["tokens_per_s"], 0)]
             wanted += [
-                number(cell["peak_memory_bytes"] / 1e6, 0),
+                number(cell["peak_memory_bytes"] / 2**20, 0),
                 number(cell["validation_loss"], 3),
             ]
             wanted += [number(score["bleu"], 2) for score in cell["scores"].values()]
@@ -196,7 +196,7 @@ def test_it_opens_with_nothing_but_one_encoding():
     assert "against" not in text
 
 
-def test_importing_the_report_draws_no_plot_library():
+def test_importing_the_report_pulls_in_no_plot_library():
     code = "import ropewalk.lab.report, sys; print({'plotly', 'matplotlib'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
@@ -222,8 +222,8 @@ def test_the_headline_says_no_more_than_the_test():
 def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
     assert headline(facts) == (
-        "Against none (27.9 BLEU on test, means of 2 seeds), sinusoidal (+9.9) and rotary(theta=1e6) "
-        "(+12.3) are better; no difference is shown for learned (+2.7)."
+        "Against none (27.9 BLEU on test, means of 2 seeds), sinusoidal (+9.9) and "
+        "rotary(theta=1e6) (+12.3) are better; no difference is shown for learned (+2.7)."
     )
     assert "not against the others" in findings(facts)[-1]
 
@@ -232,8 +232,8 @@ def test_where_it_did_not_win_is_said():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     said = " ".join(findings(facts))
     assert (
-        "is not ahead of sinusoidal in the mean of 2 of 10 measures taken: training speed and peak memory."
-        in said
+        "is not ahead of sinusoidal in the mean of 2 of 10 measures taken: training speed and "
+        "peak memory." in said
     )
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
@@ -247,7 +247,7 @@ def test_one_seed_is_said_to_be_one():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     for row in facts["encodings"]:
         del row["cells"][1:]
-    assert "One seed each" in findings(facts)[-1] or "With one seed each" in findings(facts)[-1]
+    assert findings(facts)[-1].startswith("With one seed each")
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,8 @@ def test_mean_of_curves(losses, shift):
     other = Curve(2, xs, tuple(loss + 2 * shift for loss in losses))
     lost = Curve(3, xs, tuple(99.0 for _ in losses), diverged=True)
     mean = mean_curve([one, other, lost])
-    assert mean is not None and mean.x == xs
+    assert mean is not None
+    assert mean.x == xs
     assert mean.loss == pytest.approx([loss + shift for loss in losses])
 
 
@@ -297,10 +298,8 @@ def test_mean_of_curves_on_different_grids():
 def test_smoothing(losses, width):
     curve = Curve(1, tuple(map(float, range(len(losses)))), tuple(losses))
     found = smoothed(curve, width)
-    assert (
-        found.x == curve.x
-        and min(losses) - 1e-9 <= min(found.loss) <= max(found.loss) <= max(losses) + 1e-9
-    )
+    assert found.x == curve.x
+    assert min(losses) - 1e-9 <= min(found.loss) <= max(found.loss) <= max(losses) + 1e-9
     if width == 1:
         assert found == curve
 
@@ -412,10 +411,11 @@ def test_published_folder(tmp_path, facts):
     }
     for name, content in files.items():
         if name.endswith(".png"):
-            assert content.startswith(b"\x89PNG") and len(content) < 150_000
+            assert content.startswith(b"\x89PNG")
+            assert len(content) < 150_000
     for name in ("README.md", "results.json"):
         text = files[name].decode()
-        assert "grüßt" not in text and "greets" not in text and "hello" not in text
+        assert not re.search("grüß|greets|hello|Mann", text)
 
 
 def test_the_readme_tells_the_numbers(tmp_path, facts):
@@ -423,13 +423,15 @@ def test_the_readme_tells_the_numbers(tmp_path, facts):
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert facts["command"] in text
     for row in facts["encodings"]:
+        mean = number(row["summary"]["test"]["bleu"]["mean"])
         (line,) = re.findall(
-            rf"^\| {re.escape(row['name'])} \| {number(row['summary']['test']['bleu']['mean'])}<br>.*",
+            rf"^\| {re.escape(row['name'])} \| {mean}<br>.*",
             text,
             re.M,
         )
         assert all(number(v) in line for v in row["summary"]["test"]["bleu"]["values"])
-    assert "<sub>better</sub>" in text and "<sub>worse</sub>" in text
+    assert "<sub>better</sub>" in text
+    assert "<sub>worse</sub>" in text
     assert "corpus &lt;ä&gt;" in text
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}

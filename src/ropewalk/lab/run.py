@@ -140,7 +140,7 @@ def run_cells(
             worker.join(60)
         raise
     if failures:
-        raise CellFailed("; ".join(failures))
+        raise CellFailed("; ".join(sorted(failures)))
     return jobs
 
 

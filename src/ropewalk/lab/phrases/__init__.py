@@ -33,7 +33,7 @@ SIZES = {"train": 14_000, "validation": 500, "test": 500, "long": 200}
 SHORTEST, LONGEST = 5, 16
 """Words on either side, in every split but "long", which has more, up to twice as many."""
 
-OFTEN = 8
+OFTEN = 20
 """How often training has, at the least, each word form of the other splits."""
 
 _NO_MARKS = str.maketrans("", "", ",.?")

@@ -7,6 +7,7 @@ case ending tells it from the subject.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +47,12 @@ class Constituents:
 
     def pick(self, options: Sequence[T]) -> T:
         return options[int(self.random() * len(options))]
+
+    def word(self, options: Sequence[T]) -> T:
+        """One of these lexemes, the first ones more often, as some words are in any language."""
+        draw = self.random()
+        # Products and roots are rounded alike everywhere, which powers are not.
+        return options[int(draw * draw * math.sqrt(draw) * len(options))]
 
     def subject(self, verb: Verb, tense: str, *, definite: bool, relative: float) -> Nominal:
         if self.chance(0.1) and "P" in verb.subjects:
@@ -98,7 +105,7 @@ class Constituents:
         options = pools.adjectives(head.noun.kind if head else "P")
         taken = [] if head is None else [adjective.topic for adjective in head.adjectives]
         chosen: list[w.Adjective] = []
-        for option in (self.pick(options), self.pick(options), self.pick(options)):
+        for option in (self.word(options), self.word(options), self.word(options)):
             if option.topic not in taken and len(chosen) < 2:
                 chosen.append(option)
                 taken.append(option.topic)
@@ -212,10 +219,10 @@ class Constituents:
     def _noun(self, kinds: str, role: str) -> Noun:
         """A noun that the sentence does not have yet, as far as three draws can tell."""
         options = pools.nouns(kinds, f"{role} {self.order}", self.every)
-        noun = self.pick(options)
+        noun = self.word(options)
         for _ in range(2):
             if noun in self.used:
-                noun = self.pick(options)
+                noun = self.word(options)
         self.used.append(noun)
         return noun
 
@@ -227,8 +234,8 @@ class Constituents:
         options, draw = pools.adjectives(kind), self.random()
         if draw < 0.25:
             return ()
-        first = self.pick(options)
-        second = self.pick(options)
+        first = self.word(options)
+        second = self.word(options)
         return (first, second) if draw > 0.8 and second.topic != first.topic else (first,)
 
     def _relative(self, head: Noun, plural: bool, matrix: str) -> Relative | None:
@@ -239,7 +246,7 @@ class Constituents:
         if not options:
             return None
         outer, self.order = self.order, "final"
-        verb = self.pick(options)
+        verb = self.word(options)
         subject: Nominal | None = None
         if gap != "subject":
             subject = self.subject(verb, tense, definite=False, relative=0.0)

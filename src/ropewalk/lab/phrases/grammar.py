@@ -33,13 +33,13 @@ class Grammar(Constituents):
         shape, tense = self.random(), self.pick(pools.TENSES)
         if shape < 0.05:
             return self._question()
-        if shape < 0.40:
+        if shape < 0.55:
             return Sentence((Main(self.clause("second", tense, rich=True)),))
-        if shape < 0.58:
+        if shape < 0.70:
             first = self.clause("second", tense, closed=False)
             return Sentence((Main(first), self._linked()))
         conjunction, main, sub = self._subordination()
-        if shape < 0.80:
+        if shape < 0.85:
             first = self.clause("second", main, closed=False)
             closing = Subordinate(conjunction, self.clause("final", sub, timed=first.time is None))
             return Sentence((Main(first, closing=closing),))
@@ -106,12 +106,12 @@ class Grammar(Constituents):
         content = closed and order != "final"
         if valency == "quality" or (valency in ("that", "if") and not content):
             valency = self.pick(pools.SIMPLE)
-        return self.pick(pools.verbs(valency, f"{self.order} {tense}", self.every))
+        return self.word(pools.verbs(valency, f"{self.order} {tense}", self.every))
 
     def _around(self, verb: Verb, order: str, tense: str, rich: bool, timed: bool) -> Clause:
         plain = order != "question" and verb.valency not in ("that", "if", "quality")
         negated = order != "final" and tense not in ("modal", "pluperfect") and self.chance(0.1)
-        relative = 0.45 if rich else 0.12
+        relative = 0.3 if rich else 0.1
         subject = self.subject(verb, tense, definite=negated, relative=relative * 0.5)
         time = (
             self.pick(pools.TIMES[tense])
@@ -147,7 +147,7 @@ class Grammar(Constituents):
             and other.auxiliary == verb.auxiliary
             and other.subjects.startswith(verb.subjects)
         ]
-        return self.predicate(self.pick(options), subject, tense, 0.0, 0.0)
+        return self.predicate(self.word(options), subject, tense, 0.0, 0.0)
 
     def _content(self, verb: Verb, tense: str) -> Content:
         past = tense in ("perfect", "pluperfect")

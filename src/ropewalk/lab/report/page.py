@@ -131,8 +131,8 @@ def _training() -> str:
         "</fieldset>"
     )
     panels = "".join(
-        f"<div><h3>{what} loss</h3>{_plot(f'loss.steps.{what.lower()}', f'{what} loss')}</div>"
-        for what in ("Training", "Validation")
+        f"<div><h3>{label}</h3>{_plot(f'loss.steps.{kind}', label, caption=False)}</div>"
+        for kind, label in (("training", "Training loss"), ("validation", "Validation loss"))
     )
     note = (
         "Thin lines are seeds, bold ones their mean; a cross marks a run that diverged. Training "
@@ -185,12 +185,13 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
     }
 
 
-def _plot(figure: str, label: str, *, rows: int = 0) -> str:
+def _plot(figure: str, label: str, *, rows: int = 0, caption: bool = True) -> str:
     """Give the place of a figure; one of ``rows`` is as high as they need."""
     height = f' style="height:{4 + 2.2 * rows:.1f}rem"' if rows else ""
+    said = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{figure}" role="img" aria-label="{escape(label)}"'
-        f"{height}></div><figcaption>{escape(label)}.</figcaption></figure>"
+        f"{height}></div>{said}</figure>"
     )
 
 

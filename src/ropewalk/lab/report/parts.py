@@ -43,7 +43,7 @@ def named(results: Facts, name: str) -> str:
 
 def table_html(results: Facts, table: Table, caption: str) -> str:
     """Give a table in a box of its own that scrolls sideways where the page is narrow."""
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in table.columns)
+    head = "".join(_title(title) for title in table.columns)
     names = {row["name"] for row in results["encodings"]}
     body = "".join(
         "<tr>" + "".join(_cell(results, cell, i, names) for i, cell in enumerate(row)) + "</tr>"
@@ -102,11 +102,19 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     )
 
 
+def _title(title: str) -> str:
+    kind = ' class="name"' if title == "encoding" else ""
+    return f'<th scope="col"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
+
+
 def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
-    main = named(results, cell.main) if index < 2 and cell.main in names else escape(cell.main)
-    values = " · ".join(f"<span>{escape(value)}</span>" for value in cell.detail.split(" · "))
+    is_name = index < 2 and cell.main in names
+    main = named(results, cell.main) if is_name else escape(cell.main)
+    values = " ".join(f"<span>{escape(value)}</span>" for value in cell.detail.split(" · "))
     detail = f'<span class="detail">{values}</span>' if cell.detail else ""
-    return f'<th scope="row">{main}{detail}</th>' if index == 0 else f"<td>{main}{detail}</td>"
+    if index == 0:
+        return f'<th scope="row">{main}{detail}</th>'
+    return f"<td{' class=name' if is_name else ''}>{main}{detail}</td>"
 
 
 def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:

@@ -37,7 +37,7 @@ def main_table(results: Facts) -> Table:
     bins = results["length_bins"].get(split, [])
     if not others and bins:
         columns.append(f"BLEU {bin_label(bins[-1])} words")
-    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory, MB"]
+    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory, MiB"]
     return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
 
 
@@ -49,10 +49,12 @@ def legend(results: Facts) -> str:
         said.append("†: this run diverged.")
     if len(rows) > 1:
         said.append(f"Against {rows[0]['name']}: difference in mean BLEU, and its 95 % interval.")
+    if len(rows) > 2:
+        said.append("p is corrected for all comparisons of a split (Holm), the interval is not.")
     said.append(
         "At equal time: validation loss after as much training time as the fastest run took. Extra "
         "parameters: those above the leanest model. Tokens/s: target tokens in training, padding "
-        "not counted. Peak memory: of the whole process in training, 1 MB = 10⁶ bytes."
+        "not counted. Peak memory: of the whole process in training."
     )
     return " ".join(said)
 
@@ -81,7 +83,7 @@ def length_table(results: Facts, split: str) -> Table:
 def runs_table(results: Facts) -> Table:
     """One row a training: how it ended, what it took, what it scored."""
     splits = results["splits"]
-    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory, MB"]
+    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory, MiB"]
     columns += ["validation loss"]
     columns += [f"{name} {split}" for split in splits for name in ("BLEU", "chrF", "decoding")]
     rows = []
@@ -100,8 +102,8 @@ def runs_table(results: Facts) -> Table:
 
 
 def memory(size: float | None) -> str:
-    """Write an amount of memory in MB, 10⁶ bytes."""
-    return number(None if size is None else size / 1e6, 0)
+    """Write an amount of memory in MiB."""
+    return number(None if size is None else size / 2**20, 0)
 
 
 def _row(results: Facts, row: Facts) -> tuple[Cell, ...]:

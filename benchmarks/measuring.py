@@ -1,0 +1,96 @@
+"""What the benchmarks share: their corpus, the limit that matrix products set, a run's facts."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropewalk import __version__
+from ropewalk.lab.compare import _commit, _versions
+from ropewalk.lab.machine import pick_precision, processor
+from ropewalk.model import TransformerShape
+
+FOLDER = Path(__file__).resolve().parent
+MULTI30K = FOLDER.parents[1] / "shared" / "data" / "multi30k"
+
+
+def default_data() -> str:
+    """Name the real corpus where a copy lies beside the repository, else the built-in one."""
+    return str(MULTI30K) if MULTI30K.is_dir() else "phrases"
+
+
+def precisions() -> list[str]:
+    """Give the precisions that this processor multiplies in."""
+    best = pick_precision("auto", torch.device("cpu"))
+    return ["float32", "bfloat16"] if best == "bfloat16" else ["float32"]
+
+
+def matmul_rate(width: int, hidden: int, precision: str, seconds: float) -> float:
+    """Give the operations per second of a linear map's three products, and nothing between them.
+
+    The shapes are those of a feed-forward's first map, forward and backward, for 2048 tokens.
+    """
+    x, weight, gradient = (
+        torch.randn(shape, dtype=getattr(torch, precision))
+        for shape in ((2048, width), (hidden, width), (2048, hidden))
+    )
+    for warm in (True, False):
+        began, times = time.perf_counter(), 0
+        while times == 0 or (not warm and time.perf_counter() - began < seconds):
+            _ = x @ weight.t(), gradient @ weight, gradient.t() @ x
+            times += 1
+    return times * 6 * 2048 * width * hidden / (time.perf_counter() - began)
+
+
+def product_operations(
+    shape: TransformerShape, sentences: int, source: int, target: int, scored: int
+) -> float:
+    """Count the floating-point operations of a batch's matrix products, forward and backward.
+
+    source, target: padded tokens of a sentence; scored: positions that meet the output layer.
+    """
+    d, hidden = shape.width, shape.feed_forward
+    s, t = sentences * source, sentences * target
+    encoder = s * (4 * d * d + 2 * d * hidden) + 2 * s * source * d
+    decoder = t * (6 * d * d + 2 * d * hidden) + 2 * s * d * d + 2 * t * (target + source) * d
+    layers = shape.encoder_layers * encoder + shape.decoder_layers * decoder
+    # A product is a multiplication and an addition; backward has two products for each forward.
+    return 2.0 * 3.0 * (layers + scored * d * shape.vocabulary)
+
+
+def conditions(threads: int) -> dict[str, Any]:
+    """Say what is measured, where and when; take it before the run, for its start and the load."""
+    return {
+        "ropewalk": __version__,
+        "commit": _commit(),
+        "command": shlex.join(["python", *sys.argv]),
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "machine": {
+            "processor": processor(),
+            "system": platform.system(),
+            "threads": threads,
+            "load_before": round(os.getloadavg()[0], 2),
+        },
+    }
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay cells out as a Markdown table: the first column as text, the others as numbers."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = zip(cells, widths, strict=True)
+        return " | ".join(["| " + first[0].ljust(first[1]), *(c.rjust(w) for c, w in rest)]) + " |"
+
+    return "\n".join([line(head), line(rule), *map(line, rows)])

@@ -1,0 +1,296 @@
+"""Translation speed: ropewalk's batched, cached beam search against one sentence at a time.
+
+The baseline computes the whole prefix anew at each step, as The Annotated Transformer decodes, with
+the same model and the same beam; both must find the same translations. See README.md beside this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from measuring import FOLDER, conditions, default_data, matmul_rate, table
+from torch import nn
+
+from ropewalk.lab.checkpoint import write_json
+from ropewalk.lab.config import make_config
+from ropewalk.lab.corpus import load_corpus
+from ropewalk.lab.decode import Hypothesis, best, translate
+from ropewalk.lab.machine import cores
+from ropewalk.lab.tokens import BOS, EOS, Tokens
+from ropewalk.lab.train import build_model
+from ropewalk.lab.translate import Translator
+from ropewalk.model import Transformer
+
+Found = list[list[Hypothesis]]  # of each sentence
+TARGET = 20.0  # times the baseline
+
+
+@torch.inference_mode()
+def search_alone(model: Transformer, source: Sequence[int], *, beam: int) -> list[Hypothesis]:
+    """Search for one source (ids without end mark) without a cache; the likeliest comes first.
+
+    The rules of ``ropewalk.lab.decode.beam_search``, written out for lists: of the ``2 * beam``
+    likeliest continuations, those of the first ``beam`` that end are kept, and the first ``beam``
+    that do not end go on, until ``beam`` have ended or the length limit is met.
+    """
+    memory = model.encode(torch.tensor([[*source, EOS]]))
+    limit = 2 * (len(source) + 1) + 10
+    if model.decoder_encoding.longest is not None:
+        limit = min(limit, model.decoder_encoding.longest)
+    going, scores = [[BOS]], torch.zeros(1)
+    ended: list[Hypothesis] = []
+    for length in range(1, limit + 1):
+        hidden = model.decode(torch.tensor(going), memory.expand(len(going), -1, -1))
+        log_p = model.logits(hidden[:, -1]).float().log_softmax(-1)
+        totals, places = (scores[:, None] + log_p).flatten().topk(2 * beam)
+        ranked = [
+            ([*going[place // log_p.shape[1]], place % log_p.shape[1]], total)
+            for place, total in zip(places.tolist(), totals.tolist(), strict=True)
+        ]
+        ended += [
+            Hypothesis(tuple(ids[1:-1]), total) for ids, total in ranked[:beam] if ids[-1] == EOS
+        ]
+        live = [(ids, total) for ids, total in ranked if ids[-1] != EOS][:beam]
+        if len(ended) >= beam:
+            break
+        if length == limit:
+            ended += [Hypothesis(tuple(ids[1:]), total) for ids, total in live]
+        going, scores = [ids for ids, _ in live], torch.tensor([total for _, total in live])
+    return sorted(ended[:beam], key=lambda hypothesis: -hypothesis.log_probability)
+
+
+@dataclass
+class Way:
+    """A way to translate, what it measured, and the last that it found for each sentence."""
+
+    name: str
+    beam: int
+    sampled: bool  # too slow for all sentences: each round takes other ones
+    run: Callable[[list[list[int]]], Found]
+    seconds: list[float] = field(default_factory=list)  # for all sentences, one of each round
+    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
+
+    def measure(self, sources: list[list[int]], rows: Sequence[int]) -> None:
+        """Translate these rows, and note the seconds that all sources take at that speed."""
+        began = time.perf_counter()
+        found = self.run([sources[i] for i in rows])
+        self.seconds.append((time.perf_counter() - began) * len(sources) / len(rows))
+        self.found.update(zip(rows, found, strict=True))
+
+
+def ways_of(model: Transformer, beam: int) -> list[Way]:
+    """Give the ways to search with this beam, the baseline first."""
+
+    def uncached(sources: list[list[int]]) -> Found:
+        return [search_alone(model, source, beam=beam) for source in sources]
+
+    def cached(sources: list[list[int]]) -> Found:
+        return [translate(model, [source], beam=beam)[0] for source in sources]
+
+    def batched(sources: list[list[int]]) -> Found:
+        return translate(model, sources, beam=beam)
+
+    return [
+        Way("one by one, no cache", beam, True, uncached),
+        Way("one by one, cache", beam, True, cached),
+        Way("batched, cache = ropewalk", beam, False, batched),
+    ]
+
+
+def measure(
+    model: Transformer,
+    sources: list[list[int]],
+    beam: int,
+    *,
+    every: int,
+    rounds: int,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Way]:
+    """Measure each way in turn, round after round; the slow ones on every n-th sentence."""
+    ways = ways_of(model, beam) + (ways_of(model, 1) if beam > 1 else [])
+    everything = range(len(sources))
+    for way in ways:  # untimed: weights are packed at the first sentences
+        way.run(sources[:2])
+    for number in range(rounds):
+        for way in ways:
+            way.measure(sources, everything[number % every :: every] if way.sampled else everything)
+        say(f"round {number + 1} of {rounds}")
+    return ways
+
+
+def agreement(
+    model: Transformer, sources: list[list[int]], ours: Way, theirs: Way, length_penalty: float
+) -> dict[str, Any]:
+    """Compare the best hypotheses of two ways; where they differ, search anew in float64.
+
+    Other batches sum in another order and round otherwise, and near ties then fall otherwise. What
+    rounding explains agrees in float64.
+    """
+
+    def chosen(found: list[Hypothesis]) -> Hypothesis:
+        return best(found, length_penalty)
+
+    rows = sorted(ours.found.keys() & theirs.found.keys())
+    pairs = {i: (chosen(ours.found[i]), chosen(theirs.found[i])) for i in rows}
+    differing = [i for i, (a, b) in pairs.items() if a.ids != b.ids]
+    gaps = [
+        abs(a.score(length_penalty) - b.score(length_penalty))
+        for a, b in (pairs[i] for i in differing)
+    ]
+    exact = copy.deepcopy(model).double()
+    ways = ways_of(exact, ours.beam)
+    again = [way.run([sources[i] for i in differing]) for way in (ways[0], ways[-1])]
+    agreeing = sum(chosen(a).ids == chosen(b).ids for a, b in zip(*again, strict=True))
+    return {
+        "sentences": len(rows),
+        "identical": len(rows) - len(differing),
+        "share": round(1 - len(differing) / len(rows), 4),
+        "differing_but_identical_in_float64": agreeing,
+        "largest_difference_of_score": max(gaps, default=0.0),
+    }
+
+
+def search_operations(model: Transformer, sources: list[list[int]], way: Way) -> float:
+    """Count the floating-point operations of the linear maps in a cached search that found this."""
+
+    def weights(module: nn.Module) -> int:
+        maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
+        return sum(m.weight.numel() for m in maps)
+
+    of_memory = sum(weights(layer.cross.key_value) for layer in model.decoder)
+    of_source = weights(model.encoder) + of_memory
+    of_target = weights(model.decoder) - of_memory + model.embedding.weight.numel()
+    read = sum(len(source) + 1 for source in sources)
+    steps = sum(1 + max(len(h.ids) for h in found) for found in way.found.values())
+    return 2.0 * (read * of_source + steps * way.beam * of_target)
+
+
+def summarised(
+    model: Transformer, sources: list[list[int]], ways: list[Way], penalty: float
+) -> dict[str, Any]:
+    """Give each way's seconds and ratio to the first, what cache and batches brought, a limit."""
+    seconds = [median(way.seconds) for way in ways]
+    rate = matmul_rate(model.shape.width, model.shape.feed_forward, "float32", 1.0)
+    return {
+        "rows": [
+            {
+                "name": way.name,
+                "beam": way.beam,
+                "seconds": round(taken, 3),
+                "every_round": [round(s, 3) for s in way.seconds],
+                "extrapolated": way.sampled,
+                "sentences_per_s": round(len(sources) / taken, 2),
+                "ratio": round(seconds[0] / taken, 2),
+            }
+            for way, taken in zip(ways, seconds, strict=True)
+        ],
+        "gains": {
+            "cache": round(seconds[0] / seconds[1], 2),
+            "batches": round(seconds[1] / seconds[2], 2),
+        },
+        "target": {"target": TARGET, "reached": round(seconds[0] / seconds[2], 2)},
+        "linear_maps_at_bare_matmul_speed": {
+            "gflops": round(rate / 1e9, 1),
+            "seconds": round(search_operations(model, sources, ways[2]) / rate, 3),
+        },
+        "agreement": {
+            "uncached and batched": agreement(model, sources, ways[2], ways[0], penalty),
+            "cached alone and batched": agreement(model, sources, ways[2], ways[1], penalty),
+        },
+    }
+
+
+def shown(results: dict[str, Any]) -> str:
+    """Lay out what was measured."""
+    cells = [
+        [
+            row["name"] + (" (extrapolated)" if row["extrapolated"] else ""),
+            str(row["beam"]),
+            f"{row['seconds']:,.1f}",
+            f"{row['sentences_per_s']:,.1f}",
+            f"{row['ratio']:.1f}",
+        ]
+        for row in results["rows"]
+    ]
+    limit, reached = results["linear_maps_at_bare_matmul_speed"], results["target"]
+    first = ["linear maps at bare matmul speed", str(results["rows"][0]["beam"])]
+    cells.append([*first, f"{limit['seconds']:,.1f}", "", ""])
+    head = [f"all of {results['split']}", "beam", "seconds", "sentences/s", "× baseline"]
+    lines = [
+        f"{pair}: {found['identical']} of {found['sentences']} translations identical; of the "
+        f"others, {found['differing_but_identical_in_float64']} are so in float64"
+        for pair, found in results["agreement"].items()
+    ]
+    gains = ", ".join(f"{what} × {gain:.1f}" for what, gain in results["gains"].items())
+    times = f"times the baseline: {reached['reached']:.1f} (target {reached['target']:.0f})"
+    return "\n".join([table(head, cells), "", f"gains: {gains}", times, *lines])
+
+
+def untrained(sentences: Sequence[str], beam: int) -> Translator:
+    """Make a tiny model that has learned nothing, to see that all runs."""
+    tokens = Tokens.train(sentences, 200)
+    settings = {"width": 32, "heads": 2, "feed_forward": 64, "device": "cpu"}
+    model = build_model(make_config(settings=settings), "rotary", 1, tokens.size)
+    return Translator(model.eval(), tokens, beam, 0.6)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print a table and write all numbers as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", type=Path, help="model.safetensors of a run, in its folder")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--every", type=int, default=20, help="alone: every n-th sentence")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=cores())
+    parser.add_argument("--data", default=default_data(), help="as in ropewalk compare")
+    parser.add_argument("--split", help="default: the corpus's first test split")
+    parser.add_argument("--out", type=Path, help="default: results/translation.json beside this")
+    parser.add_argument("--smoke", action="store_true", help="few sentences, an untrained model")
+    options = parser.parse_args(arguments)
+    if (options.model is None) != options.smoke:
+        parser.error("give either --model or --smoke")
+    if min(options.beam, options.every, options.rounds) < 1:
+        parser.error("beam, every and rounds must be at least 1")
+    torch.set_num_threads(options.threads)
+    results = conditions(options.threads)
+    began = time.monotonic()
+    corpus = load_corpus(options.data)
+    split = options.split or corpus.test_splits[0]
+    if split not in corpus.splits:
+        parser.error(f"split must be of {', '.join(corpus.splits)}, got {split!r}")
+    texts = [source for source, _ in corpus.splits[split]][: 8 if options.smoke else None]
+    if options.smoke:
+        translator, options.every, options.rounds = untrained(texts, options.beam), 2, 1
+    else:
+        translator = Translator.load(options.model, beam=options.beam, device="cpu")
+    model, sources = translator.model, translator.tokens.encode(texts)
+    every, rounds = min(options.every, len(sources)), options.rounds
+    ways = measure(model, sources, options.beam, every=every, rounds=rounds, say=print)
+    results |= {
+        "corpus": corpus.name,
+        "split": split,
+        "sentences": len(sources),
+        "sampled_every": every,
+        "rounds": rounds,
+        "shape": asdict(model.shape),
+        "encoding": type(model.decoder_encoding).__name__,
+        **summarised(model, sources, ways, translator.length_penalty),
+    }
+    results["duration_s"] = round(time.monotonic() - began, 1)
+    print("\n" + shown(results))
+    out = options.out or (None if options.smoke else FOLDER / "results" / "translation.json")
+    if out is not None:
+        write_json(out, results)
+        print(f"{out} in {results['duration_s']:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Configs and their words: every mistake is named at once, with the nearest right word.
+
+These fail if a wrong field, value or encoding passes, or is named alone where there are several.
+"""
+
+import pytest
+
+from ropewalk.lab.config import PRESETS, Config, make_config, read_setting
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_valid(preset):
+    config = make_config(preset)
+    assert config.preset == preset
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_base_presets_have_the_published_sizes():
+    for preset in ("multi30k-base", "annotated"):
+        config = make_config(preset)
+        sizes = (config.encoder_layers, config.width, config.feed_forward, config.heads)
+        assert sizes == (6, 512, 2048, 8)
+    annotated = make_config("annotated")
+    assert (annotated.batch_sentences, annotated.accumulate, annotated.epochs) == (32, 10, 30)
+    assert (annotated.schedule, annotated.learning_rate) == ("noam", 1.0)
+
+
+def test_all_mistakes_are_named_at_once():
+    with pytest.raises(ValueError) as caught:
+        make_config(settings={"wdith": 3, "heads": "x", "dropout": 2})
+    said = str(caught.value)
+    assert "'wdith' is no field of a config; did you mean 'width'?" in said
+    assert "heads: " in said
+    assert "dropout: " in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"encodings": "rotray"}, "did you mean 'rotary'"),
+        ({"encodings": "rotary(thta=3)"}, "did you mean 'theta'"),
+        ({"encodings": "rotary(rotary_dim=3)"}, "rotary_dim must be even"),
+        ({"encodings": "rotary(theta=abc)"}, "theta must be a float"),
+        ({"encodings": "sinusoidal(cross=True)"}, "does not act in attention"),
+        ({"encodings": ""}, "must name at least one"),
+        ({"encodings": "rotary,rotary"}, "must differ"),
+        ({"seeds": "1,x"}, "seeds"),
+        ({"heads": 3}, "heads must divide width"),
+        ({"heads": 4, "kv_heads": 3}, "kv_heads must divide heads"),
+        ({"average": 6}, "average must be at most keep=5"),
+    ],
+)
+def test_a_wrong_value_is_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        make_config(settings=settings)
+
+
+def test_preset_file_and_settings_lie_over_one_another(tmp_path):
+    file = tmp_path / "my.yaml"
+    file.write_text("width: 64  # narrow\nbeam: 2\nencodings: [none, 'rotary(theta=1e6)']\n")
+    config = make_config("quick", file, {"beam": 3})
+    assert (config.width, config.beam) == (64, 3)
+    assert config.encodings == ("none", "rotary(theta=1e6)")
+    assert config.epochs == PRESETS["quick"]["epochs"]
+    file.write_text("width: [")
+    with pytest.raises(ValueError, match="neither YAML nor JSON"):
+        make_config(file=file)
+    with pytest.raises(ValueError, match=r"missing\.yaml can't be read"):
+        make_config(file=tmp_path / "missing.yaml")
+    with pytest.raises(ValueError, match="did you mean 'quick'"):
+        make_config("quik")
+
+
+def test_settings_are_read_as_yaml():
+    assert read_setting("width=256") == ("width", 256)
+    assert read_setting("learning_rate=3.0e-3") == ("learning_rate", 0.003)
+    assert read_setting("encodings=none,rotary") == ("encodings", "none,rotary")
+    assert read_setting("kv_heads=null") == ("kv_heads", None)
+    assert make_config(settings=dict([read_setting("learning_rate=1e-3")])).learning_rate == 1e-3
+    for wrong in ("width", "=3"):
+        with pytest.raises(ValueError, match="field=value"):
+            read_setting(wrong)
+
+
+def test_what_a_checkpoint_depends_on_leaves_out_what_it_does_not():
+    one = make_config(settings={"beam": 1, "seeds": "1", "data": "here", "splits": "validation"})
+    other = make_config(settings={"beam": 8, "seeds": "1,2", "data": "there"})
+    assert one.training() == other.training()
+    assert one.decoding() != other.decoding()
+    assert one.training() != make_config(settings={"dropout": 0.3}).training()

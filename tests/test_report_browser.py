@@ -1,0 +1,197 @@
+"""The report in a real browser, as a reader meets it.
+
+Fails where the page writes an error to the console, asks the network for anything, scrolls sideways
+on a phone, or where choosing, pointing, tapping and arrow keys do not show the weights of the file.
+"""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from synthetic_run import attention, results, slug, write_run
+
+from ropewalk.lab.report import write_report
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+PATIENCE = 120_000  # ms; a busy machine is no failure
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LAST = "rotary(theta=1e6)"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or "/usr/bin/chromium"
+    if not Path(path).exists():
+        pytest.skip("no Chromium here: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return write_report(write_run(tmp_path_factory.mktemp("run"))).as_uri()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Give a function that opens the report; what it logs or asks the network for is a failure."""
+    heard, contexts = [], []
+
+    def open_page(size, **settings):
+        context = browser.new_context(viewport=size, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda asked: heard.append(asked.url) if asked.url != address else None)
+        page.goto(address)
+        page.wait_for_selector(".panel .heads canvas")
+        page.wait_for_function("document.querySelectorAll('.plot .main-svg').length >= 6")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [text for text in heard if not text.startswith("data:")] == []
+
+
+def weight(facts, name, site, sentence, layer, head, row, column):
+    held = attention(facts)["encodings"][slug(name)]["sentences"][sentence][site]
+    return held["weights"][layer][head][row][column], held["rows"][row], held["columns"][column]
+
+
+def cell(page, name, row, column):
+    """Give the middle of a cell of an encoding's map, in the viewport."""
+    frame = page.locator(f".panel[data-name='{name}'] .map svg .frame")
+    frame.scroll_into_view_if_needed()
+    box = frame.bounding_box()
+    rows, columns = (
+        int(n)
+        for n in frame.evaluate("e => e.closest('svg').getAttribute('aria-label')")
+        .split(": ")[-1]
+        .split(" weights")[0]
+        .split(" by ")
+    )
+    return (
+        box["x"] + box["width"] * (column + 0.5) / columns,
+        box["y"] + box["height"] * (row + 0.5) / rows,
+    )
+
+
+def within(page):
+    """Tell whether the tooltip is inside the viewport."""
+    box, size = page.locator("#tip").bounding_box(), page.viewport_size
+    return (
+        box["x"] >= 0
+        and box["y"] >= 0
+        and box["x"] + box["width"] <= size["width"]
+        and box["y"] + box["height"] <= size["height"]
+    )
+
+
+def test_choosing_and_pointing(visit):
+    page, facts = visit(DESKTOP), results()
+    choice = {"site": "cross", "sentence": "1", "layer": "1", "head": "2"}
+    before = page.locator(f".panel[data-name='{LAST}'] .map").inner_html()
+    for name, value in choice.items():
+        page.select_option(f"#choose-{name}", value=value)
+        after = page.locator(f".panel[data-name='{LAST}'] .map").inner_html()
+        assert after != before
+        before = after
+    for name in ("none", LAST):
+        for row, column in ((0, 0), (3, 2), (3, 5)):
+            found, attending, attended = weight(facts, name, "cross", 1, 1, 2, row, column)
+            page.mouse.move(*cell(page, name, row, column))
+            said = page.locator("#tip").inner_text()
+            assert f"weight {found:.3f}" in said
+            assert attending.replace("▁", "·") in said
+            assert attended.replace("▁", "·") in said
+            assert within(page)
+            for other in ("none", "sinusoidal", LAST):  # the same cell is read out in every map
+                value = weight(facts, other, "cross", 1, 1, 2, row, column)[0]
+                readout = page.locator(f".panel[data-name='{other}'] .said").inner_text()
+                assert readout.endswith(f": {value:.3f}")
+    page.mouse.move(5, 5)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_heads_and_keys(visit):
+    page, facts = visit(DESKTOP), results()
+    page.click(".panel[data-name='none'] .heads button >> nth=4")  # layer 2, head 2
+    assert page.input_value("#choose-layer") == "1"
+    assert page.input_value("#choose-head") == "1"
+    assert page.locator(".heads button[aria-pressed=true]").count() == 3
+    page.focus(".panel[data-name='none'] .map svg")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    found = weight(facts, "none", "encoder", 0, 1, 1, 2, 1)[0]
+    assert f"weight {found:.3f}" in page.locator("#tip").inner_text()
+    assert within(page)
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").is_hidden()
+
+
+def test_curves_against_time(visit):
+    page = visit(DESKTOP)
+    read = "document.querySelector(\".plot[data-figure$='validation']\").data[0].x[0]"
+    assert page.evaluate(read) == 40  # steps
+    page.check("input[value=seconds]")
+    assert page.evaluate(read) == 60  # seconds: 1.5 a step
+    assert page.locator(".plot[data-figure^='loss.seconds.']").count() == 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone(visit, scheme):
+    page, facts = visit(PHONE, has_touch=True, is_mobile=True, color_scheme=scheme), results()
+    for closed in page.locator("details").all():
+        closed.evaluate("e => { e.open = true }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
+    )
+    for row, column in ((0, 0), (6, 6)):
+        page.touchscreen.tap(*cell(page, LAST, row, column))
+        found = weight(facts, LAST, "encoder", 0, 0, 0, row, column)[0]
+        assert f"weight {found:.3f}" in page.locator("#tip").inner_text()
+        assert within(page)
+    page.touchscreen.tap(5, 5)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_text_can_be_read(visit):
+    """Every text has a contrast of 4.5 : 1 (WCAG 2.2, 1.4.3) with the page, light and dark."""
+    ratio = """(names) => {
+      const style = getComputedStyle(document.documentElement);
+      const luminance = (name) => {
+        const hex = style.getPropertyValue(name).trim();
+        const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+          .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+      };
+      return names.map((name) => [luminance(name), luminance("--page")])
+        .map(([a, b]) => Math.max(a, b) / Math.min(a, b));
+    }"""
+    page = visit(DESKTOP)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert min(page.evaluate(ratio, ["--ink", "--soft", "--accent", "--differs"])) >= 4.5
+
+
+def test_every_figure_and_control_has_a_name(visit):
+    page = visit(DESKTOP)
+    for figure in page.locator("[role=img], [role=region], [role=group]").all():
+        assert figure.get_attribute("aria-label")
+    for select in page.locator("select, input").all():
+        assert select.evaluate("e => e.labels.length") == 1
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(h => +h.tagName[1])")
+    assert levels[0] == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
