@@ -1,7 +1,7 @@
 """The command line from corpus to report, as a user types it, on a corpus of a few sentences.
 
-These fail if a run is not resumed or is trained twice, if a mistake ends in a traceback or in another
-exit code than 2, or if what was written before an interruption is lost.
+These fail if a run is not resumed or is trained twice, if a mistake ends in a traceback or in
+another exit code than 2, or if what was written before an interruption is lost.
 """
 
 import json
@@ -57,7 +57,17 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(corpus):
-    words = ["compare", "--data", corpus, "--seeds", "1", "--out", corpus / "run", "epochs=3", *TINY]
+    words = [
+        "compare",
+        "--data",
+        corpus,
+        "--seeds",
+        "1",
+        "--out",
+        corpus / "run",
+        "epochs=3",
+        *TINY,
+    ]
     done = ropewalk(*words, cwd=corpus)
     assert done.returncode == 0, done.stderr
     return corpus / "run", words, done

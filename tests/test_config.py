@@ -26,7 +26,7 @@ def test_base_presets_have_the_published_sizes():
 
 
 def test_all_mistakes_are_named_at_once():
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="wdith") as caught:
         make_config(settings={"wdith": 3, "heads": "x", "dropout": 2})
     said = str(caught.value)
     assert "'wdith' is no field of a config; did you mean 'width'?" in said

@@ -24,7 +24,6 @@ ENCODINGS = ["rotary", "sinusoidal", "none", "rotary(cross=True)", "learned(long
 seeds = st.integers(0, 2**32 - 1)
 sentences = st.lists(st.lists(st.integers(3, 8), max_size=6), min_size=1, max_size=4)
 
-
 Prefix = tuple[tuple[int, ...], float]  # words, and the sum of their log-probabilities
 
 
@@ -109,9 +108,13 @@ def test_a_beam_that_holds_all_finds_every_sentence(encoding, vocabulary, longes
 
 
 @given(
-    sentences, st.integers(1, 5), st.integers(1, 7), st.sampled_from(ENCODINGS),
-    st.sampled_from([-2.0, 0.0, 2.0]), seeds,
-)  # fmt: skip
+    sentences,
+    st.integers(1, 5),
+    st.integers(1, 7),
+    st.sampled_from(ENCODINGS),
+    st.sampled_from([-2.0, 0.0, 2.0]),
+    seeds,
+)
 @settings(max_examples=25)
 def test_batched_search_on_a_cache_equals_a_plain_one(sources, beam, longest, encoding, end, seed):
     model = toy(9, encoding, seed, end)

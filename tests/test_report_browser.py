@@ -100,10 +100,10 @@ def within(page):
 
 def test_choosing_and_pointing(visit):
     page, facts = visit(DESKTOP), results()
-    choice = {"site": "cross", "sentence": "1", "layer": "1", "head": "2"}
+    choice = {"site": 2, "sentence": 1, "layer": 1, "head": 2}  # cross-attention
     before = page.locator(f".panel[data-name='{LAST}'] .map").inner_html()
-    for name, value in choice.items():
-        page.select_option(f"#choose-{name}", value=value)
+    for name, place in choice.items():
+        page.select_option(f"#choose-{name}", index=place)
         after = page.locator(f".panel[data-name='{LAST}'] .map").inner_html()
         assert after != before
         before = after

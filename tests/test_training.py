@@ -1,7 +1,8 @@
-"""Training: what is resumed is what was interrupted, and nothing but the encoding differs between cells.
+"""Training: what is resumed is what was interrupted, and cells differ in the encoding alone.
 
-These fail if a resumed run differs in one bit from an uninterrupted one, if an encoding shifts another's
-parameters, batches or dropout, or if a file that was being written could be left half there.
+These fail if a resumed run differs in one bit from an uninterrupted one, if an encoding shifts
+another's parameters, batches or dropout, or if a file that was being written could be left half
+there.
 """
 
 import math
@@ -17,6 +18,7 @@ from ropewalk.lab.config import make_config
 from ropewalk.lab.train import Trainer, interruptions, learning_rate, snapshots
 
 TINY = {
+    "epochs": 2,
     "width": 16,
     "heads": 2,
     "feed_forward": 32,
@@ -52,7 +54,7 @@ def trainer(splits, folder, encoding="rotary", **fields):
     return Trainer(config, encoding, 1, splits, VOCABULARY, folder)
 
 
-class Stop(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -85,10 +87,10 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(splits, tmp_pat
 def test_a_killed_training_goes_on_from_its_last_checkpoint(splits, tmp_path):
     def die(record, loss):
         if record.step == 5:
-            raise Stop
+            raise KilledError
 
     first = trainer(splits, tmp_path)
-    with pytest.raises(Stop):
+    with pytest.raises(KilledError):
         first.run(die)
     assert not (tmp_path / "last.safetensors").exists()  # no minute has passed: it starts anew
     assert trainer(splits, tmp_path).record.step == 0

@@ -1,8 +1,14 @@
-"""What of a run may be kept under version control: its numbers and figures, never its sentences."""
+"""What of a run may be kept under version control: its numbers and figures, never its sentences.
+
+``python -m ropewalk.lab.publish RUN_FOLDER FOLDER`` writes them; with a README as third argument,
+the table between its marks ``<!-- result: FOLDER -->`` and ``<!-- end -->`` is written anew too.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +20,7 @@ from ropewalk.lab.report.tables import Cell, Table
 
 Facts = dict[str, Any]
 
+_NOT_IN_EXCERPT = ("at equal time", "parameters", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
     "bleu.png": (
         "BLEU on the first test split",
@@ -97,6 +104,20 @@ def readme(results: Facts, pictures: list[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def with_excerpt(text: str, name: str, results: Facts) -> str:
+    """Give a README's text with these results' headline and table between ``name``'s marks."""
+    marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
+    table = tables.main_table(results)
+    shown = [i for i, title in enumerate(table.columns) if title not in _NOT_IN_EXCERPT]
+    columns = tuple(table.columns[i] for i in shown)
+    rows = tuple(tuple(row[i] for i in shown) for row in table.rows)
+    body = f"{_plain(findings.headline(results))}\n\n{_markdown(Table(columns, rows))}\n"
+    new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
+    if not found:
+        raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
+    return new
+
+
 def readable_json(value: Any, indent: int = 0) -> str:
     """Write JSON with one line for what is short or a list of numbers, else one for each entry."""
     flat = json.dumps(value, ensure_ascii=False)
@@ -164,3 +185,12 @@ def _plain(text: str) -> str:
     for sign in "\\`*[]|":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]), Path(sys.argv[2]))
+    if len(sys.argv) > 3:
+        overview = Path(sys.argv[3])
+        held = read_json(Path(sys.argv[2]) / "results.json")
+        text = with_excerpt(overview.read_text(encoding="utf-8"), sys.argv[2], held)
+        write_bytes(overview, text.encode())

@@ -44,6 +44,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const tip = document.getElementById("tip");
 const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
 const panels = [];
+let shownAt = 0;
 
 function element(name, attributes = {}, text = null, space = null) {
   const made = space ? document.createElementNS(space, name) : document.createElement(name);
@@ -106,6 +107,7 @@ function panel(root, encoding) {
   function place(x, y) {
     tip.replaceChildren(pair(row, column), element("b", {}, `weight ${weight(row, column).toFixed(3)}`));
     tip.hidden = false;
+    shownAt = scrollY;
     const size = tip.getBoundingClientRect();
     const fit = (wanted, length, room) => Math.max(4, Math.min(wanted, room - length - 4));
     tip.style.left = `${fit(x + 14, size.width, document.documentElement.clientWidth)}px`;
@@ -214,7 +216,9 @@ if (data.attention) {
   document.addEventListener("pointerdown", (event) => {
     if (!tip.hidden && !event.target.closest(".map svg")) panels[0].hide();
   });
-  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  addEventListener("scroll", () => {
+    if (Math.abs(scrollY - shownAt) > 12) tip.hidden = true; // a tap may move a phone's page a little
+  }, { passive: true });
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(); } });
   render();

@@ -83,7 +83,15 @@ def length_table(results: Facts, split: str) -> Table:
 def runs_table(results: Facts) -> Table:
     """One row a training: how it ended, what it took, what it scored."""
     splits = results["splits"]
-    columns = ["encoding", "seed", "ended", "steps", "training time", "tokens/s", "peak memory, MiB"]
+    columns = [
+        "encoding",
+        "seed",
+        "ended",
+        "steps",
+        "training time",
+        "tokens/s",
+        "peak memory, MiB",
+    ]
     columns += ["validation loss"]
     columns += [f"{name} {split}" for split in splits for name in ("BLEU", "chrF", "decoding")]
     rows = []
