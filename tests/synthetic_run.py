@@ -247,16 +247,15 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
 def _map(
     rows: list[str], columns: list[str], layers: int, heads: int, place: int, *, causal: bool
 ) -> Facts:
-    """Head h of layer l looks ``l + h + place`` tokens ahead (round the end) with weight 0.7."""
+    """Head h of layer l looks ``l + h + place`` tokens ahead, round the end; no two weights alike."""
 
     def row(layer: int, head: int, r: int) -> list[float]:
         open_ = r + 1 if causal else len(columns)
+        mixed = 7 * r + 31 * layer + 17 * head + 43 * place
+        held = [(13 * c + mixed) % 89 + 1 if c < open_ else 0 for c in range(len(columns))]
         peak = (r + layer + head + place) % open_
-        rest = 0.3 / (open_ - 1) if open_ > 1 else 0.0
-        return [
-            0.0 if c >= open_ else round(0.7 if c == peak and open_ > 1 else rest or 1.0, 3)
-            for c in range(len(columns))
-        ]
+        held[peak] = 1000 - sum(held) + held[peak]
+        return [thousandths / 1000 for thousandths in held]
 
     weights = [
         [[row(layer, head, r) for r in range(len(rows))] for head in range(heads)]

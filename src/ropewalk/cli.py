@@ -69,6 +69,9 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
     ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="A remark on the conditions, kept with the results.")
+    ] = None,
 ) -> None:
     """Train the same model with each encoding and each seed, translate, score and report.
 
@@ -89,6 +92,7 @@ def compare(
                 run,
                 jobs=jobs,
                 command=command,
+                note=note,
                 watch=watcher.watch,
                 stage=watcher.stage,
             )

@@ -46,13 +46,14 @@ def compare(
     *,
     jobs: int | None = None,
     command: Sequence[str] = (),
+    note: str | None = None,
     watch: Callable[[Cell, Facts], None] = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
 ) -> Facts:
     """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
 
     What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
-    ``stage`` of what is done otherwise.
+    ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions.
     """
     began, started = time.monotonic(), datetime.now(timezone.utc)
     stage("reading the corpus")
@@ -66,7 +67,7 @@ def compare(
     results = assemble(config, run, corpus)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = max(1, cores() // at_once)
-    results |= {"command": shlex.join(command), **sitting.facts()}
+    results |= {"command": shlex.join(command), "note": note, **sitting.facts()}
     write_json(run / "results.json", results)
     stage("drawing attention")
     write_json(run / "examples.json", examples_of(results, run, corpus))

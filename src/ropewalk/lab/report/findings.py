@@ -133,6 +133,8 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
     ]
     if "device" in machine:
         facts.insert(5, ("Device", machine["device"]))
+    if results.get("note"):
+        facts.append(("Note", results["note"]))
     versions = {"ropewalk": results["ropewalk"], **results["versions"]}
     facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
     names = {"bleu": "BLEU", "chrf": "chrF"}
