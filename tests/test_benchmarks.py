@@ -123,7 +123,7 @@ models = st.sampled_from(["rotary", "sinusoidal", "learned(longest=9)"])
 
 
 @given(models, sources, st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_a_search_alone_and_without_a_cache_finds_what_ropewalk_finds(encoding, rows, beam, seed):
     model = build_model(encoding, seed)
     batched = beam_search(model, *source_batch(rows), beam=beam)

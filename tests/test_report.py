@@ -109,7 +109,7 @@ def test_json_in_a_script_can_not_end_it(value):
 
 def test_all_numbers_are_there(page, facts):
     for row in facts["encodings"]:
-        wanted = [row["name"], f"{row['parameters']:,}", f"{row['extra_parameters']:+,} extra"]
+        wanted = [row["name"], f"{row['parameters']:,}", f"{row['extra_parameters']:+,}"]
         for summary in row["summary"].values():
             for metric in ("bleu", "chrf"):
                 wanted += [number(v) for v in [summary[metric]["mean"], *summary[metric]["values"]]]
@@ -219,6 +219,25 @@ def test_the_headline_says_no_more_than_the_test():
     assert headline(facts).startswith("On test, learned was not tested against sinusoidal")
 
 
+def test_models_that_have_not_learned_are_not_ranked():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    for row in facts["encodings"]:
+        row["summary"]["test"]["bleu"]["mean"] /= 20
+    assert headline(facts).startswith(
+        "No model has learned to translate test: all are below 5 BLEU"
+    )
+    assert "learned is better" not in headline(facts)
+
+
+def test_a_small_difference_is_not_rounded_away():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    versus = {"difference": 0.04, "low": 0.01, "high": 0.07, "p_holm": 0.01, "verdict": "better"}
+    facts["encodings"][1]["summary"]["test"]["versus_first"] = versus
+    facts["encodings"][1]["summary"]["test"]["bleu"]["mean"] = 37.83
+    assert "37.83 against 37.79 BLEU" in headline(facts)
+    assert "difference +0.04, 95 % interval +0.01 to +0.07, p = 0.010" in headline(facts)
+
+
 def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
     assert headline(facts) == (
@@ -247,6 +266,7 @@ def test_one_seed_is_said_to_be_one():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     for row in facts["encodings"]:
         del row["cells"][1:]
+    assert "one seed" in headline(facts)
     assert findings(facts)[-1].startswith("With one seed each")
 
 
@@ -425,13 +445,13 @@ def test_the_readme_tells_the_numbers(tmp_path, facts):
     for row in facts["encodings"]:
         mean = number(row["summary"]["test"]["bleu"]["mean"])
         (line,) = re.findall(
-            rf"^\| {re.escape(row['name'])} \| {mean}<br>.*",
+            rf"^\| {re.escape(row['name'])}<br>.*? \| {mean}<br>.*",
             text,
             re.M,
         )
         assert all(number(v) in line for v in row["summary"]["test"]["bleu"]["values"])
-    assert "<sub>better</sub>" in text
-    assert "<sub>worse</sub>" in text
+    assert "| better |" in text
+    assert "| worse |" in text
     assert "corpus &lt;ä&gt;" in text
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -172,6 +173,7 @@ def _config(preset: str, file: Path | None, settings: list[str] | None, **option
 @contextmanager
 def _errors() -> Iterator[None]:
     """Print a user's mistake in one line and exit with 2; other failures say what is kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended is as good as Ctrl-C
     try:
         yield
     except (ValueError, TypeError) as error:

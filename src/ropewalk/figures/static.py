@@ -172,7 +172,13 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
     axes.spines[:].set_color(_FAINT)
     shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
     # The square root brings out the many small weights; the norm's ends stay 0 and 1 in every map.
-    return axes.imshow(weights, cmap=shades, norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto")
+    return axes.imshow(
+        weights,
+        cmap=shades,
+        norm=PowerNorm(0.5, vmin=0, vmax=1),
+        aspect="auto",
+        interpolation="nearest",
+    )
 
 
 def _calm(axes: Axes) -> None:

@@ -15,6 +15,7 @@ from ropewalk.encodings import build_encoder_decoder, split_names
 from ropewalk.model import TransformerShape
 
 Positive = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -26,7 +27,7 @@ class Config(BaseModel):
     preset: str = "default"
     # What is compared.
     encodings: tuple[str, ...] = ("sinusoidal", "rotary")
-    seeds: tuple[int, ...] = (1, 2, 3)
+    seeds: tuple[Seed, ...] = (1, 2, 3)
     # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE".
     data: str = "phrases"
     source: str = "de"
@@ -69,7 +70,7 @@ class Config(BaseModel):
         if isinstance(value, int):
             return (value,)
         if isinstance(value, str):
-            value = split_names(value)
+            value = ["".join(name.split()) for name in split_names(value)]
         if isinstance(value, (list, tuple)) and not value:
             raise ValueError("must name at least one")
         return value

@@ -172,8 +172,8 @@ def _markdown(table: Table) -> str:
 
 
 def _dressed(cell: Cell) -> str:
-    detail = f"<br><sub>{_plain(cell.detail)}</sub>" if cell.detail else ""
-    return f"{_plain(cell.main)}{detail}"
+    seeds = f"<br><sub>{_plain(' · '.join(cell.seeds))}</sub>" if cell.seeds else ""
+    return f"{_plain(cell.main)}{seeds}"
 
 
 def _facts(facts: list[tuple[str, str]]) -> str:

@@ -20,7 +20,7 @@ from ropewalk.lab.cell import cell_folder
 from ropewalk.lab.checkpoint import read_json, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import Corpus, load_corpus
-from ropewalk.lab.machine import cores
+from ropewalk.lab.machine import cores, pick_device
 from ropewalk.lab.tokens import Tokens
 
 
@@ -102,7 +102,8 @@ def run_cells(
     goes on. A failed cell does not stop the others; behind them all, ``CellFailed`` names it.
     """
     cells = cells_of(config)
-    jobs = max(1, min(len(cells), cores() if config.device != "cuda" else 1, jobs or len(cells)))
+    most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
+    jobs = min(len(cells), jobs or most)
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     for cell in cells:
         waiting.put(cell)

@@ -7,6 +7,7 @@ from typing import Any
 
 Facts = dict[str, Any]
 
+LEARNED = 5  # BLEU on the first test split below which nothing can be said of translation
 MINUS = "−"
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
 
@@ -64,6 +65,11 @@ def headline(results: Facts) -> str:
     if len(rows) == 1:
         bleu = number(rows[0]["summary"][split]["bleu"]["mean"])
         return f"{rows[0]['name']} reaches {bleu} BLEU on {split} ({seeds})."
+    if all((row["summary"][split]["bleu"]["mean"] or 0) < LEARNED for row in rows):
+        return (
+            f"No model has learned to translate {split}: all are below {LEARNED} BLEU ({seeds}). "
+            "Differences between them mean little."
+        )
     if len(rows) == 2:
         return _versus(rows[0], rows[1], split, seeds)
     first = rows[0]
@@ -74,11 +80,9 @@ def headline(results: Facts) -> str:
 
 def findings(results: Facts) -> list[str]:
     """Say, one sentence or two each, what the numbers show and what they do not."""
-    rows, splits = results["encodings"], results["splits"]
-    said = []
-    for split in splits:
-        if split != splits[0] or len(rows) > 2:
-            said += [_versus(rows[0], row, split, seeds_said(results)) for row in rows[1:]]
+    rows, splits, seeds = results["encodings"], results["splits"], seeds_said(results)
+    said = [_versus(rows[0], row, split, seeds) for split in splits for row in rows[1:]]
+    said = [sentence for sentence in said if sentence != headline(results)]
     said += [_not_ahead(results, row) for row in rows[1:]]
     said += _equal_time(results)
     said += [
@@ -152,14 +156,17 @@ def seeds_said(results: Facts) -> str:
 def _versus(first: Facts, row: Facts, split: str, seeds: str) -> str:
     """Compare a row with the first on a split, in a sentence."""
     here, there = (x["summary"][split]["bleu"]["mean"] for x in (row, first))
-    scores = f"{number(here)} against {number(there)} BLEU, {seeds}{_lost((first, row))}"
     versus = row["summary"][split].get("versus_first")
+    # As many digits as a small difference needs, so that none is said to be better by 0.0.
+    digits = 2 if versus and abs(versus["difference"]) < 0.1 else 1
+    scores = f"{number(here, digits)} against {number(there, digits)} BLEU, {seeds}"
+    scores += _lost((first, row))
     if versus is None:
         return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
     numbers = (
-        f"{scores}; difference {number(versus['difference'], signed=True)}, "
-        f"95 % interval {number(versus['low'], signed=True)} to "
-        f"{number(versus['high'], signed=True)}, p {_equals(versus['p_holm'])}"
+        f"{scores}; difference {number(versus['difference'], digits, signed=True)}, "
+        f"95 % interval {number(versus['low'], digits, signed=True)} to "
+        f"{number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
     )
     if versus["verdict"] == "no difference shown":
         names = f"{row['name']} and {first['name']}"

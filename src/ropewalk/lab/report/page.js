@@ -44,6 +44,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const tip = document.getElementById("tip");
 const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
 const panels = [];
+const SMALLEST = 12, LARGEST = 30; // px a cell: labels can be read, a short sentence fills no page
 let shownAt = 0;
 
 function element(name, attributes = {}, text = null, space = null) {
@@ -65,6 +66,8 @@ function short(token) {
   const text = plain(token);
   return text.length > 11 ? `${text.slice(0, 10)}…` : text;
 }
+
+const labels = (tokens) => 12 + 6.7 * Math.max(...tokens.map((token) => short(token).length));
 
 /* One encoding's panel: the chosen head large, every head small. */
 function panel(root, encoding) {
@@ -132,10 +135,10 @@ function panel(root, encoding) {
   }
 
   function large(state) {
-    const longest = (tokens) => Math.max(...tokens.map((token) => short(token).length));
-    left = 12 + 6.7 * longest(map.rows);
-    top = 12 + 6.7 * longest(map.columns);
-    cell = Math.max(13, Math.min(30, Math.floor((root.clientWidth - left - 2) / map.columns.length)));
+    left = labels(map.rows);
+    top = labels(map.columns);
+    const room = Math.min(640, root.clientWidth - left - 2);
+    cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room / map.columns.length)));
     const width = left + cell * map.columns.length + 2, height = top + cell * map.rows.length + 2;
     const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, head ${state.head + 1}: `
       + `${map.rows.length} by ${map.columns.length} weights; arrow keys walk through them`;
@@ -190,7 +193,7 @@ function panel(root, encoding) {
     return canvas;
   }
 
-  function render_(state) {
+  function draw_(state) {
     map = encoding.sentences[state.sentence][state.site];
     text = map.weights[state.layer][state.head];
     row = column = -1;
@@ -199,12 +202,15 @@ function panel(root, encoding) {
     small(state);
   }
 
-  return { render: render_, point, hide };
+  return { render: draw_, point, hide };
 }
 
 function render() {
   tip.hidden = true;
   const state = chosen();
+  const { rows, columns } = Object.values(data.attention)[0].sentences[state.sentence][state.site];
+  const widest = Math.max(320, labels(rows) + SMALLEST * columns.length + 4);
+  one(".maps").style.setProperty("--panel", `${widest}px`); // long sentences have fewer maps a row
   for (const each of panels) each.render(state);
 }
 

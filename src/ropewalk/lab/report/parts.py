@@ -110,8 +110,8 @@ def _title(title: str) -> str:
 def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
     is_name = index < 2 and cell.main in names
     main = named(results, cell.main) if is_name else escape(cell.main)
-    values = " ".join(f"<span>{escape(value)}</span>" for value in cell.detail.split(" · "))
-    detail = f'<span class="detail">{values}</span>' if cell.detail else ""
+    seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
+    detail = f'<span class="seeds">{seeds}</span>' if seeds else ""
     if index == 0:
         return f'<th scope="row">{main}{detail}</th>'
     return f"<td{' class=name' if is_name else ''}>{main}{detail}</td>"

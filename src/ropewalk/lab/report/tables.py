@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,10 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell says, and below it, smaller, what belongs to it."""
+    """What a cell says; below it, smaller, the same for each seed."""
 
     main: str
-    detail: str = ""
+    seeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,26 @@ def main_table(results: Facts) -> Table:
     bins = results["length_bins"].get(split, [])
     if not others and bins:
         columns.append(f"BLEU {bin_label(bins[-1])} words")
-    columns += ["validation loss", "at equal time", "parameters", "tokens/s", "peak memory, MiB"]
+    columns += ["validation loss", "at equal time", "parameters", "extra", "tokens/s"]
+    columns.append("peak memory, MiB")
     return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
 
 
 def legend(results: Facts) -> str:
     """Say how the main table is to be read."""
     rows = results["encodings"]
-    said = ["Large: the mean. Small: every seed, in the order of the config."]
+    seeds = results["config"]["seeds"]
+    said = ["Large: the mean. Small: every seed." if len(seeds) > 1 else f"Seed {seeds[0]} alone."]
     if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
         said.append("†: this run diverged.")
     if len(rows) > 1:
-        said.append(f"Against {rows[0]['name']}: difference in mean BLEU, and its 95 % interval.")
+        said.append(f"Against {rows[0]['name']}: difference in mean BLEU.")
     if len(rows) > 2:
         said.append("p is corrected for all comparisons of a split (Holm), the interval is not.")
     said.append(
-        "At equal time: validation loss after as much training time as the fastest run took. Extra "
-        "parameters: those above the leanest model. Tokens/s: target tokens in training, padding "
-        "not counted. Peak memory: of the whole process in training."
+        "At equal time: validation loss after as much training time as the fastest run took. "
+        "Extra: parameters above those of the leanest model. Tokens/s: target tokens in training, "
+        "padding not counted. Peak memory: of the whole process."
     )
     return " ".join(said)
 
@@ -62,7 +65,7 @@ def legend(results: Facts) -> str:
 def splits_table(results: Facts) -> Table:
     """One row a further test split and encoding: scores, and the test against the first."""
     rows = tuple(
-        (Cell(split), Cell(row["name"]), *_split_cells(results, row, split))
+        (Cell(split), _name(row), *_split_cells(results, row, split))
         for split in results["splits"][1:]
         for row in results["encodings"]
     )
@@ -76,7 +79,7 @@ def length_table(results: Facts, split: str) -> Table:
     rows = []
     for row in results["encodings"]:
         cells = [_length_cell(row, split, place) for place in range(len(bins))]
-        rows.append((Cell(row["name"]), *cells))
+        rows.append((_name(row), *cells))
     return Table(columns, tuple(rows))
 
 
@@ -117,18 +120,28 @@ def memory(size: float | None) -> str:
 def _row(results: Facts, row: Facts) -> tuple[Cell, ...]:
     split, *others = results["splits"]
     diverged = _diverged(row)
-    cells = [Cell(row["name"]), *_split_cells(results, row, split)]
+    cells = [_name(row), *_split_cells(results, row, split)]
     cells += [_marked(row["summary"][other]["bleu"], diverged, 1) for other in others]
     if not others and results["length_bins"].get(split):
         cells.append(_length_cell(row, split, -1))
     loss, equal = row["validation_loss"], row.get("equal_time")
     cells.append(_marked(loss, diverged, 3))
     cells.append(_marked(equal["validation_loss"], diverged, 3) if equal else Cell("–"))
-    cells.append(Cell(f"{row['parameters']:,}", f"{row['extra_parameters']:+,} extra"))
+    cells += [Cell(f"{row['parameters']:,}"), Cell(f"{row['extra_parameters']:+,}")]
     cells.append(_spread(row["tokens_per_s"]["values"], 0, row["tokens_per_s"]["mean"]))
     peaks = row["peak_memory_bytes"]
-    cells.append(Cell(memory(peaks["mean"]), " · ".join(memory(v) for v in peaks["values"])))
+    cells.append(Cell(memory(peaks["mean"]), _seeds(memory(v) for v in peaks["values"])))
     return tuple(cells)
+
+
+def _name(row: Facts) -> Cell:
+    return Cell(row["name"], _seeds(f"seed {cell['seed']}" for cell in row["cells"]))
+
+
+def _seeds(texts: Iterable[str]) -> tuple[str, ...]:
+    """Give what each seed has to say; one seed alone says the same as the mean."""
+    said = tuple(texts)
+    return said if len(said) > 1 else ()
 
 
 def _split_cells(results: Facts, row: Facts, split: str) -> list[Cell]:
@@ -150,32 +163,36 @@ def _length_cell(row: Facts, split: str, place: int) -> Cell:
 
 def _versus_columns(results: Facts) -> list[str]:
     first = results["encodings"][0]["name"]
-    return [f"against {first}", "p (Holm)"] if len(results["encodings"]) > 1 else []
+    if len(results["encodings"]) < 2:
+        return []
+    return [f"against {first}", "95 % interval", "p (Holm)", "verdict"]
 
 
 def _marked(spread: Facts, diverged: list[bool], digits: int) -> Cell:
     """Write mean and every seed, a dagger beside those that diverged."""
-    texts = [
+    seeds = tuple(
         f"{number(value, digits)}{' †' if gone else ''}"
         for value, gone in zip(spread["values"], diverged, strict=True)
-    ]
-    return Cell(number(spread["mean"], digits), " · ".join(texts))
+    )
+    return Cell(number(spread["mean"], digits), seeds) if len(seeds) > 1 else Cell(seeds[0])
 
 
 def _spread(values: list[float | None], digits: int, mean: float | None = None) -> Cell:
     known = [value for value in values if value is not None]
     if mean is None and known and len(known) == len(values):
         mean = sum(known) / len(known)
-    return Cell(number(mean, digits), " · ".join(number(value, digits) for value in values))
+    return Cell(number(mean, digits), _seeds(number(value, digits) for value in values))
 
 
 def _versus(results: Facts, row: Facts, versus: Facts | None) -> list[Cell]:
     if row is results["encodings"][0]:
-        return [Cell("–", "first"), Cell("–")]
+        return [Cell("–"), Cell("–"), Cell("–"), Cell("the first")]
     if versus is None:
-        return [Cell("–", "not tested"), Cell("–")]
+        return [Cell("–"), Cell("–"), Cell("–"), Cell("not tested")]
     low, high = (number(versus[end], signed=True) for end in ("low", "high"))
     return [
-        Cell(number(versus["difference"], signed=True), f"{low} to {high}"),
-        Cell(p_value(versus["p_holm"]), versus["verdict"]),
+        Cell(number(versus["difference"], signed=True)),
+        Cell(f"{low} to {high}"),
+        Cell(p_value(versus["p_holm"])),
+        Cell(versus["verdict"]),
     ]
