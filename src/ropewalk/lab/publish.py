@@ -55,7 +55,10 @@ def publish(run: Path, folder: Path) -> None:
     write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
     for name, content in pictures.items():
         write_bytes(folder / name, content)
-    write_bytes(folder / "README.md", readme(results, list(pictures)).encode())
+    tuning = read_json(run / "tuning.json") if (run / "tuning.json").exists() else None
+    if tuning is not None:
+        write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
+    write_bytes(folder / "README.md", readme(results, list(pictures), tuning).encode())
 
 
 def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
@@ -73,7 +76,7 @@ def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
     return {name: static.png(figure) for name, figure in drawn.items()}
 
 
-def readme(results: Facts, pictures: list[str]) -> str:
+def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
     """Write the README of a results folder, in Markdown, out of its numbers alone."""
     parts = [
         f"# {_plain(findings.title(results))}",
@@ -98,6 +101,8 @@ def readme(results: Facts, pictures: list[str]) -> str:
             _markdown(tables.length_table(results, each)),
         ]
     parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
+    if tuning is not None:
+        parts += ["## What was tuned", _tuned(tuning)]
     parts += ["## Corpus", _facts(findings.corpus_facts(results))]
     parts += ["## Conditions", _facts(findings.conditions(results))]
     parts += ["Each sentence's BLEU, the loss curves and the whole config are in `results.json`."]
@@ -146,6 +151,21 @@ def _asked(results: Facts) -> str:
         f"{findings.language(corpus['source'])} to {findings.language(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with {names} in turn, "
         f"{findings.count(seeds, 'seed')} each, all other settings the same."
+    )
+
+
+def _tuned(tuning: Facts) -> str:
+    names = list(tuning["mean"])
+    cells = [
+        (Cell(cell), *(Cell(findings.number(bleu[name], 2)) for name in names))
+        for cell, bleu in tuning["cells"].items()
+    ]
+    means = (Cell("mean of all"), *(Cell(findings.number(tuning["mean"][n], 2)) for n in names))
+    return (
+        "How many of the last snapshots are averaged, and the length penalty, were chosen by BLEU "
+        "on the validation split: one grid and one choice for all encodings, made before any test "
+        f"split was translated. Chosen: {_plain(tuning['chosen'])}.\n\n"
+        + _markdown(Table(("", *names), (*cells, means)))
     )
 
 

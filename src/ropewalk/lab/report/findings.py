@@ -19,6 +19,11 @@ def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str
     return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
 
 
+def digits_for(versus: Facts) -> int:
+    """Give the digits that a difference in BLEU needs, so that none is called better by 0.0."""
+    return 2 if abs(versus["difference"]) < 0.1 else 1
+
+
 def p_value(p: float) -> str:
     """Write a p-value: three decimals, or that it is below them."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -157,8 +162,7 @@ def _versus(first: Facts, row: Facts, split: str, seeds: str) -> str:
     """Compare a row with the first on a split, in a sentence."""
     here, there = (x["summary"][split]["bleu"]["mean"] for x in (row, first))
     versus = row["summary"][split].get("versus_first")
-    # As many digits as a small difference needs, so that none is said to be better by 0.0.
-    digits = 2 if versus and abs(versus["difference"]) < 0.1 else 1
+    digits = digits_for(versus) if versus else 1
     scores = f"{number(here, digits)} against {number(there, digits)} BLEU, {seeds}"
     scores += _lost((first, row))
     if versus is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.lab.report.findings import bin_label, duration, number, p_value
+from ropewalk.lab.report.findings import bin_label, digits_for, duration, number, p_value
 
 Facts = dict[str, Any]
 
@@ -189,9 +189,12 @@ def _versus(results: Facts, row: Facts, versus: Facts | None) -> list[Cell]:
         return [Cell("–"), Cell("–"), Cell("–"), Cell("the first")]
     if versus is None:
         return [Cell("–"), Cell("–"), Cell("–"), Cell("not tested")]
-    low, high = (number(versus[end], signed=True) for end in ("low", "high"))
+    difference, low, high = (
+        number(versus[name], digits_for(versus), signed=True)
+        for name in ("difference", "low", "high")
+    )
     return [
-        Cell(number(versus["difference"], signed=True)),
+        Cell(difference),
         Cell(f"{low} to {high}"),
         Cell(p_value(versus["p_holm"])),
         Cell(versus["verdict"]),
