@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from ropewalk import __version__
-from ropewalk.lab.compare import _commit, _versions
-from ropewalk.lab.machine import pick_precision, processor
+from ropewalk.lab.machine import commit, pick_precision, processor, versions
 from ropewalk.model import TransformerShape
 
 FOLDER = Path(__file__).resolve().parent
@@ -71,10 +70,10 @@ def conditions(threads: int) -> dict[str, Any]:
     """Say what is measured, where and when; take it before the run, for its start and the load."""
     return {
         "ropewalk": __version__,
-        "commit": _commit(),
+        "commit": commit(),
         "command": shlex.join(["python", *sys.argv]),
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": versions(),
         "machine": {
             "processor": processor(),
             "system": platform.system(),

@@ -120,7 +120,7 @@ def ropewalk_row(
 
     def batch(rows: list[int]) -> tuple[int, float]:
         before = trainer.record.target_tokens
-        trainer._step([rows])
+        trainer.step([rows])
         tokens = trainer.record.target_tokens - before
         source, target = (1 + max(len(s[i]) for i in rows) for s in (split.source, split.target))
         return tokens, product_operations(shape, len(rows), source, target, tokens)

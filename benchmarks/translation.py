@@ -165,7 +165,7 @@ def search_operations(model: Transformer, sources: list[list[int]], way: Way) ->
         maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
         return sum(m.weight.numel() for m in maps)
 
-    of_memory = sum(weights(layer.cross.key_value) for layer in model.decoder)
+    of_memory = sum(weights(layer.get_submodule("cross.key_value")) for layer in model.decoder)
     of_source = weights(model.encoder) + of_memory
     of_target = weights(model.decoder) - of_memory + model.embedding.weight.numel()
     read = sum(len(source) + 1 for source in sources)

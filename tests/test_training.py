@@ -116,7 +116,7 @@ def test_encodings_share_parameters_batches_and_dropout(splits, tmp_path):
     for encoding in (learned.model.encoder_encoding, learned.model.decoder_encoding):
         encoding.table.weight.data.zero_()
         encoding.table.weight.requires_grad_(False)
-    assert [none._step(b) for b in batches(none)] == [learned._step(b) for b in batches(learned)]
+    assert [none.step(b) for b in batches(none)] == [learned.step(b) for b in batches(learned)]
 
 
 def batches(run):
@@ -127,7 +127,7 @@ def test_accumulated_batches_give_the_gradient_of_one(splits, tmp_path):
     fields = {"dropout": 0.0, "epochs": 1, "learning_rate": 0.01, "clip": 100.0}
     rows = list(range(12))
     one, parts = (trainer(splits, tmp_path / n, **fields) for n in ("one", "parts"))
-    losses = one._step([rows]), parts._step([rows[:3], rows[3:8], rows[8:]])
+    losses = one.step([rows]), parts.step([rows[:3], rows[3:8], rows[8:]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     state = [run.optimizer.state_dict()["state"] for run in (one, parts)]
     for i in state[0]:
@@ -150,7 +150,7 @@ def test_a_diverged_training_stops_and_says_so(splits, tmp_path):
 )
 def test_a_checkpoint_of_another_config_is_refused(splits, tmp_path, fields, said):
     run = trainer(splits, tmp_path)
-    run._step(run._epoch(0)[:1])
+    run.step(run._epoch(0)[:1])
     run._save()
     with pytest.raises(ValueError, match=said):
         trainer(splits, tmp_path, **fields)

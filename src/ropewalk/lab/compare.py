@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,14 @@ from ropewalk.lab.checkpoint import read_json, read_tensors, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import Corpus, overlap
 from ropewalk.lab.explain import attention_of, examples_of
-from ropewalk.lab.machine import cores, pick_device, pick_precision, processor
+from ropewalk.lab.machine import (
+    commit,
+    cores,
+    pick_device,
+    pick_precision,
+    processor,
+    versions,
+)
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import Cell, cells_of, prepare, run_cells
 from ropewalk.lab.train import Record, build_model
@@ -117,8 +121,8 @@ def assemble(config: Config, run: Path, corpus: Corpus) -> Facts:
         _compare_rows(config, rows, held, corpus, split)
     return {
         "ropewalk": __version__,
-        "commit": _commit(),
-        "versions": _versions(),
+        "commit": commit(),
+        "versions": versions(),
         "machine": {
             "processor": processor(),
             "cores": cores(),
@@ -261,32 +265,3 @@ def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, 
         {**group[-1], "loss": round(sum(p["loss"] for p in group) / len(group), 4)}
         for group in groups
     ]
-
-
-def _commit() -> str | None:
-    """Give the commit of the source tree this runs from, with a + where it was changed since."""
-    try:
-        where = Path(__file__).parent
-        ask = ["git", "-C", str(where)]
-        run = subprocess.run(
-            [*ask, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-        subprocess.run(
-            [*ask, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True
-        )
-        changed = subprocess.run(
-            [*ask, "diff", "--quiet", "HEAD", "--", "."], check=False
-        ).returncode
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return run.stdout.strip() + ("+" if changed else "")
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("torch", "tokenizers", "sacrebleu", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -56,6 +58,36 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """Give the commit of the source tree this runs from, with a + where it was changed since."""
+    try:
+        where = Path(__file__).parents[1]  # the package
+        ask = ["git", "-C", str(where)]
+        run = subprocess.run(
+            [*ask, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        subprocess.run(
+            [*ask, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True
+        )
+        changed = subprocess.run(
+            [*ask, "diff", "--quiet", "HEAD", "--", "."], check=False
+        ).returncode
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.strip() + ("+" if changed else "")
+
+
+def versions() -> dict[str, str]:
+    """Give the versions of what numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "tokenizers", "sacrebleu", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
 
 
 def _cpu_multiplies_bfloat16() -> bool:

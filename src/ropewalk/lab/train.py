@@ -101,7 +101,7 @@ class Trainer:
                     batches = self._epoch(epoch)
                 first = place * self.config.accumulate
                 began = time.perf_counter()
-                loss = self._step(batches[first : first + self.config.accumulate])
+                loss = self.step(batches[first : first + self.config.accumulate])
                 record.seconds += time.perf_counter() - began
                 self._note(loss, validate=record.step in marks)
                 progress(record, loss)
@@ -125,7 +125,8 @@ class Trainer:
         if record.step >= record.steps:
             record.status = "finished"
 
-    def _step(self, batches: list[list[int]]) -> float:
+    def step(self, batches: list[list[int]]) -> float:
+        """Take one step on these batches of rows and give its loss, a mean over target tokens."""
         self.model.train()
         record = self.record
         # Dropout alone draws from the global generator: the same masks whatever came before.
