@@ -119,9 +119,12 @@ def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor
 
     At most ``beam`` of them can be end marks, so ``beam`` others remain to go on with.
     """
-    log_p = logits.float().log_softmax(-1).unflatten(0, scores.shape)  # (B, beam, V)
-    top, words = log_p.topk(min(2 * beam, log_p.shape[-1]), -1)
-    total, flat = (scores[..., None] + top).flatten(1).topk(2 * beam, -1)
+    logits = logits.float()
+    # The order of words needs no normalising, so that only the few that lead are written.
+    top, words = logits.topk(min(2 * beam, logits.shape[-1]), -1)
+    log_p = (top - logits.logsumexp(-1, keepdim=True)).unflatten(0, scores.shape)
+    words = words.unflatten(0, scores.shape)
+    total, flat = (scores[..., None] + log_p).flatten(1).topk(2 * beam, -1)
     return flat // top.shape[-1], words.flatten(1).gather(1, flat), total
 
 
