@@ -103,10 +103,13 @@ def test_attention_equals_that_of_torch_with_the_same_weights(cross):
 
 
 def test_a_query_that_may_look_nowhere_gets_the_output_bias():
-    attention, x = Attention(32, 4).double(), random(2, 3, 32)
+    attention, x = Attention(32, 4).double(), random(2, 3, 32).requires_grad_()
     mask = torch.tensor([True, False])[:, None, None, None].expand(2, 1, 1, 3)
     for ask in (False, True):
         output, p = attention(x, mask=mask, need_probabilities=ask)
+        (gradient,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
+        assert gradient[0].abs().max() > 0
+        assert (gradient[1] == 0).all()
         close(output[1], attention.output.bias.expand(3, 32))
         close(output[:1], attention(x[:1]).output)
     assert (p[1] == 0).all()

@@ -26,6 +26,7 @@ from ropewalk.model import (
     initialise,
 )
 from ropewalk.model import attention as attention_module
+from ropewalk.model.dropout import Dropout
 
 ENCODINGS = [
     "none",
@@ -255,6 +256,14 @@ def test_probabilities_are_formed_on_request_alone(monkeypatch):
     assert Attention(32, 4)(torch.zeros(1, 2, 32)).probabilities is None
     with pytest.raises(AssertionError, match="probabilities formed"):
         model.attention_maps(source, source)
+
+
+def test_what_each_sublayer_gives_is_dropped_once(monkeypatch):
+    model, source = build_model(shape=replace(SHAPE, dropout=0.3)), words(2, 4)
+    drawn, draw = [], Dropout._mask
+    monkeypatch.setattr(Dropout, "_mask", lambda self, x: drawn.append(x.shape) or draw(self, x))
+    model.train()(source, source)
+    assert drawn == [(2, 4, 32)] * (1 + 2 * 2 + 1 + 2 * 3)  # embeddings and sublayers of each stack
 
 
 def test_a_transformer_drops_in_training_alone():

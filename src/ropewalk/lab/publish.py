@@ -20,7 +20,7 @@ from ropewalk.lab.report.tables import Cell, Table
 
 Facts = dict[str, Any]
 
-_NOT_IN_EXCERPT = ("at equal time", "parameters", "peak memory, MiB")
+_NOT_IN_EXCERPT = ("at equal time", "parameters", "extra", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
     "bleu.png": (
         "BLEU on the first test split",
