@@ -175,8 +175,12 @@ def _main(run: str, encoding: str, seed: str) -> int:
         run_cell(Path(run), encoding, int(seed), tell)
     except KeyboardInterrupt:
         return 130
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         tell({"error": " ".join(str(error).split())})
+        return 1
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        tell({"error": f"{what}; what was written before is whole, and the same command goes on"})
         return 1
     return 0
 
