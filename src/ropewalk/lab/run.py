@@ -178,7 +178,8 @@ def _follow(
     reader.join()
     if code and error is None:
         error = "".join(noise).strip() or f"the process ended with status {code}"
-    watch(cell, {"phase": "failed" if code else "finished"})
+    ended = {0: "finished", 130: "interrupted"}
+    watch(cell, {"phase": ended.get(code, "failed")})
     return error if code else None
 
 
