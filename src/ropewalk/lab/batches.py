@@ -95,11 +95,13 @@ def in_order(split: EncodedSplit, *, tokens: int) -> Iterator[list[int]]:
     """Give batches of rows by source length: for scoring and decoding, where order is free."""
     order = sorted(range(len(split)), key=lambda i: len(split.source[i]))
     batch: list[int] = []
+    longest = 0
     for i in order:
-        longest = max(len(split.source[i]), len(split.target[i])) + 1
+        length = max(len(split.source[i]), len(split.target[i])) + 1
+        longest = max(longest, length)  # an earlier row may have the longer target
         if batch and (len(batch) + 1) * longest > tokens:
             yield batch
-            batch = []
+            batch, longest = [], length
         batch.append(i)
     if batch:
         yield batch
