@@ -93,17 +93,38 @@ def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, 
     close(torch.cat(parts, 1), model(source, target)[rows, 4:])
 
 
+@given(encodings, st.integers(2, 4), st.data(), seeds)
+@settings(max_examples=30)
 @torch.no_grad()
-def test_rows_of_one_source_are_reordered_without_its_memory():
-    model, source, target = build_model(), words(1, 5).expand(3, 5), words(3, 6)
-    memory, cache = model.encode(source), DecoderCache(2)
-    model.decode(target[:, :5], memory, cache=cache)
-    held = [c.held()[0].data_ptr() for c in cache.memory]
-    rows = torch.tensor([2, 0, 2])
-    cache.select(rows, memory=False)
-    assert [c.held()[0].data_ptr() for c in cache.memory] == held
-    new = model.decode(target[rows, 5:], memory, cache=cache)
-    close(new, model(source, target)[rows, 5:])
+def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams, data, seed):
+    model, source = build_model(encoding), words(3, 5, seed=seed)
+    mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
+    memory, cache = model.encode(source, mask), DecoderCache(2, beams=beams)
+    prefixes = words(3, beams, seed=seed)[..., None]  # (B, beams, steps)
+    held = None
+    for step in range(5):
+        hidden = model.decode(prefixes[..., -1], memory, mask, cache)
+        for i in range(beams):
+            close(hidden[:, i], model(source, prefixes[:, i], mask)[:, -1])
+        if step == 2:
+            rows = torch.tensor([2, 0])  # the second sentence has ended
+            cache.select(rows)
+            source, memory, mask, prefixes = (x[rows] for x in (source, memory, mask, prefixes))
+        choice = st.lists(st.integers(0, beams - 1), min_size=beams, max_size=beams)
+        parents = torch.tensor([data.draw(choice) for _ in prefixes])
+        cache.follow(parents)
+        if step == 0:
+            held = [c.held()[0].data_ptr() for c in cache.own + cache.memory]
+        prefixes = torch.cat([prefixes.gather(1, parents[..., None].expand_as(prefixes)),
+                              words(len(prefixes), beams, seed=seed + step + 1)[..., None]], -1)
+        if step == 1:  # nothing is copied to reorder beams
+            assert [c.held()[0].data_ptr() for c in cache.own + cache.memory] == held
+
+
+def test_a_step_brings_a_token_for_each_beam():
+    model, source = build_model(), words(1, 5)
+    with pytest.raises(ValueError, match=r"one token for each of 3 beams, got shape \(1, 2\)"):
+        model.decode(words(1, 2), model.encode(source), cache=DecoderCache(2, beams=3))
 
 
 # The encoder-decoder

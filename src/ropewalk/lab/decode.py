@@ -54,31 +54,27 @@ def beam_search(
     limits = [_limit(model, n, longest) for n in mask.sum(1).tolist()]
     live = [_Sentence(i, limit, []) for i, limit in enumerate(limits)]
     done: list[list[Hypothesis]] = [[] for _ in live]
-    memory = model.encode(source, mask).repeat_interleave(beam, 0)
-    mask = mask.repeat_interleave(beam, 0)
-    cache = DecoderCache(model.shape.decoder_layers)
+    memory = model.encode(source, mask)
+    cache = DecoderCache(model.shape.decoder_layers, beams=beam)
     tokens = source.new_full((len(live), beam, 1), BOS)
     # All beams of a sentence begin alike: the first alone may be continued.
     scores = memory.new_full((len(live), beam), -torch.inf, dtype=torch.float32)
     scores[:, 0] = 0.0
     while live:
-        hidden = model.decode(tokens[..., -1].reshape(-1, 1), memory, mask, cache)
-        rows, words, scores = _continue(model.logits(hidden[:, -1]), scores, beam)
-        tokens = torch.cat([_rows(tokens, rows), words[..., None]], -1)
+        hidden = model.decode(tokens[..., -1], memory, mask, cache)
+        parents, words, scores = _continue(model.logits(hidden), scores, beam)
+        tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
         kept, chosen = _harvest(live, done, tokens, scores, beam)
-        live = [live[i] for i in kept]
-        if not live:
-            break
-        keep = torch.tensor(kept, device=source.device)
-        slots = torch.tensor(chosen, device=source.device)  # (live, beam) among 2 * beam
-        rows = rows[keep].gather(1, slots)
-        tokens = _rows(tokens[keep], slots)
-        scores = scores[keep].gather(1, slots)
-        shrunk = len(kept) < len(memory) // beam
-        flat = (keep[:, None] * beam + rows).flatten()
-        cache.select(flat, memory=shrunk)
-        if shrunk:
-            memory, mask = memory[flat], mask[flat]
+        if len(kept) < len(live):
+            live = [live[i] for i in kept]
+            keep = torch.tensor(kept, dtype=torch.int64, device=source.device)
+            cache.select(keep)
+            memory, mask = memory[keep], mask[keep]
+            parents, tokens, scores = parents[keep], tokens[keep], scores[keep]
+        if live:
+            slots = torch.tensor(chosen, device=source.device)  # (live, beam) among 2 * beam
+            cache.follow(parents.gather(1, slots))
+            tokens, scores = _rows(tokens, slots), scores.gather(1, slots)
     return [sorted(h, key=lambda x: -x.log_probability) for h in done]
 
 
@@ -122,10 +118,11 @@ def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor
     logits = logits.float()
     # The order of words needs no normalising, so that only the few that lead are written.
     top, words = logits.topk(min(2 * beam, logits.shape[-1]), -1)
-    log_p = (top - logits.logsumexp(-1, keepdim=True)).unflatten(0, scores.shape)
-    words = words.unflatten(0, scores.shape)
-    total, flat = (scores[..., None] + log_p).flatten(1).topk(2 * beam, -1)
-    return flat // top.shape[-1], words.flatten(1).gather(1, flat), total
+    # In place: fresh memory of this size costs more than the arithmetic.
+    total = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True)
+    log_p = top - top[..., :1] - total.log()
+    summed, flat = (scores[..., None] + log_p).flatten(1).topk(2 * beam, -1)
+    return flat // top.shape[-1], words.flatten(1).gather(1, flat), summed
 
 
 def _harvest(

@@ -35,7 +35,7 @@ class KeyValueCache:
         return self._keys[..., : self.length, :], self._values[..., : self.length, :]
 
     def select(self, rows: Tensor) -> None:
-        """Keep these batch rows, in this order (beam search repeats, reorders and drops them)."""
+        """Keep these batch rows, in this order."""
         if self._keys is not None and self._values is not None:
             self._keys = self._keys.index_select(0, rows)
             self._values = self._values.index_select(0, rows)
@@ -49,21 +49,53 @@ class KeyValueCache:
 
 
 class DecoderCache:
-    """What a decoder keeps between steps: for each layer, own keys and values and the memory's."""
+    """What a decoder keeps between steps: for each layer, own keys and values and the memory's.
 
-    def __init__(self, layers: int) -> None:
+    With ``beams``, a row is a sentence, and each step brings one token for each of its beams, all at
+    one position. No key is ever moved or repeated: beams see the cached tokens that they come from
+    (``visible``), and share the keys of these and of their memory.
+    """
+
+    def __init__(self, layers: int, *, beams: int = 1) -> None:
         self.own = [KeyValueCache() for _ in range(layers)]
         self.memory = [KeyValueCache() for _ in range(layers)]
+        self.beams = beams
+        self._visible: Tensor | None = None
 
     @property
     def length(self) -> int:
-        """Number of target tokens seen."""
-        return self.own[0].length if self.own else 0
+        """Number of target positions seen."""
+        return self.own[0].length // self.beams if self.own else 0
 
-    def select(self, rows: Tensor, *, memory: bool = True) -> None:
-        """Keep these batch rows; ``memory=False`` where a row's source is the one it had before."""
-        for cache in self.own + (self.memory if memory else []):
+    def visible(self, target: Tensor) -> Tensor | None:
+        """Enter a step's tokens ``(B, beams)``; give what they may look at, ``(B, beams, T)``.
+
+        None where there is one beam: it looks back at everything.
+        """
+        if self.beams == 1:
+            return None
+        if target.shape[1] != self.beams:
+            raise ValueError(
+                f"target must bring one token for each of {self.beams} beams, "
+                f"got shape {tuple(target.shape)}"
+            )
+        themselves = torch.eye(self.beams, dtype=torch.bool, device=target.device)
+        seen = [themselves.expand(len(target), -1, -1)]
+        self._visible = torch.cat(seen if self._visible is None else [self._visible, *seen], -1)
+        return self._visible
+
+    def follow(self, parents: Tensor) -> None:
+        """Let each beam go on from the one named in parents ``(B, beams)``."""
+        if self._visible is not None:
+            index = parents[..., None].expand(-1, -1, self._visible.shape[-1])
+            self._visible = self._visible.gather(1, index)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these batch rows."""
+        for cache in self.own + self.memory:
             cache.select(rows)
+        if self._visible is not None:
+            self._visible = self._visible[rows]
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:

@@ -114,18 +114,20 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         own: Placement,
         across: Placement,
-        memory_mask: Tensor | None,
+        masks: tuple[Tensor | None, Tensor | None],
         caches: tuple[KeyValueCache | None, KeyValueCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Give the next x ``(B, S, width)`` and, where asked for, both attentions' probabilities.
 
-        ``own`` places the target's tokens, ``across`` them and memory's; ``caches`` likewise.
+        ``own`` places the target's tokens, ``across`` them and memory's; ``masks`` and ``caches``
+        likewise. Without a mask of its own, the target looks back at everything.
         """
         output, own_probabilities = self.attention(
             self.attention_norm(x),
             placement=own,
-            causal=True,
+            mask=masks[0],
+            causal=masks[0] is None,
             cache=caches[0],
             need_probabilities=need_probabilities,
         )
@@ -134,7 +136,7 @@ class DecoderLayer(nn.Module):
             self.cross_norm(x),
             memory,
             placement=across,
-            mask=memory_mask,
+            mask=masks[1],
             cache=caches[1],
             need_probabilities=need_probabilities,
         )
@@ -210,16 +212,23 @@ class Transformer(nn.Module):
         cache: DecoderCache | None = None,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> Tensor:
-        """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone."""
-        past, new = (0 if cache is None else cache.length), target.shape[1]
-        positions = torch.arange(past, past + new, device=target.device)
-        x = self._embed(target, positions, self.decoder_encoding)
-        own = self_placement(past, new, self.decoder_encoding.site(0), target.device)
-        across = Placement(positions, torch.arange(memory.shape[1], device=target.device))
-        looks = None if memory_mask is None else memory_mask[:, None, None, :]
+        """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone.
+
+        A cache with beams takes one new token for each beam of a row.
+        """
+        past, beams = (0, 1) if cache is None else (cache.length, cache.beams)
+        seen = None if cache is None else cache.visible(target)
+        site, new = self.decoder_encoding.site(0), target.shape[1] // beams
+        own = self_placement(past, new, site, target.device, beams)
+        across = Placement(own.queries, torch.arange(memory.shape[1], device=target.device))
+        x = self._embed(target, own.queries, self.decoder_encoding)
+        masks = (
+            None if seen is None else seen[:, None],
+            None if memory_mask is None else memory_mask[:, None, None, :],
+        )
         for i, layer in enumerate(self.decoder):
             caches = (None, None) if cache is None else (cache.own[i], cache.memory[i])
-            x, at_target, at_memory = layer(x, memory, own, across, looks, caches, maps is not None)
+            x, at_target, at_memory = layer(x, memory, own, across, masks, caches, maps is not None)
             if maps is not None:
                 maps[0].append(at_target)
                 maps[1].append(at_memory)
