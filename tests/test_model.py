@@ -99,32 +99,40 @@ def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, 
 def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams, data, seed):
     model, source = build_model(encoding), words(3, 5, seed=seed)
     mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
-    memory, cache = model.encode(source, mask), DecoderCache(2, beams=beams)
-    prefixes = words(3, beams, seed=seed)[..., None]  # (B, beams, steps)
+    memory, cache = model.encode(source, mask), DecoderCache(2, branching=True)
+    prefixes = words(3, 1, seed=seed)[..., None]  # (B, beams, steps)
     held = None
     for step in range(5):
         hidden = model.decode(prefixes[..., -1], memory, mask, cache)
-        for i in range(beams):
+        for i in range(prefixes.shape[1]):
             close(hidden[:, i], model(source, prefixes[:, i], mask)[:, -1])
         if step == 2:
             rows = torch.tensor([2, 0])  # the second sentence has ended
             cache.select(rows)
             source, memory, mask, prefixes = (x[rows] for x in (source, memory, mask, prefixes))
-        choice = st.lists(st.integers(0, beams - 1), min_size=beams, max_size=beams)
+        choice = st.lists(st.integers(0, prefixes.shape[1] - 1), min_size=beams, max_size=beams)
         parents = torch.tensor([data.draw(choice) for _ in prefixes])
         cache.follow(parents)
         if step == 0:
             held = [c.held()[0].data_ptr() for c in cache.own + cache.memory]
-        prefixes = torch.cat([prefixes.gather(1, parents[..., None].expand_as(prefixes)),
-                              words(len(prefixes), beams, seed=seed + step + 1)[..., None]], -1)
+        prefixes = torch.cat(
+            [
+                prefixes.gather(1, parents[..., None].expand(-1, -1, step + 1)),
+                words(len(prefixes), beams, seed=seed + step + 1)[..., None],
+            ],
+            -1,
+        )
         if step == 1:  # nothing is copied to reorder beams
             assert [c.held()[0].data_ptr() for c in cache.own + cache.memory] == held
 
 
 def test_a_step_brings_a_token_for_each_beam():
     model, source = build_model(), words(1, 5)
+    memory, cache = model.encode(source), DecoderCache(2, branching=True)
+    model.decode(words(1, 1), memory, cache=cache)
+    cache.follow(torch.zeros(1, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"one token for each of 3 beams, got shape \(1, 2\)"):
-        model.decode(words(1, 2), model.encode(source), cache=DecoderCache(2, beams=3))
+        model.decode(words(1, 2), memory, cache=cache)
 
 
 # The encoder-decoder

@@ -138,7 +138,7 @@ class Attention(nn.Module):
             return Placement(
                 torch.arange(new, device=device), torch.arange(memory.shape[1], device=device)
             )
-        return self_placement(past, new, self.encoding, device)
+        return self_placement(torch.arange(past + new, device=device), new, self.encoding)
 
     def _place(
         self, q: Tensor, k: Tensor, v: Tensor, placement: Placement, cache: KeyValueCache | None
@@ -239,13 +239,8 @@ def _looking_back(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
     return seen if mask is None else mask & seen
 
 
-def self_placement(
-    past: int, new: int, encoding: AttentionEncoding, device: torch.device, beams: int = 1
-) -> Placement:
-    """Place ``new`` positions behind ``past`` cached ones, each with a token for every beam."""
-    everything = torch.arange(past + new, device=device)
-    if beams > 1:
-        everything = everything.repeat_interleave(beams)
-    queries = everything[past * beams :]
+def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
+    """Place the tokens at these positions ``(T,)``, of which the last ``new`` are the queries."""
+    queries = everything[everything.shape[0] - new :]
     fresh = queries if encoding.cached_keys == "rotated" else everything
     return Placement(queries, everything, fresh)

@@ -51,47 +51,56 @@ class KeyValueCache:
 class DecoderCache:
     """What a decoder keeps between steps: for each layer, own keys and values and the memory's.
 
-    With ``beams``, a row is a sentence, and each step brings one token for each of its beams, all at
-    one position. No key is ever moved or repeated: beams see the cached tokens that they come from
-    (``visible``), and share the keys of these and of their memory.
+    A *branching* cache serves beam search: a row is a sentence, and each step brings one token for
+    each of its beams, all at one position. No key is ever moved or repeated: a beam sees the cached
+    tokens that it goes on from (``enter``, ``follow``), and all share the keys of their memory.
     """
 
-    def __init__(self, layers: int, *, beams: int = 1) -> None:
+    def __init__(self, layers: int, *, branching: bool = False) -> None:
         self.own = [KeyValueCache() for _ in range(layers)]
         self.memory = [KeyValueCache() for _ in range(layers)]
-        self.beams = beams
-        self._visible: Tensor | None = None
+        self.branching = branching
+        self._beams: list[int] = []  # of each step
+        self._visible: Tensor | None = None  # (B, beams, T)
 
     @property
     def length(self) -> int:
         """Number of target positions seen."""
-        return self.own[0].length // self.beams if self.own else 0
+        if self.branching:
+            return len(self._beams)
+        return self.own[0].length if self.own else 0
 
-    def visible(self, target: Tensor) -> Tensor | None:
-        """Enter a step's tokens ``(B, beams)``; give what they may look at, ``(B, beams, T)``.
+    def enter(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Take note of new tokens ``(B, S)`` that the layers are about to append.
 
-        None where there is one beam: it looks back at everything.
+        Gives the positions ``(T,)`` of all tokens, the new ones last, and what these may look at,
+        ``(B, S, T)``, or None where they look back at everything.
         """
-        if self.beams == 1:
-            return None
-        if target.shape[1] != self.beams:
-            raise ValueError(
-                f"target must bring one token for each of {self.beams} beams, "
-                f"got shape {tuple(target.shape)}"
-            )
-        themselves = torch.eye(self.beams, dtype=torch.bool, device=target.device)
-        seen = [themselves.expand(len(target), -1, -1)]
-        self._visible = torch.cat(seen if self._visible is None else [self._visible, *seen], -1)
-        return self._visible
+        new, device = target.shape[1], target.device
+        if not self.branching:
+            return torch.arange(self.length + new, device=device), None
+        seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
+        if self._visible is not None:
+            if self._visible.shape[1] != new:
+                raise ValueError(
+                    f"target must bring one token for each of {self._visible.shape[1]} beams, "
+                    f"got shape {tuple(target.shape)}"
+                )
+            seen = torch.cat((self._visible, seen), -1)
+        self._visible = seen
+        self._beams.append(new)
+        steps, beams = torch.arange(self.length), torch.tensor(self._beams)
+        return steps.repeat_interleave(beams).to(device), seen
 
     def follow(self, parents: Tensor) -> None:
-        """Let each beam go on from the one named in parents ``(B, beams)``."""
-        if self._visible is not None:
-            index = parents[..., None].expand(-1, -1, self._visible.shape[-1])
-            self._visible = self._visible.gather(1, index)
+        """Let the next step's beams go on from these of the last one's: ``(B, beams)``."""
+        if self._visible is None:
+            raise RuntimeError("only the beams of a branching cache can be followed, after a step")
+        index = parents[..., None].expand(-1, -1, self._visible.shape[-1])
+        self._visible = self._visible.gather(1, index)
 
     def select(self, rows: Tensor) -> None:
-        """Keep these batch rows."""
+        """Keep these batch rows, in this order."""
         for cache in self.own + self.memory:
             cache.select(rows)
         if self._visible is not None:

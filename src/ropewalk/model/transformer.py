@@ -214,12 +214,10 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone.
 
-        A cache with beams takes one new token for each beam of a row.
+        A branching cache takes one new token for each beam of a row.
         """
-        past, beams = (0, 1) if cache is None else (cache.length, cache.beams)
-        seen = None if cache is None else cache.visible(target)
-        site, new = self.decoder_encoding.site(0), target.shape[1] // beams
-        own = self_placement(past, new, site, target.device, beams)
+        everything, seen = (DecoderCache(0) if cache is None else cache).enter(target)
+        own = self_placement(everything, target.shape[1], self.decoder_encoding.site(0))
         across = Placement(own.queries, torch.arange(memory.shape[1], device=target.device))
         x = self._embed(target, own.queries, self.decoder_encoding)
         masks = (
