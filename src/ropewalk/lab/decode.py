@@ -16,7 +16,6 @@ from ropewalk.lab.batches import EncodedSplit, in_order, source_batch
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
-
 X = TypeVar("X")
 Y = TypeVar("Y")
 
