@@ -193,7 +193,7 @@ COS, SIN = ROPE.tables(FIVE)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pairing": "neox"}, ValueError, 'pairing must be "half" or "interleaved", got \'neox\''),
+        ({"pairing": "neox"}, ValueError, "(2i and 2i + 1), got 'neox'"),
         (
             {"seq_dim": 2},
             ValueError,

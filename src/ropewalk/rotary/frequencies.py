@@ -1,21 +1,23 @@
 """Frequencies and angles, without rounding error that grows with the position.
 
 A float32 product of position and frequency has lost the whole angle by position 10,000,000, and
-the cosine of a float64 product is off by 1e-7 at 2^31. So a frequency is kept as a fraction of a
-turn in fixed point,
+the cosine of a float64 product is off by 1e-7 at 2^31. So a frequency f, in radians per position,
+is kept as a fraction of a turn in fixed point,
 
-    w_i = round(theta^(-2i/R) / 2π · 2^64),
+    w = round(f / 2π · 2^64),
 
-and position · w_i in 64-bit integers is the fraction of a turn that remains after all full turns,
-for full turns are just what overflows. The one error is that of rounding w_i, at most
-|position| · 2^-65 turns: 4e-10 radians at 2^31.
+and position · w in 64-bit integers is the fraction of a turn that remains after all full turns,
+for full turns are just what overflows. The one error is that of rounding w, at most
+|position| · 2^-65 turns: 4e-10 radians at 2^31. Frequencies are formed in decimal arithmetic, from
+theta and the fields of a scaling rule taken as the exact binary64 numbers that they are.
 """
 
 from __future__ import annotations
 
 import math
-from decimal import Context, Decimal, localcontext
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -23,49 +25,49 @@ from torch import Tensor
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
-@lru_cache(maxsize=256)
-def turns_per_position(rotary_dim: int, theta: float) -> tuple[int, ...]:
-    """w_i of each pair, in units of 2^-64 turns, wrapped: R/2 signed 64-bit integers."""
-    with localcontext(_context(theta)):
-        two_pi = 2 * _pi()
-        units = [round(f / two_pi * 2**64) for f in _exact_frequencies(rotary_dim, theta)]
-    return tuple((w + 2**63) % 2**64 - 2**63 for w in units)
-
-
-def inverse_frequencies(rotary_dim: int, theta: float) -> Tensor:
-    """theta^(-2i/R), radians per position of each pair i, correctly rounded: float64 (R/2,)."""
-    with localcontext(_context(theta)):
-        exact = [float(f) for f in _exact_frequencies(rotary_dim, theta)]
-    return torch.tensor(exact, dtype=torch.float64, device="cpu")
-
-
-def tables(positions: Tensor, turns: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The cos and sin of every pair's angle at every position, within 1e-7 up to |position| = 2^31.
-
-    positions: integers (..., S); turns: R/2 of them, from `turns_per_position`.
-    Returns two float32 tensors (..., S, R/2) on the device of `positions`.
-    """
-    # Apple's GPUs have no float64.
-    device = torch.device("cpu") if positions.device.type == "mps" else positions.device
-    w = torch.tensor(turns, dtype=torch.int64, device=device)
-    phase = positions.to(device, torch.int64).unsqueeze(-1) * w
-    angle = phase.to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
-    cos, sin = angle.cos().to(torch.float32), angle.sin().to(torch.float32)
-    return cos.to(positions.device), sin.to(positions.device)
-
-
-def _exact_frequencies(rotary_dim: int, theta: float) -> list[Decimal]:
-    """theta^(-2i/R) for i = 0 .. R/2 - 1, to the precision of the current context."""
-    base = Decimal(theta)
-    return [base ** (Decimal(-2 * i) / rotary_dim) for i in range(rotary_dim // 2)]
-
-
-def _context(theta: float) -> Context:
+def precision(theta: float) -> Context:
     """60 digits after the point; 2^-64 takes 20, and where theta < 1 there are more before it."""
     return Context(prec=60 + max(0, -Decimal(theta).adjusted()))
 
 
-def _pi() -> Decimal:
+def powers(theta: float, exponents: Iterable[Fraction]) -> list[Decimal]:
+    """theta^-e for each exponent e, to the precision of the current context."""
+    base = Decimal(theta)
+    return [base ** (Decimal(-e.numerator) / e.denominator) for e in exponents]
+
+
+def turns_per_position(frequencies: Iterable[Decimal]) -> tuple[int, ...]:
+    """w of each frequency, in units of 2^-64 turns, wrapped: signed 64-bit integers."""
+    two_pi = 2 * pi()
+    units = [round(f / two_pi * 2**64) for f in frequencies]
+    return tuple((w + 2**63) % 2**64 - 2**63 for w in units)
+
+
+def tables(phases: Tensor, turns: Tensor, amplitude: float | Tensor) -> tuple[Tensor, Tensor]:
+    """amplitude · cos and amplitude · sin of phases · turns, float32, formed in float64.
+
+    phases: positions (..., R/2), the one that each pair follows; turns: (..., R/2) as
+    `turns_per_position` gives them, int64, or radians per position, float64, where positions are
+    continuous. Without amplitude, within 1e-7 up to |position| = 2^31 in the integer form.
+    """
+    if turns.dtype == torch.int64:
+        angle = (phases.to(torch.int64) * turns).to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
+    else:
+        angle = phases.to(torch.float64) * turns
+    return (angle.cos() * amplitude).to(torch.float32), (angle.sin() * amplitude).to(torch.float32)
+
+
+def standard_exponents(rotary_dim: int) -> tuple[Fraction, ...]:
+    """2i/R for pair i = 0 .. R/2 - 1 (RoFormer, arXiv 2104.09864, eq. 15)."""
+    return tuple(Fraction(2 * i, rotary_dim) for i in range(rotary_dim // 2))
+
+
+def as_floats(frequencies: Sequence[Decimal]) -> Tensor:
+    """The frequencies, each correctly rounded: float64 (R/2,)."""
+    return torch.tensor([float(f) for f in frequencies], dtype=torch.float64, device="cpu")
+
+
+def pi() -> Decimal:
     """π to the precision of the current context (recipe of the `decimal` documentation)."""
     last, term, total = Decimal(0), Decimal(3), Decimal(3)
     n, n_step, d, d_step = 1, 0, 0, 24

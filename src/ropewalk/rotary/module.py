@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,9 @@ from ropewalk.rotary.spec import RotarySpec
 MAX_CACHED_ROWS = 16_384
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
+Length: TypeAlias = "int | Tensor | None"
+"""The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
+
 
 class RotaryEmbedding(nn.Module):
     """Rotates queries and keys by their positions, as `spec` says.
@@ -23,13 +28,13 @@ class RotaryEmbedding(nn.Module):
         q, k = rope(q, k, offset=cached)   # the next S positions of a decode
 
     Positions are integers; cos and sin are within 1e-7 up to ±2^31, whatever the dtype of q and k.
-    The module has no parameters and no buffers, so `.half()`, `to_empty` or a state dict cannot
-    harm it.
+    (A spec with continuous positions takes floats.) The module has no parameters and no buffers, so
+    `.half()`, `to_empty` or a state dict cannot harm it.
 
     Where positions are contiguous, cos and sin are rows of a table that grows in powers of two to
-    at most 16,384 rows per device (4·R bytes each: 8 MiB where R = 128). Whatever reaches beyond is
-    computed when asked for: a decode at position 10,000,000 builds one row. Either way the result
-    is the same.
+    at most 16,384 rows per device (4·R bytes each: 8 MiB where R = 128), kept for the two latest
+    sets of frequencies. Whatever reaches beyond is computed when asked for: a decode at position
+    10,000,000 builds one row. Either way the result is the same.
     """
 
     def __init__(self, spec: RotarySpec) -> None:
@@ -40,8 +45,28 @@ class RotaryEmbedding(nn.Module):
                 f"write RotaryEmbedding(RotarySpec(head_dim=64))"
             )
         self.spec = spec
-        self._turns = frequencies.turns_per_position(spec.rotary_dim, spec.theta)
-        self._rows: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        # What no length changes is formed once, so that a compiler finds constants.
+        self._fixed = None if spec.needs_length else self._constants(None)
+        self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
+        self._rows: dict[tuple[torch.device, int | None], tuple[Tensor, Tensor]] = {}
+
+    @classmethod
+    def from_config(
+        cls,
+        config: str | PathLike[str] | Mapping[str, Any] | Any,
+        layer: int = 0,
+        stack: str = "text",
+    ) -> RotaryEmbedding:
+        """The rope of one layer of a model, from its config.json: see `ModelSpec.from_config`."""
+        from ropewalk.rotary.config import ModelSpec
+
+        rope = ModelSpec.from_config(config).layer(layer, stack).rope
+        if rope is None:
+            raise ValueError(
+                f"layer must be one that has a rope, got {layer}, which has none (NoPE): "
+                f"leave its q and k as they are"
+            )
+        return cls(rope)
 
     def forward(
         self,
@@ -50,12 +75,15 @@ class RotaryEmbedding(nn.Module):
         positions: Tensor | None = None,
         key_positions: Tensor | None = None,
         offset: int = 0,
+        length: Length = None,
         seq_dim: int = -2,
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
-        positions: integers (S,) or (B, S); of k too, unless key_positions (T,) or (B, T) are given.
+        positions: integers (S,) or (B, S), with axes in front, (A, S) or (A, B, S), where the spec
+            has several; of k too, unless key_positions (T,) or (B, T) are given.
         offset: without positions, q (and k) stand at offset, offset + 1, ...
+        length: what is served, an int or (B,), where the scaling rule depends on it.
 
         H and K may differ (GQA), S and T where key_positions are given. Returns both, of the shapes
         and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
@@ -63,38 +91,125 @@ class RotaryEmbedding(nn.Module):
         if key_positions is None:
             _check_same_length(q, k, seq_dim)
             self._check("k", k, "positions", positions, seq_dim)
-        q_tables = self._tables_for("q", q, "positions", positions, offset, seq_dim)
+        q_tables = self._tables_for("q", q, "positions", positions, offset, length, seq_dim)
         k_tables = q_tables
         if key_positions is not None:
-            k_tables = self._tables_for("k", k, "key_positions", key_positions, 0, seq_dim)
+            k_tables = self._tables_for("k", k, "key_positions", key_positions, 0, length, seq_dim)
         return self._turn(q, q_tables, seq_dim), self._turn(k, k_tables, seq_dim)
 
     def rotate(
-        self, x: Tensor, positions: Tensor | None = None, offset: int = 0, seq_dim: int = -2
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        offset: int = 0,
+        length: Length = None,
+        seq_dim: int = -2,
     ) -> Tensor:
         """Rotate q or k alone; arguments as for the pair."""
-        tables = self._tables_for("x", x, "positions", positions, offset, seq_dim)
+        tables = self._tables_for("x", x, "positions", positions, offset, length, seq_dim)
         return self._turn(x, tables, seq_dim)
 
     def unrotate(
-        self, x: Tensor, positions: Tensor | None = None, offset: int = 0, seq_dim: int = -2
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        offset: int = 0,
+        length: Length = None,
+        seq_dim: int = -2,
     ) -> Tensor:
         """The inverse of `rotate`: what x was before it was rotated at these positions."""
-        tables = self._tables_for("x", x, "positions", positions, offset, seq_dim)
-        return self._turn(x, tables, seq_dim, adjoint=True)
+        cos, sin = self._tables_for("x", x, "positions", positions, offset, length, seq_dim)
+        squared = _per_row(self._amplitude(length)) ** 2
+        return self._turn(x, (cos / squared, sin / squared), seq_dim, adjoint=True)
 
-    def tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The cos and sin at integer positions (S,) or (B, S), each float32 (..., S, R/2)."""
-        _check_positions("positions", positions)
-        return frequencies.tables(positions, self._turns)
+    def shift(
+        self, k: Tensor, by: int | Tensor, length: Length = None, seq_dim: int = -2
+    ) -> Tensor:
+        """Move turned keys to other positions: each pair turns on by `by` steps, amplitude stays.
+
+        by: an int, or integers (S,) or (B, S) with axes in front where the spec has several: where
+        each key goes, less where it was. Keys must have been turned with the same `length`.
+        """
+        if isinstance(by, int):
+            size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
+            by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
+        cos, sin = self._tables_for("k", k, "by", by, 0, length, seq_dim)
+        amplitude = _per_row(self._amplitude(length))
+        tables = cos / amplitude, sin / amplitude
+        written = self.spec.write_pairing
+        return _turned(k, tables, self.spec, written, written, seq_dim)
+
+    def tables(self, positions: Tensor, length: Length = None) -> tuple[Tensor, Tensor]:
+        """The cos and sin at positions (S,) or (B, S), amplitude included: float32 (..., S, R/2).
+
+        Where the spec has several axes, positions are (A, S) or (A, B, S).
+        """
+        self._check_positions("positions", positions)
+        return self._formed(positions, length)
 
     def _turn(
         self, x: Tensor, tables: tuple[Tensor, Tensor], seq_dim: int, adjoint: bool = False
     ) -> Tensor:
-        return rotate(x, *tables, pairing=self.spec.pairing, seq_dim=seq_dim, adjoint=adjoint)
+        spec = self.spec
+        return _turned(x, tables, spec, spec.pairing, spec.write_pairing, seq_dim, adjoint)
+
+    def _constants(self, length: int | None) -> tuple[tuple[int, ...] | tuple[float, ...], float]:
+        """Turns of each pair (radians, where positions are continuous), and the amplitude."""
+        spec = self.spec
+        if spec.continuous:
+            return tuple(spec.inverse_frequencies(length).tolist()), spec.amplitude_at(length)
+        return spec.turns(length), spec.amplitude_at(length)
+
+    def _amplitude(self, length: Length) -> float | Tensor:
+        return self._at_length(length)[1]
+
+    def _at_length(self, length: Length) -> tuple[Any, float | Tensor]:
+        """Turns (R/2) and amplitude, or, for lengths (B,), turns (B, 1, R/2) and (B, 1, 1)."""
+        if self._fixed is not None:
+            return self._fixed
+        if not isinstance(length, Tensor):
+            return self._constants(length)
+        if length.ndim != 1 or length.is_floating_point():
+            raise ValueError(
+                f"length must be an int or integers (B,), got {length.dtype} "
+                f"of shape {tuple(length.shape)}"
+            )
+        turns, amplitudes = zip(*(self._constants(n) for n in length.tolist()), strict=True)
+        dtype = torch.float64 if self.spec.continuous else torch.int64
+        return (
+            torch.tensor(turns, dtype=dtype)[:, None, :],
+            torch.tensor(amplitudes, dtype=torch.float64)[:, None, None],
+        )
+
+    def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
+        """Tables of checked positions."""
+        turns, amplitude = self._at_length(length)
+        # Apple's GPUs have no float64.
+        home = positions.device
+        device = torch.device("cpu") if home.type == "mps" else home
+        if not isinstance(turns, Tensor):
+            dtype = torch.float64 if self.spec.continuous else torch.int64
+            turns = torch.tensor(turns, dtype=dtype, device=device)
+        if isinstance(amplitude, Tensor):
+            amplitude = amplitude.to(device)
+        phases = positions.to(device)
+        if self._axis_of_pair is None:
+            phases = phases.unsqueeze(-1)
+        else:
+            axes = torch.tensor(self._axis_of_pair, device=device)
+            phases = phases.index_select(0, axes).movedim(0, -1)
+        cos, sin = frequencies.tables(phases, turns.to(device), amplitude)
+        return cos.to(home), sin.to(home)
 
     def _tables_for(
-        self, x_name: str, x: Tensor, name: str, positions: Tensor | None, offset: int, seq_dim: int
+        self,
+        x_name: str,
+        x: Tensor,
+        name: str,
+        positions: Tensor | None,
+        offset: int,
+        length: Length,
+        seq_dim: int,
     ) -> tuple[Tensor, Tensor]:
         """Tables for x's positions, on its device."""
         self._check(x_name, x, name, positions, seq_dim)
@@ -104,33 +219,43 @@ class RotaryEmbedding(nn.Module):
                 f"where it differs within the batch, pass positions"
             )
         if positions is None:
-            return self._contiguous_tables(offset, x.shape[seq_dim], x.device)
+            return self._contiguous_tables(offset, x.shape[seq_dim], length, x.device)
         if offset:
             raise ValueError(
                 f"offset must be left at 0 where positions are given, got {offset}; "
                 f"add it to the positions"
             )
-        return frequencies.tables(positions.to(x.device), self._turns)
+        return self._formed(positions.to(x.device), length)
 
     def _contiguous_tables(
-        self, offset: int, length: int, device: torch.device
+        self, offset: int, count: int, length: Length, device: torch.device
     ) -> tuple[Tensor, Tensor]:
-        """Tables at offset .. offset + length - 1, from the cached rows if they may reach."""
-        end = offset + length
+        """Tables at offset .. offset + count - 1, from the cached rows if they may reach."""
+        end = offset + count
+        kept = 0 <= offset and end <= MAX_CACHED_ROWS and not isinstance(length, Tensor)
         # A compiler would keep the cache's tensors out of its graph, or bake them in.
-        if offset < 0 or end > MAX_CACHED_ROWS or torch.compiler.is_compiling():
-            return self._range_tables(offset, end, device)
-        rows = self._rows.get(device)
+        if not kept or torch.compiler.is_compiling():
+            return self._range_tables(offset, end, length, device)
+        key = device, self.spec.served(length) if self.spec.needs_length else None
+        rows = self._rows.get(key)
         if rows is None or len(rows[0]) < end:
             # Rows made in inference mode could not serve a later training step.
             with torch.inference_mode(False):
-                rows = self._range_tables(0, 1 << (end - 1).bit_length(), device)
-            self._rows[device] = rows
+                rows = self._range_tables(0, 1 << (end - 1).bit_length(), length, device)
+            older = [k for k in self._rows if k[0] == device and k != key]
+            for old in older[:-1]:  # the latest other frequencies stay: LongRoPE has two sets
+                del self._rows[old]
+            self._rows[key] = rows
         cos, sin = rows
         return cos[offset:end], sin[offset:end]
 
-    def _range_tables(self, start: int, end: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        return frequencies.tables(torch.arange(start, end, device=device), self._turns)
+    def _range_tables(
+        self, start: int, end: int, length: Length, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        positions = torch.arange(start, end, device=device)
+        if self._axis_of_pair is not None:  # text among images: all axes alike
+            positions = positions.expand(self.spec.axis_count, -1)
+        return self._formed(positions, length)
 
     def _check(
         self, x_name: str, x: Tensor, name: str, positions: Tensor | None, seq_dim: int
@@ -144,12 +269,39 @@ class RotaryEmbedding(nn.Module):
             )
         if positions is None:
             return
-        _check_positions(name, positions)
+        self._check_positions(name, positions)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
-        if tuple(positions.shape) not in {(length,), (1, length), (batch, length)}:
+        fits = [(length,), (1, length), (batch, length)]
+        if self._axis_of_pair is not None:
+            fits = [(self.spec.axis_count, *shape) for shape in fits]
+        if tuple(positions.shape) not in fits:
             raise ValueError(
-                f"{name} must be ({length},) or ({batch}, {length}) for {x_name} of shape "
+                f"{name} must be {_shape(fits[0])} or {_shape(fits[2])} for {x_name} of shape "
                 f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
+            )
+
+    def _check_positions(self, name: str, positions: Tensor) -> None:
+        if not isinstance(positions, Tensor):
+            raise TypeError(
+                f"{name} must be an integer tensor, got {positions!r}; write torch.tensor(...)"
+            )
+        if positions.dtype not in INTEGERS:
+            if not (self.spec.continuous and positions.is_floating_point()):
+                raise TypeError(
+                    f"{name} must have an integer dtype, got {positions.dtype}; "
+                    f"form them with torch.arange, or convert with .long()"
+                )
+            if positions.dtype not in (torch.float32, torch.float64):
+                raise TypeError(f"{name} must be float32 or float64, got {positions.dtype}")
+        axes = self.spec.axis_count
+        several = axes > 1
+        if positions.ndim not in ((2, 3) if several else (1, 2)):
+            wanted = f"({axes}, S) or ({axes}, B, S)" if several else "(S,) or (B, S)"
+            raise ValueError(f"{name} must be {wanted}, got shape {tuple(positions.shape)}")
+        if several and positions.shape[0] != axes:
+            raise ValueError(
+                f"{name} must have {axes} axes in front, one row of positions for each, "
+                f"got shape {tuple(positions.shape)}"
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,6 +312,70 @@ class RotaryEmbedding(nn.Module):
         return str(self.spec)
 
 
+def rerotate(
+    k: Tensor,
+    positions: Tensor,
+    old: RotarySpec,
+    new: RotarySpec,
+    *,
+    old_length: Length = None,
+    new_length: Length = None,
+    seq_dim: int = -2,
+) -> Tensor:
+    """Turn keys that were turned by one rope at these positions as another rope turns them.
+
+    So that a cache survives the crossing of LongRoPE's original length (`old` and `new` the same,
+    lengths on both sides of it), a dynamic rule's next length, or a change of rule. Formed in
+    float32, or float64 if k is, and rounded once.
+    """
+    if (old.head_dim, old.rotary_dim, old.start) != (new.head_dim, new.rotary_dim, new.start):
+        raise ValueError(
+            f"new must turn the same dimensions as old: head_dim, rotary_dim and start of "
+            f"{(old.head_dim, old.rotary_dim, old.start)}, "
+            f"got {(new.head_dim, new.rotary_dim, new.start)}"
+        )
+    wide = k.to(torch.promote_types(k.dtype, torch.float32))
+    plain = RotaryEmbedding(old).unrotate(wide, positions, length=old_length, seq_dim=seq_dim)
+    turned = RotaryEmbedding(new).rotate(plain, positions, length=new_length, seq_dim=seq_dim)
+    return turned.to(k.dtype)
+
+
+def _turned(
+    x: Tensor,
+    tables: tuple[Tensor, Tensor],
+    spec: RotarySpec,
+    pairing: Any,
+    write_pairing: Any,
+    seq_dim: int,
+    adjoint: bool = False,
+) -> Tensor:
+    """Rotate x block by block; mostly there is one."""
+    if spec.blocks is None:
+        return rotate(
+            x,
+            *tables,
+            pairing=pairing,
+            write_pairing=write_pairing,
+            start=spec.start,
+            seq_dim=seq_dim,
+            adjoint=adjoint,
+        )
+    start, pair = spec.start, 0
+    for size in spec.blocks:
+        cos, sin = (table[..., pair : pair + size // 2] for table in tables)
+        x = rotate(x, cos, sin, pairing=pairing, start=start, seq_dim=seq_dim, adjoint=adjoint)
+        start, pair = start + size, pair + size // 2
+    return x
+
+
+def _per_row(amplitude: float | Tensor) -> float | Tensor:
+    return amplitude.float() if isinstance(amplitude, Tensor) else amplitude
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
+
+
 def _check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
     queries, keys = sequence_length("q", q, seq_dim), sequence_length("k", k, seq_dim)
     if queries != keys:
@@ -167,17 +383,3 @@ def _check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
             f"k must be as long as q unless it has positions of its own, "
             f"got {keys} keys and {queries} queries; pass positions and key_positions"
         )
-
-
-def _check_positions(name: str, positions: Tensor) -> None:
-    if not isinstance(positions, Tensor):
-        raise TypeError(
-            f"{name} must be an integer tensor, got {positions!r}; write torch.tensor(...)"
-        )
-    if positions.dtype not in INTEGERS:
-        raise TypeError(
-            f"{name} must have an integer dtype, got {positions.dtype}; "
-            f"form them with torch.arange, or convert with .long()"
-        )
-    if positions.ndim not in (1, 2):
-        raise ValueError(f"{name} must be (S,) or (B, S), got shape {tuple(positions.shape)}")

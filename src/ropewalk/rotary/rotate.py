@@ -5,12 +5,10 @@ Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 
 from __future__ import annotations
 
-from typing import get_args
-
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.spec import Pairing
+from ropewalk.rotary.spec import Pairing, check_pairing
 
 
 def rotate(
@@ -19,6 +17,7 @@ def rotate(
     sin: Tensor,
     *,
     pairing: Pairing,
+    write_pairing: Pairing | None = None,
     start: int = 0,
     seq_dim: int = -2,
     adjoint: bool = False,
@@ -29,6 +28,8 @@ def rotate(
     x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
     cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
+    write_pairing: where the two of a pair go, if not where they came from (DeepSeek-V3 reads
+        interleaved pairs and writes halves).
     start: the first dimension that turns; those outside [start, start + R) pass through unchanged.
     adjoint: apply the transpose: angles negated, an amplitude in the tables kept. The gradient is
         this; it is the inverse only where cos² + sin² = 1.
@@ -37,8 +38,9 @@ def rotate(
     Returns a tensor of x's shape and dtype. Arithmetic is in float32, or float64 if x is, and the
     result rounded once. Raises ValueError or TypeError that names argument, rule and value.
     """
-    if pairing not in get_args(Pairing):
-        raise ValueError(f'pairing must be "half" or "interleaved", got {pairing!r}')
+    read, write = pairing, pairing if write_pairing is None else write_pairing
+    for name, value in (("pairing", read), ("write_pairing", write)):
+        check_pairing(name, value)
     if not x.is_floating_point():
         raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
     _check_tables(cos, sin, x, seq_dim)
@@ -54,12 +56,12 @@ def rotate(
 
     cos, sin = _beside(x, cos, seq_dim), _beside(x, sin, seq_dim)
     if adjoint:
-        sin = -sin
+        sin, read, write = -sin, write, read
     if turning == x.shape[-1]:
-        y = _turn(x, cos, sin, pairing)
+        y = _turn(x, cos, sin, read, write)
     else:
         before, middle, after = torch.split(x, [start, turning, rest], dim=-1)
-        y = torch.cat((before, _turn(middle, cos, sin, pairing), after), dim=-1)
+        y = torch.cat((before, _turn(middle, cos, sin, read, write), after), dim=-1)
     return y if out is None else out.copy_(y)
 
 
@@ -78,7 +80,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     return x.shape[seq_dim]
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, read: Pairing, write: Pairing) -> Tensor:
     """The formula, in plain torch; every faster form must agree with it.
 
     With φ = m·theta_i, whose cos and sin the tables hold, the pair (x1, x2) at position m becomes
@@ -88,14 +90,14 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
 
     which is eq. 34, whose pairs are the interleaved ones; for `half` they are only found elsewhere.
     """
-    if pairing == "half":
+    if read == "half":
         x1, x2 = x.chunk(2, dim=-1)
     else:
         x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)
     x1, x2, cos, sin = (t.to(_arithmetic(x)) for t in (x1, x2, cos, sin))
     y1 = (x1 * cos - x2 * sin).to(x.dtype)
     y2 = (x2 * cos + x1 * sin).to(x.dtype)
-    if pairing == "half":
+    if write == "half":
         return torch.cat((y1, y2), dim=-1)
     return torch.stack((y1, y2), dim=-1).flatten(-2)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from torch import Tensor
 
 from ropewalk.rotary import frequencies
+from ropewalk.rotary.checks import check_bool, check_int, check_number
+from ropewalk.rotary.scaling import Scaling, Unscaled
 
 Pairing = Literal["half", "interleaved"]
 """Which two of the R turning dimensions make pair i.
@@ -18,78 +22,222 @@ Pairing = Literal["half", "interleaved"]
 (RoFormer, GPT-J, Llama as Meta published it).
 """
 
+Axes = tuple[tuple[int, Fraction], ...]
+"""For each pair, the axis whose position it follows and its exponent e in theta^-e."""
+
 
 @dataclass(frozen=True)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head turn together, and how fast.
 
     Of the R/2 pairs, pair i turns by theta^(-2i/R) radians per position (RoFormer, arXiv
-    2104.09864, eq. 15).
+    2104.09864, eq. 15), unless `axes` or `scaling` say otherwise.
 
     head_dim: D, the size of one attention head.
-    rotary_dim: R, how many of its dimensions turn, the leading ones: even, at most D. None: all.
+    rotary_dim: R, how many of its dimensions turn: even, at most D. None: all from `start` on.
     theta: base of the frequencies, taken as the exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
+    write_pairing: where a model reads pairs in one order and writes them in another (DeepSeek-V3:
+        interleaved, half); None: as they were read.
+    start: the first dimension that turns; those before, and from start + R on, stay as they are.
+    scaling: a rule of `ropewalk.scaling`, or None.
+    amplitude: multiplies cos and sin, besides the rule's own amplitude.
+    reverse: turn by -m·f_i at position m (nanochat).
+    axes: for each pair (axis, exponent), where positions have several axes or exponents are not
+        2i/R: pair i turns by theta^-exponent per step along its axis. `ropewalk.axes` makes those
+        of published models.
+    blocks: sizes of consecutive blocks of the R dimensions within each of which pairs are formed
+        (Gemma 4's vision: one for height, one for width); None: one block, all R.
+    continuous: positions are coordinates, and may be floats (DINOv3); angles are then formed in
+        float64.
 
     Raises TypeError or ValueError that names the argument, the rule and the value.
     """
 
     head_dim: int
-    # Any lets None in: construction makes it head_dim, and whoever reads the field finds an int.
+    # Any lets None in: construction replaces it, and whoever reads the field finds the type.
     rotary_dim: int | Any = None
     theta: float = 10_000.0
     pairing: Pairing = "half"
+    write_pairing: Pairing | Any = None
+    start: int = 0
+    scaling: Scaling | None = None
+    amplitude: float = 1.0
+    reverse: bool = False
+    axes: Axes | Any = None
+    blocks: tuple[int, ...] | Any = None
+    continuous: bool = False
 
     def __post_init__(self) -> None:
-        _check_count("head_dim", self.head_dim)
+        check_int("head_dim", self.head_dim, 2, ", one pair of dimensions")
+        check_int("start", self.start, 0)
         if self.rotary_dim is None:
-            if self.head_dim % 2:
-                raise ValueError(
-                    f"head_dim must be even where all of it turns, got {self.head_dim}; "
-                    f"set rotary_dim={self.head_dim - 1} to leave the last dimension unturned"
-                )
-            object.__setattr__(self, "rotary_dim", self.head_dim)
-        _check_rotary_dim(self.rotary_dim, self.head_dim)
-        _check_theta(self.theta)
-        object.__setattr__(self, "theta", float(self.theta))
-        if self.pairing not in get_args(Pairing):
+            self._fill("rotary_dim", self._all_that_may_turn())
+        self._check_rotary_dim()
+        check_number("theta", self.theta, why="; most models use 10000.0")
+        self._fill("theta", float(self.theta))
+        if self.write_pairing is None:
+            self._fill("write_pairing", self.pairing)
+        for name in ("pairing", "write_pairing"):
+            check_pairing(name, getattr(self, name))
+        if self.scaling is not None and not isinstance(self.scaling, Scaling):
+            raise TypeError(
+                f"scaling must be a rule of ropewalk.scaling or None, got {self.scaling!r}"
+            )
+        check_number("amplitude", self.amplitude)
+        self._fill("amplitude", float(self.amplitude))
+        check_bool("reverse", self.reverse)
+        check_bool("continuous", self.continuous)
+        self._fill("axes", self._checked_axes())
+        self._check_blocks()
+        if self.scaling is not None and not self.scaling.needs_length:
+            _turns(self, None)  # what the rule cannot do with this rope is said here
+
+    @property
+    def pairs(self) -> int:
+        """R/2, the number of pairs."""
+        return int(self.rotary_dim) // 2
+
+    @property
+    def axis_of_pair(self) -> tuple[int, ...]:
+        """The axis whose positions each pair follows."""
+        return (0,) * self.pairs if self.axes is None else tuple(axis for axis, _ in self.axes)
+
+    @property
+    def axis_count(self) -> int:
+        """A, the number of axes that a position has."""
+        return max(self.axis_of_pair) + 1
+
+    @property
+    def needs_length(self) -> bool:
+        """Whether frequencies depend on the length served, which must then be given."""
+        return self.scaling is not None and self.scaling.needs_length
+
+    def inverse_frequencies(self, length: int | None = None) -> Tensor:
+        """Radians per position of each pair, float64 (R/2,).
+
+        length: of the sequence that is served, where the rule depends on it.
+        """
+        return frequencies.as_floats(_frequencies(self, self.served(length)))
+
+    def wavelengths(self, length: int | None = None) -> Tensor:
+        """Positions per full turn of each pair, float64 (R/2,); infinite where a pair stands still."""
+        return 2 * math.pi / self.inverse_frequencies(length).abs()
+
+    def amplitude_at(self, length: int | None = None) -> float:
+        """What cos and sin are multiplied by: the rule's amplitude times the spec's own."""
+        own = 1.0 if self.scaling is None else self.scaling.amplitude(self.served(length))
+        return self.amplitude * own
+
+    def turns(self, length: int | None = None) -> tuple[int, ...]:
+        """Fixed-point turns per position of each pair: see `ropewalk.rotary.frequencies`."""
+        return _turns(self, self.served(length))
+
+    def served(self, length: int | None) -> int | None:
+        """Check a length; give the least one that is served alike (None where none matters)."""
+        if length is not None:
+            check_int("length", length, 1)
+        if self.scaling is None or not self.scaling.needs_length:
+            return None
+        if length is None:
             raise ValueError(
-                f'pairing must be "half" (dimensions i and i + R/2 turn together) or "interleaved" '
-                f"(2i and 2i + 1), got {self.pairing!r}"
+                f"length must be given, for the frequencies of {type(self.scaling).__name__} depend "
+                f"on how long the sequence is that is served, got None; nothing is guessed from "
+                f"positions"
+            )
+        return self.scaling.served(length)
+
+    def _fill(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _all_that_may_turn(self) -> int:
+        if self.axes is not None:
+            return 2 * len(self.axes)
+        rest = self.head_dim - self.start
+        if rest % 2:
+            raise ValueError(
+                f"head_dim must be even where all of it turns, got {self.head_dim}; "
+                f"set rotary_dim={rest - 1} to leave the last dimension unturned"
+            )
+        return rest
+
+    def _check_rotary_dim(self) -> None:
+        check_int("rotary_dim", self.rotary_dim, 2, ", one pair of dimensions")
+        if self.rotary_dim % 2:
+            raise ValueError(
+                f"rotary_dim must be even, since dimensions turn in pairs, got {self.rotary_dim}; "
+                f"use {self.rotary_dim - 1} or {self.rotary_dim + 1}"
+            )
+        if self.start + self.rotary_dim > self.head_dim:
+            limit = f"head_dim={self.head_dim}" + (f" less start={self.start}" * (self.start > 0))
+            raise ValueError(
+                f"rotary_dim must be at most {limit}, got {self.rotary_dim}; "
+                f"leave it out to turn every dimension"
             )
 
-    def inverse_frequencies(self) -> Tensor:
-        """Radians per position of each pair, float64 (R/2,)."""
-        return frequencies.inverse_frequencies(self.rotary_dim, self.theta)
+    def _checked_axes(self) -> Axes | None:
+        if self.axes is None:
+            return None
+        try:
+            axes = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"axes must hold one (axis, exponent) for each pair, got {self.axes!r}"
+            ) from None
+        if len(axes) != self.pairs:
+            raise ValueError(
+                f"axes must hold one (axis, exponent) for each of R/2 = {self.pairs} pairs, "
+                f"got {len(axes)}"
+            )
+        for axis, _ in axes:
+            check_int("each axis of axes", axis, 0)
+        if used := set(range(max(axis for axis, _ in axes) + 1)) - {axis for axis, _ in axes}:
+            raise ValueError(f"axes must use every axis from 0 on, got none for {sorted(used)}")
+        return axes
 
-    def wavelengths(self) -> Tensor:
-        """Positions per full turn of each pair, float64 (R/2,)."""
-        return 2 * math.pi / self.inverse_frequencies()
+    def _check_blocks(self) -> None:
+        if self.blocks is None:
+            return
+        blocks = self.blocks
+        if not isinstance(blocks, (list, tuple)) or sum(blocks) != self.rotary_dim:
+            raise ValueError(
+                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, got {blocks!r}"
+            )
+        if any(size < 2 or size % 2 for size in blocks):
+            raise ValueError(f"blocks must be even sizes of at least 2, got {blocks!r}")
+        if self.write_pairing != self.pairing:
+            raise ValueError(
+                f"write_pairing must be pairing={self.pairing!r} where there are blocks, "
+                f"got {self.write_pairing!r}"
+            )
+        self._fill("blocks", tuple(blocks))
 
 
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
-    if value < 2:
-        raise ValueError(f"{name} must be at least 2, one pair of dimensions, got {value}")
-
-
-def _check_rotary_dim(rotary_dim: int, head_dim: int) -> None:
-    _check_count("rotary_dim", rotary_dim)
-    if rotary_dim % 2:
+def check_pairing(name: str, value: object) -> None:
+    """Raise unless value is a `Pairing`."""
+    if value not in get_args(Pairing):
         raise ValueError(
-            f"rotary_dim must be even, since dimensions turn in pairs, got {rotary_dim}; "
-            f"use {rotary_dim - 1} or {rotary_dim + 1}"
-        )
-    if rotary_dim > head_dim:
-        raise ValueError(
-            f"rotary_dim must be at most head_dim={head_dim}, got {rotary_dim}; "
-            f"leave it out to turn every dimension"
+            f'{name} must be "half" (dimensions i and i + R/2 turn together) or "interleaved" '
+            f"(2i and 2i + 1), got {value!r}"
         )
 
 
-def _check_theta(theta: object) -> None:
-    if not isinstance(theta, (int, float)) or isinstance(theta, bool):
-        raise TypeError(f"theta must be a float, got {theta!r} of type {type(theta).__name__}")
-    if not 0 < theta <= sys.float_info.max:
-        raise ValueError(f"theta must be finite and above 0, got {theta}; most models use 10000.0")
+@lru_cache(maxsize=1024)
+def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
+    """Radians per position of each pair, to 60 digits."""
+    with localcontext(frequencies.precision(spec.theta)):
+        exponents = frequencies.standard_exponents(spec.rotary_dim)
+        if spec.axes is not None:
+            exponents = tuple(exponent for _, exponent in spec.axes)
+        rope = Unscaled(spec.theta, exponents, spec.rotary_dim)
+        if spec.scaling is None:
+            plain = rope.frequencies()
+        else:
+            plain = spec.scaling.frequencies(rope, length)
+        return tuple(-f if spec.reverse else f for f in plain)
+
+
+@lru_cache(maxsize=1024)
+def _turns(spec: RotarySpec, length: int | None) -> tuple[int, ...]:
+    with localcontext(frequencies.precision(spec.theta)):
+        return frequencies.turns_per_position(_frequencies(spec, length))

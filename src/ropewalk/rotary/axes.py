@@ -1,0 +1,106 @@
+"""Which axis and which exponent each pair has, in the orders that published models use.
+
+Each function gives the `axes` of a `RotarySpec`: for each of the R/2 pairs its axis and its
+exponent e, by which it turns by theta^-e per step along that axis. Axes are numbered as the rows of
+the positions are: time, height, width in the M-RoPE family; height, width in most vision towers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from ropewalk.rotary.checks import check_int
+from ropewalk.rotary.frequencies import standard_exponents
+
+Axes = tuple[tuple[int, Fraction], ...]
+
+
+def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
+    """Axes one behind the other, each with all frequencies of a rope of its own size.
+
+    pairs: how many pairs each axis has; pair j of n has exponent j/n. order: axes in the order of
+    their pairs, where it is not 0, 1, … (Kimi's vision has width first: `order=(1, 0)`).
+    Source: Heo et al. 2024, RoPE-ViT, arXiv 2403.13298, eq. 7; Qwen2-VL's vision, arXiv 2409.12191.
+    """
+    _check_sizes("pairs", pairs)
+    chosen = range(len(pairs)) if order is None else order
+    if sorted(chosen) != list(range(len(pairs))):
+        raise ValueError(f"order must name each of {len(pairs)} axes once, got {order!r}")
+    return tuple((axis, Fraction(j, pairs[axis])) for axis in chosen for j in range(pairs[axis]))
+
+
+def dealt(rotary_dim: int, count: int = 2) -> Axes:
+    """The frequencies of one rope dealt out in turn, then one axis behind the other.
+
+    Axis a has the exponents 2i/R of the pairs i = a, a + count, …
+    Source: Pixtral, arXiv 2410.07073, section 2; transformers' modeling_pixtral.py.
+    """
+    exponents = _divided("rotary_dim", rotary_dim, 2 * count)
+    return tuple((axis, e) for axis in range(count) for e in exponents[axis::count])
+
+
+def alternating(pairs: int, count: int = 2) -> Axes:
+    """Axes in turn, pair by pair, each with all frequencies of a rope of its own size.
+
+    pairs: how many pairs each axis has. Source: Kimi-VL's vision (MoonViT), `Rope2DPosEmb`.
+    """
+    check_int("pairs", pairs, 1)
+    return tuple((axis, Fraction(j, pairs)) for j in range(pairs) for axis in range(count))
+
+
+def sectioned(sections: Sequence[int]) -> Axes:
+    """M-RoPE: one rope's pairs in sections, the first following time, then height, then width.
+
+    sections: pairs of each axis, `mrope_section` in config.json. Exponents are those of the whole.
+    Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1.
+    """
+    _check_sizes("sections", sections)
+    owners = [axis for axis, pairs in enumerate(sections) for _ in range(pairs)]
+    return tuple(zip(owners, standard_exponents(2 * len(owners)), strict=True))
+
+
+def interleaved(sections: Sequence[int]) -> Axes:
+    """Interleaved M-RoPE: pairs follow time, height, width in turn, until an axis has its share.
+
+    Pair 3j + a follows axis a for j < sections[a]; what is left follows time. Exponents are those
+    of the whole. Source: Huang et al. 2025, arXiv 2510.23095; Qwen3-VL (`mrope_interleaved`).
+    """
+    _check_sizes("sections", sections)
+    count, pairs = len(sections), sum(sections)
+    owners = [0] * pairs
+    for axis in range(1, count):
+        for i in range(axis, min(count * sections[axis], pairs), count):
+            owners[i] = axis
+    return tuple(zip(owners, standard_exponents(2 * pairs), strict=True))
+
+
+def ernie(sections: Sequence[int]) -> Axes:
+    """Ernie 4.5-VL's order: height and width in turn at high frequencies, time at the lowest.
+
+    sections: pairs of height, width and time, of which the first two are equal. Axes are time 0,
+    height 1, width 2; exponents are those of the whole. Source: transformers'
+    modeling_ernie4_5_vl_moe.py.
+    """
+    _check_sizes("sections", sections)
+    if len(sections) != 3 or sections[0] != sections[1]:
+        raise ValueError(
+            f"sections must be pairs of height, width and time, the first two equal, "
+            f"got {tuple(sections)}"
+        )
+    owners = [1, 2] * sections[0] + [0] * sections[2]
+    return tuple(zip(owners, standard_exponents(2 * len(owners)), strict=True))
+
+
+def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
+    check_int(name, size, parts)
+    if size % parts:
+        raise ValueError(f"{name} must be a multiple of {parts}, got {size}")
+    return standard_exponents(size)
+
+
+def _check_sizes(name: str, sizes: Sequence[int]) -> None:
+    if not sizes:
+        raise ValueError(f"{name} must hold a size for each axis, got {sizes!r}")
+    for i, size in enumerate(sizes):
+        check_int(f"{name}[{i}]", size, 1)

@@ -1,0 +1,29 @@
+"""What several constructors refuse, in the same words."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def check_int(name: str, value: Any, least: int, why: str = "") -> None:
+    """Raise unless value is an int of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}{why}, got {value}")
+
+
+def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
+    """Raise unless value is a finite int or float above 0, or 0 itself where `zero` lets it in."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}")
+    if not (0 < value <= sys.float_info.max or (zero and value == 0)):
+        rule = "finite and not negative" if zero else "finite and above 0"
+        raise ValueError(f"{name} must be {rule}, got {value}{why}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Raise unless value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")

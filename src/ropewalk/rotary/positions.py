@@ -1,0 +1,142 @@
+"""Positions of tokens, as integer tensors that `RotaryEmbedding` takes.
+
+One axis gives (S,) or (B, S); several axes stand in front, (A, S).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.checks import check_int
+
+Scheme = Literal["contiguous", "zigzag", "round-robin"]
+
+
+def offset(start: int | Tensor, length: int) -> Tensor:
+    """start, start + 1, …: (S,), or (B, S) for starts (B,) that differ within the batch."""
+    check_int("length", length, 0)
+    if isinstance(start, Tensor):
+        if start.ndim != 1 or start.is_floating_point():
+            raise ValueError(f"start must be an int or integers (B,), got {start!r}")
+        return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
+    return torch.arange(start, start + length)
+
+
+def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+    """Positions of documents packed in one row, each from 0: (S,).
+
+    cu_seqlens: where documents begin, and the end of the last: 0, n_1, n_1 + n_2, …, S.
+    """
+    ends = torch.as_tensor(cu_seqlens, dtype=torch.int64)
+    if ends.ndim != 1 or len(ends) < 1 or ends[0] != 0 or (ends.diff() < 0).any():
+        raise ValueError(
+            f"cu_seqlens must be one axis of cumulative lengths that begins at 0 and never falls, "
+            f"got {ends.tolist()}"
+        )
+    everything = torch.arange(int(ends[-1]), device=ends.device)
+    return everything - ends[:-1].repeat_interleave(ends.diff())
+
+
+def left_padded(mask: Tensor) -> Tensor:
+    """Positions of rows padded on the left: each row's first real token stands at 0: (B, S).
+
+    mask: (B, S), True or 1 at real tokens, which are the last of each row. Padding gets 0.
+    """
+    real = mask.to(torch.bool)
+    if mask.ndim != 2 or (real.to(torch.int8).diff(dim=-1) < 0).any():
+        raise ValueError(
+            "mask must be (B, S) with padding on the left alone, got "
+            + (f"shape {tuple(mask.shape)}" if mask.ndim != 2 else "padding behind a real token")
+        )
+    return (real.cumsum(-1) - 1).clamp(min=0)
+
+
+def grid(height: int, width: int) -> Tensor:
+    """Row and column of each patch of an image, row by row: (2, height * width)."""
+    return _lattice(height, width)
+
+
+def video(frames: int, height: int, width: int) -> Tensor:
+    """Frame, row and column of each patch of a video, frame by frame: (3, T * H * W)."""
+    return _lattice(frames, height, width)
+
+
+def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Tensor:
+    """M-RoPE's positions of text, images and videos in one sequence: time, height, width (3, S).
+
+    segments: in their order, an int n for n tokens of text, (H, W) for an image and (T, H, W) for a
+    video, in patches as the language model sees them; (T, H, W, step) where frames stand `step`
+    apart. In text all axes are alike. Each segment begins one behind the greatest position so far.
+    Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
+    """
+    parts, here = [torch.zeros(3, 0, dtype=torch.int64)], start
+    for segment in segments:
+        if isinstance(segment, int):
+            check_int("each text segment", segment, 0)
+            part = torch.arange(segment).expand(3, -1)
+        else:
+            part = _patches(segment)
+        parts.append(part + here)
+        here = int(parts[-1].max()) + 1 if part.numel() else here
+    return torch.cat(parts, -1)
+
+
+def coordinates(height: int, width: int) -> Tensor:
+    """Centres of patches on [-1, 1] in both directions, times 2π: float64 (2, height * width).
+
+    Angles of DINOv3 are 2π · coordinate / theta^e. Source: Siméoni et al. 2025, arXiv 2508.10104;
+    transformers' modeling_dinov3_vit.py.
+    """
+    sizes = torch.tensor([[height], [width]], dtype=torch.float64)
+    return 2 * torch.pi * (2 * (grid(height, width) + 0.5) / sizes - 1)
+
+
+def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tensor:
+    """Positions of the tokens that one of `world` ranks holds of a sequence: (length / world,).
+
+    `contiguous`: one run. `zigzag`: run `rank` and run `2 * world - 1 - rank` of 2 * world runs, so
+    that causal attention costs each rank alike (Megatron, Llama 3). `round-robin`: every world-th
+    token (striped attention, arXiv 2311.09431).
+    """
+    check_int("world", world, 1)
+    check_int("rank", rank, 0)
+    check_int("length", length, 0)
+    if rank >= world:
+        raise ValueError(f"rank must be below world={world}, got {rank}")
+    parts = 2 * world if scheme == "zigzag" else world
+    if length % parts:
+        raise ValueError(f"length must be a multiple of {parts} for {scheme}, got {length}")
+    everything = torch.arange(length)
+    if scheme == "contiguous":
+        return everything.chunk(world)[rank] if length else everything
+    if scheme == "round-robin":
+        return everything[rank::world]
+    if scheme == "zigzag":
+        runs = everything.unflatten(0, (parts, length // parts))
+        return torch.cat((runs[rank], runs[parts - 1 - rank]))
+    raise ValueError(f'scheme must be "contiguous", "zigzag" or "round-robin", got {scheme!r}')
+
+
+def _patches(segment: Sequence[int]) -> Tensor:
+    sizes = tuple(segment)
+    if len(sizes) == 2:
+        return video(1, *sizes)
+    if len(sizes) == 3:
+        return video(*sizes)
+    if len(sizes) == 4:
+        check_int("step", sizes[3], 1)
+        return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
+    raise ValueError(
+        f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
+        f"got {segment!r}"
+    )
+
+
+def _lattice(*sizes: int) -> Tensor:
+    for name, size in zip(("width", "height", "frames"), reversed(sizes), strict=False):
+        check_int(name, size, 1)
+    return torch.cartesian_prod(*(torch.arange(size) for size in sizes)).T.contiguous()
