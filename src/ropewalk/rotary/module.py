@@ -53,7 +53,7 @@ class RotaryEmbedding(nn.Module):
     @classmethod
     def from_config(
         cls,
-        config: str | PathLike[str] | Mapping[str, Any] | Any,
+        config: str | PathLike[str] | Mapping[str, Any],
         layer: int = 0,
         stack: str = "text",
     ) -> RotaryEmbedding:
@@ -232,9 +232,9 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Tables at offset .. offset + count - 1, from the cached rows if they may reach."""
         end = offset + count
-        kept = 0 <= offset and end <= MAX_CACHED_ROWS and not isinstance(length, Tensor)
+        kept = offset >= 0 and end <= MAX_CACHED_ROWS
         # A compiler would keep the cache's tensors out of its graph, or bake them in.
-        if not kept or torch.compiler.is_compiling():
+        if isinstance(length, Tensor) or not kept or torch.compiler.is_compiling():
             return self._range_tables(offset, end, length, device)
         key = device, self.spec.served(length) if self.spec.needs_length else None
         rows = self._rows.get(key)

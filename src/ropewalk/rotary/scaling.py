@@ -209,8 +209,8 @@ class YaRN(Scaling):
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
 
-    f_i / short_factor[i] where n ≤ L, f_i / long_factor[i] where n > L. amplitude: `short_mscale` or
-    `long_mscale` if given; else `attention_factor`; else sqrt(1 + ln s / ln L) (1 where s ≤ 1).
+    f_i / short_factor[i] where n ≤ L, f_i / long_factor[i] where n > L. amplitude: `short_mscale`
+    or `long_mscale` if given; else `attention_factor`; else sqrt(1 + ln s / ln L) (1 where s ≤ 1).
     Source: Ding et al. 2024, arXiv 2402.13753, and Phi-3's modeling_phi3.py. In config.json:
     `rope_type` "longrope" (first "su") with `short_factor`, `long_factor`, `factor` (else
     `max_position_embeddings` / L), `attention_factor`; L is
@@ -283,8 +283,8 @@ class Llama3(Scaling):
     Source: meta-llama/llama-models, `apply_scaling`; arXiv 2407.21783, section 3.4. In config.json:
     `rope_type` "llama3" with `factor`, `low_freq_factor`, `high_freq_factor`,
     `original_max_position_embeddings`.
-    Trap: where both factors are equal (Llama 4 Scout has 1 and 1) there is nothing to blend, and the
-    formula as it stands divides 0 by 0.
+    Trap: where both factors are equal (Llama 4 Scout has 1 and 1) there is nothing to blend, and
+    the formula as it stands divides 0 by 0.
     """
 
     factor: float

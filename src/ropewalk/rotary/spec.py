@@ -90,8 +90,10 @@ class RotarySpec:
         check_bool("continuous", self.continuous)
         self._fill("axes", self._checked_axes())
         self._check_blocks()
-        if self.scaling is not None and not self.scaling.needs_length:
-            _turns(self, None)  # what the rule cannot do with this rope is said here
+        if self.scaling is not None:
+            self.turns(
+                1 if self.needs_length else None
+            )  # what the rule cannot do with this rope is said here
 
     @property
     def pairs(self) -> int:
@@ -121,7 +123,7 @@ class RotarySpec:
         return frequencies.as_floats(_frequencies(self, self.served(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
-        """Positions per full turn of each pair, float64 (R/2,); infinite where a pair stands still."""
+        """Positions per full turn of each pair, float64 (R/2,); infinite where it stands still."""
         return 2 * math.pi / self.inverse_frequencies(length).abs()
 
     def amplitude_at(self, length: int | None = None) -> float:
@@ -141,9 +143,8 @@ class RotarySpec:
             return None
         if length is None:
             raise ValueError(
-                f"length must be given, for the frequencies of {type(self.scaling).__name__} depend "
-                f"on how long the sequence is that is served, got None; nothing is guessed from "
-                f"positions"
+                f"length must be given: the frequencies of {type(self.scaling).__name__} depend on how "
+                f"long the sequence is that is served, got None; nothing is guessed from positions"
             )
         return self.scaling.served(length)
 
