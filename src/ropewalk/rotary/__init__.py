@@ -1,15 +1,24 @@
 """The mathematics of rotary position embeddings; needs torch and the standard library alone."""
 
-from ropewalk.rotary import axes, positions, scaling
+from ropewalk.rotary import axes, interop, positions, scaling
+from ropewalk.rotary.learned import LearnedRotaryEmbedding
+from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature
 from ropewalk.rotary.module import RotaryEmbedding, rerotate
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import Pairing, RotarySpec
+from ropewalk.rotary.xpos import XPosEmbedding
 
 __all__ = [
+    "LayerSpec",
+    "LearnedRotaryEmbedding",
+    "ModelSpec",
     "Pairing",
+    "QueryTemperature",
     "RotaryEmbedding",
     "RotarySpec",
+    "XPosEmbedding",
     "axes",
+    "interop",
     "positions",
     "rerotate",
     "rotate",

@@ -40,13 +40,14 @@ def dealt(rotary_dim: int, count: int = 2) -> Axes:
     return tuple((axis, e) for axis in range(count) for e in exponents[axis::count])
 
 
-def alternating(pairs: int, count: int = 2) -> Axes:
+def alternating(pairs: int, order: Sequence[int] = (0, 1)) -> Axes:
     """Axes in turn, pair by pair, each with all frequencies of a rope of its own size.
 
-    pairs: how many pairs each axis has. Source: Kimi-VL's vision (MoonViT), `Rope2DPosEmb`.
+    pairs: how many pairs each axis has. Source: Kimi-VL's vision (MoonViT), `Rope2DPosEmb`, whose
+    width comes first: `order=(1, 0)`.
     """
     check_int("pairs", pairs, 1)
-    return tuple((axis, Fraction(j, pairs)) for j in range(pairs) for axis in range(count))
+    return tuple((axis, Fraction(j, pairs)) for j in range(pairs) for axis in order)
 
 
 def sectioned(sections: Sequence[int]) -> Axes:
@@ -60,19 +61,30 @@ def sectioned(sections: Sequence[int]) -> Axes:
     return tuple(zip(owners, standard_exponents(2 * len(owners)), strict=True))
 
 
-def interleaved(sections: Sequence[int]) -> Axes:
+def interleaved(sections: Sequence[int], pairs: int | None = None) -> Axes:
     """Interleaved M-RoPE: pairs follow time, height, width in turn, until an axis has its share.
 
-    Pair 3j + a follows axis a for j < sections[a]; what is left follows time. Exponents are those
-    of the whole. Source: Huang et al. 2025, arXiv 2510.23095; Qwen3-VL (`mrope_interleaved`).
+    Pair 3j + a follows axis a for j < sections[a]; what is left follows time. pairs: where there
+    are more or fewer of them than the sections' sum, as in small versions of published models.
+    Exponents are those of the whole. Source: Huang et al. 2025, arXiv 2510.23095; Qwen3-VL
+    (`mrope_interleaved`).
     """
     _check_sizes("sections", sections)
-    count, pairs = len(sections), sum(sections)
+    count, pairs = len(sections), sum(sections) if pairs is None else pairs
     owners = [0] * pairs
     for axis in range(1, count):
         for i in range(axis, min(count * sections[axis], pairs), count):
             owners[i] = axis
     return tuple(zip(owners, standard_exponents(2 * pairs), strict=True))
+
+
+def in_turn(pairs: int, count: int = 2) -> Axes:
+    """One rope's pairs following the axes in turn; exponents are those of the whole.
+
+    Source: transformers' modeling_neomme.py.
+    """
+    exponents = standard_exponents(2 * pairs)
+    return tuple((i % count, exponent) for i, exponent in enumerate(exponents))
 
 
 def ernie(sections: Sequence[int]) -> Axes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler on import
 
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.rotate import rotate, sequence_length
@@ -15,6 +16,9 @@ from ropewalk.rotary.spec import RotarySpec
 
 MAX_CACHED_ROWS = 16_384
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+L = TypeVar("L")
+T = TypeVar("T")
 
 Length: TypeAlias = "int | Tensor | None"
 """The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
@@ -45,8 +49,9 @@ class RotaryEmbedding(nn.Module):
                 f"write RotaryEmbedding(RotarySpec(head_dim=64))"
             )
         self.spec = spec
-        # What no length changes is formed once, so that a compiler finds constants.
-        self._fixed = None if spec.needs_length else self._constants(None)
+        # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
+        few = (None,) if spec.scaling is None else spec.scaling.lengths()
+        self._formed_once = {length: self._constants(length) for length in few}
         self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
         self._rows: dict[tuple[torch.device, int | None], tuple[Tensor, Tensor]] = {}
 
@@ -58,7 +63,7 @@ class RotaryEmbedding(nn.Module):
         stack: str = "text",
     ) -> RotaryEmbedding:
         """The rope of one layer of a model, from its config.json: see `ModelSpec.from_config`."""
-        from ropewalk.rotary.config import ModelSpec
+        from ropewalk.rotary.model_spec import ModelSpec
 
         rope = ModelSpec.from_config(config).layer(layer, stack).rope
         if rope is None:
@@ -119,7 +124,7 @@ class RotaryEmbedding(nn.Module):
     ) -> Tensor:
         """The inverse of `rotate`: what x was before it was rotated at these positions."""
         cos, sin = self._tables_for("x", x, "positions", positions, offset, length, seq_dim)
-        squared = _per_row(self._amplitude(length)) ** 2
+        squared = self._amplitude(length, x.device) ** 2
         return self._turn(x, (cos / squared, sin / squared), seq_dim, adjoint=True)
 
     def shift(
@@ -134,7 +139,7 @@ class RotaryEmbedding(nn.Module):
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
         cos, sin = self._tables_for("k", k, "by", by, 0, length, seq_dim)
-        amplitude = _per_row(self._amplitude(length))
+        amplitude = self._amplitude(length, k.device)
         tables = cos / amplitude, sin / amplitude
         written = self.spec.write_pairing
         return _turned(k, tables, self.spec, written, written, seq_dim)
@@ -160,26 +165,33 @@ class RotaryEmbedding(nn.Module):
             return tuple(spec.inverse_frequencies(length).tolist()), spec.amplitude_at(length)
         return spec.turns(length), spec.amplitude_at(length)
 
-    def _amplitude(self, length: Length) -> float | Tensor:
-        return self._at_length(length)[1]
+    def _amplitude(self, length: Length, device: torch.device) -> float | Tensor:
+        """One for all, or float32 (B, 1, 1)."""
+        amplitude = self._at_length(length)[1]
+        return amplitude.float().to(device) if isinstance(amplitude, Tensor) else amplitude
 
     def _at_length(self, length: Length) -> tuple[Any, float | Tensor]:
         """Turns (R/2) and amplitude, or, for lengths (B,), turns (B, 1, R/2) and (B, 1, 1)."""
-        if self._fixed is not None:
-            return self._fixed
         if not isinstance(length, Tensor):
-            return self._constants(length)
-        if length.ndim != 1 or length.is_floating_point():
+            served = self.spec.served(length)
+            if self._formed_once:
+                return self._formed_once[served]
+            return _eagerly(self._constants, served)
+        if length.ndim != 1 or length.dtype not in INTEGERS:
             raise ValueError(
                 f"length must be an int or integers (B,), got {length.dtype} "
                 f"of shape {tuple(length.shape)}"
             )
-        turns, amplitudes = zip(*(self._constants(n) for n in length.tolist()), strict=True)
+        if not self.spec.needs_length:
+            return self._formed_once[None]
+        return _eagerly(self._of_each_row, length)
+
+    def _of_each_row(self, length: Tensor) -> tuple[Tensor, Tensor]:
+        rows = [self._at_length(n) for n in length.tolist()]
         dtype = torch.float64 if self.spec.continuous else torch.int64
-        return (
-            torch.tensor(turns, dtype=dtype)[:, None, :],
-            torch.tensor(amplitudes, dtype=torch.float64)[:, None, None],
-        )
+        turns = torch.tensor([row for row, _ in rows], dtype=dtype, device="cpu")
+        amplitudes = torch.tensor([a for _, a in rows], dtype=torch.float64, device="cpu")
+        return turns.reshape(len(rows), 1, self.spec.pairs), amplitudes.reshape(-1, 1, 1)
 
     def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
         """Tables of checked positions."""
@@ -213,12 +225,20 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Tables for x's positions, on its device."""
         self._check(x_name, x, name, positions, seq_dim)
+        batch = x.shape[0] if x.ndim > -seq_dim else 1
+        if isinstance(length, Tensor) and length.numel() not in (1, batch):
+            raise ValueError(
+                f"length must be an int or ({batch},) for {x_name} of shape {tuple(x.shape)} with "
+                f"seq_dim={seq_dim}, got shape {tuple(length.shape)}"
+            )
         if not isinstance(offset, int) or isinstance(offset, bool):
             raise TypeError(
                 f"offset must be an int, got {offset!r}; "
                 f"where it differs within the batch, pass positions"
             )
         if positions is None:
+            if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
+                return self._range_tables(offset, offset + x.shape[seq_dim], length, x.device)
             return self._contiguous_tables(offset, x.shape[seq_dim], length, x.device)
         if offset:
             raise ValueError(
@@ -232,16 +252,19 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Tables at offset .. offset + count - 1, from the cached rows if they may reach."""
         end = offset + count
-        kept = offset >= 0 and end <= MAX_CACHED_ROWS
-        # A compiler would keep the cache's tensors out of its graph, or bake them in.
-        if isinstance(length, Tensor) or not kept or torch.compiler.is_compiling():
+        # A compiler would keep the cache's tensors out of its graph, or bake them in, and would
+        # guard on the comparisons of offset and end.
+        compiling = torch.compiler.is_compiling()
+        if compiling or isinstance(length, Tensor) or offset < 0 or end > MAX_CACHED_ROWS:
             return self._range_tables(offset, end, length, device)
-        key = device, self.spec.served(length) if self.spec.needs_length else None
+        key = device, self.spec.served(length)
         rows = self._rows.get(key)
         if rows is None or len(rows[0]) < end:
             # Rows made in inference mode could not serve a later training step.
             with torch.inference_mode(False):
                 rows = self._range_tables(0, 1 << (end - 1).bit_length(), length, device)
+            if torch._C._functorch.is_functorch_wrapped_tensor(rows[0]):
+                return rows[0][offset:end], rows[1][offset:end]  # it ends with its transform
             older = [k for k in self._rows if k[0] == device and k != key]
             for old in older[:-1]:  # the latest other frequencies stay: LongRoPE has two sets
                 del self._rows[old]
@@ -340,6 +363,16 @@ def rerotate(
     return turned.to(k.dtype)
 
 
+def _eagerly(form: Callable[[L], T], length: L) -> T:
+    """form(length), left out of a compiler's graph: decimal arithmetic, values of a tensor."""
+    return _outside_graphs(form, length) if torch.compiler.is_compiling() else form(length)
+
+
+@_disable_dynamo
+def _outside_graphs(form: Callable[[L], T], length: L) -> T:
+    return form(length)
+
+
 def _turned(
     x: Tensor,
     tables: tuple[Tensor, Tensor],
@@ -366,10 +399,6 @@ def _turned(
         x = rotate(x, cos, sin, pairing=pairing, start=start, seq_dim=seq_dim, adjoint=adjoint)
         start, pair = start + size, pair + size // 2
     return x
-
-
-def _per_row(amplitude: float | Tensor) -> float | Tensor:
-    return amplitude.float() if isinstance(amplitude, Tensor) else amplitude
 
 
 def _shape(sizes: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ One axis gives (S,) or (B, S); several axes stand in front, (A, S).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -31,11 +31,13 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 
     cu_seqlens: where documents begin, and the end of the last: 0, n_1, n_1 + n_2, …, S.
     """
-    ends = torch.as_tensor(cu_seqlens, dtype=torch.int64)
-    if ends.ndim != 1 or len(ends) < 1 or ends[0] != 0 or (ends.diff() < 0).any():
+    given = torch.as_tensor(cu_seqlens)
+    ends = given.to(torch.int64)
+    falls = ends.ndim != 1 or len(ends) < 1 or ends[0] != 0 or (ends.diff() < 0).any()
+    if falls or given.is_floating_point():
         raise ValueError(
             f"cu_seqlens must be one axis of cumulative lengths that begins at 0 and never falls, "
-            f"got {ends.tolist()}"
+            f"got {given.tolist()}"
         )
     everything = torch.arange(int(ends[-1]), device=ends.device)
     return everything - ends[:-1].repeat_interleave(ends.diff())
@@ -107,6 +109,8 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
     check_int("length", length, 0)
     if rank >= world:
         raise ValueError(f"rank must be below world={world}, got {rank}")
+    if scheme not in get_args(Scheme):
+        raise ValueError(f'scheme must be "contiguous", "zigzag" or "round-robin", got {scheme!r}')
     parts = 2 * world if scheme == "zigzag" else world
     if length % parts:
         raise ValueError(f"length must be a multiple of {parts} for {scheme}, got {length}")
@@ -115,14 +119,12 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
         return everything.chunk(world)[rank] if length else everything
     if scheme == "round-robin":
         return everything[rank::world]
-    if scheme == "zigzag":
-        runs = everything.unflatten(0, (parts, length // parts))
-        return torch.cat((runs[rank], runs[parts - 1 - rank]))
-    raise ValueError(f'scheme must be "contiguous", "zigzag" or "round-robin", got {scheme!r}')
+    runs = everything.unflatten(0, (parts, length // parts))
+    return torch.cat((runs[rank], runs[parts - 1 - rank]))
 
 
 def _patches(segment: Sequence[int]) -> Tensor:
-    sizes = tuple(segment)
+    sizes = tuple(segment) if isinstance(segment, Sequence) else ()
     if len(sizes) == 2:
         return video(1, *sizes)
     if len(sizes) == 3:

@@ -26,7 +26,9 @@ def rotate(
     """Turn every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
     x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
-    cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions.
+    cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions;
+        (B, N, S, R/2) if heads differ in their angles, N dividing H: each of the N serves H/N
+        consecutive heads, as key heads serve query heads in GQA. x has four axes then. B may be 1.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
     write_pairing: where the two of a pair go, if not where they came from (DeepSeek-V3 reads
         interleaved pairs and writes halves).
@@ -43,7 +45,7 @@ def rotate(
         check_pairing(name, value)
     if not x.is_floating_point():
         raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
-    _check_tables(cos, sin, x, seq_dim)
+    check_tables(cos, sin, x, seq_dim)
     turning = 2 * cos.shape[-1]
     rest = x.shape[-1] - start - turning
     if start < 0 or rest < 0:
@@ -108,18 +110,24 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 
 def _beside(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
     """`table` with axes of size 1 where x has heads, so that the two broadcast."""
+    if table.ndim == 4:
+        heads = x.shape[1 if seq_dim == -2 else 2]
+        if table.shape[1] not in (1, heads):
+            table = table.repeat_interleave(heads // table.shape[1], dim=1)
+        return table if seq_dim == -2 else table.transpose(1, 2)
     shape = [1] * x.ndim
     shape[seq_dim], shape[-1] = table.shape[-2:]
-    if table.ndim == 3:
+    if table.ndim == 3 and x.ndim > -seq_dim:
         shape[0] = table.shape[0]
     return table.reshape(shape)
 
 
-def _check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
+def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
+    """Raise unless cos and sin are tables for x."""
     length = sequence_length("x", x, seq_dim)
-    if cos.shape != sin.shape or cos.ndim not in (2, 3):
+    if cos.shape != sin.shape or cos.ndim not in (2, 3, 4):
         raise ValueError(
-            f"cos and sin must both be (S, R/2) or both (B, S, R/2), "
+            f"cos and sin must both be (S, R/2), both (B, N, S, R/2) or both (B, S, R/2), "
             f"got shapes {tuple(cos.shape)} and {tuple(sin.shape)}"
         )
     for name, table in (("cos", cos), ("sin", sin)):
@@ -133,11 +141,28 @@ def _check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
             f"cos and sin must have a row for each position of x, {length} on axis {seq_dim} of "
             f"shape {tuple(x.shape)}, got {cos.shape[-2]} rows; x of (B, S, H, D) needs seq_dim=-3"
         )
+    if cos.ndim == 4:
+        _check_heads(cos, x, seq_dim)
     batch = x.shape[0] if x.ndim > -seq_dim else 1
-    if cos.ndim == 3 and cos.shape[0] not in (1, batch):
+    if cos.ndim > 2 and cos.shape[0] not in (1, batch):
         raise ValueError(
-            f"cos and sin of (B, S, R/2) must have x's batch size, {batch} for shape "
+            f"cos and sin of (B, …, S, R/2) must have x's batch size, {batch} for shape "
             f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(cos.shape)}"
+        )
+
+
+def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:
+    if x.ndim != 4:
+        raise ValueError(
+            f"x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3, where cos and sin are "
+            f"(B, N, S, R/2), got shape {tuple(x.shape)}; unsqueeze the axis that is absent"
+        )
+    heads, angles = x.shape[1 if seq_dim == -2 else 2], cos.shape[1]
+    if not angles or heads % angles:
+        raise ValueError(
+            f"cos and sin of (B, N, S, R/2) must have an N that divides x's heads, {heads} for "
+            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; in GQA query heads "
+            f"turn as the key head does that serves them, so N must divide the key heads"
         )
 
 

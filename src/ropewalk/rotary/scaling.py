@@ -56,6 +56,10 @@ class Scaling:
         """The least length that is served as this one is: tables are kept under it."""
         return None
 
+    def lengths(self) -> tuple[int | None, ...]:
+        """All that `served` may give, where they are few; else none."""
+        return () if self.needs_length else (None,)
+
 
 @dataclass(frozen=True)
 class Linear(Scaling):
@@ -181,6 +185,8 @@ class YaRN(Scaling):
 
     def _band(self, rope: Unscaled) -> tuple[Decimal, Decimal]:
         """The indices between which pairs are blended."""
+        if rope.theta == 1:
+            raise ValueError("theta must not be 1 for YaRN: all pairs turn alike, got 1.0")
 
         def index(turns: float) -> Decimal:
             wavelength = Decimal(self.original_length) / (2 * pi() * Decimal(turns))
@@ -249,10 +255,13 @@ class LongRoPE(Scaling):
 
     def served(self, length: int | None) -> int | None:
         assert length is not None
-        return self.original_length + 1 if length > self.original_length else 0
+        return self.original_length + 1 if length > self.original_length else 1
+
+    def lengths(self) -> tuple[int | None, ...]:
+        return 1, self.original_length + 1
 
     def frequencies(self, rope: Unscaled, length: int | None) -> list[Decimal]:
-        name = "long_factor" if self.served(length) else "short_factor"
+        name = "long_factor" if self._is_long(length) else "short_factor"
         divisors: Sequence[float] = getattr(self, name)
         plain = rope.frequencies()
         if len(divisors) != len(plain):
@@ -262,13 +271,17 @@ class LongRoPE(Scaling):
         return [f / Decimal(divisor) for f, divisor in zip(plain, divisors, strict=True)]
 
     def amplitude(self, length: int | None) -> float:
-        chosen = self.long_mscale if self.served(length) else self.short_mscale
+        chosen = self.long_mscale if self._is_long(length) else self.short_mscale
         for given in (chosen, self.attention_factor):
             if given is not None:
                 return float(given)
         if self.factor <= 1:
             return 1.0
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
+
+    def _is_long(self, length: int | None) -> bool:
+        assert length is not None
+        return length > self.original_length
 
 
 @dataclass(frozen=True)

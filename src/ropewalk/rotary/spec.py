@@ -143,7 +143,7 @@ class RotarySpec:
             return None
         if length is None:
             raise ValueError(
-                f"length must be given: the frequencies of {type(self.scaling).__name__} depend on how "
+                f"length must be given: frequencies of {type(self.scaling).__name__} depend on how "
                 f"long the sequence is that is served, got None; nothing is guessed from positions"
             )
         return self.scaling.served(length)
@@ -152,7 +152,7 @@ class RotarySpec:
         object.__setattr__(self, name, value)
 
     def _all_that_may_turn(self) -> int:
-        if self.axes is not None:
+        if isinstance(self.axes, (list, tuple)):
             return 2 * len(self.axes)
         rest = self.head_dim - self.start
         if rest % 2:
@@ -181,7 +181,7 @@ class RotarySpec:
             return None
         try:
             axes = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(
                 f"axes must hold one (axis, exponent) for each pair, got {self.axes!r}"
             ) from None
@@ -200,12 +200,16 @@ class RotarySpec:
         if self.blocks is None:
             return
         blocks = self.blocks
-        if not isinstance(blocks, (list, tuple)) or sum(blocks) != self.rotary_dim:
+        if not isinstance(blocks, (list, tuple)):
+            raise TypeError(f"blocks must be a tuple of ints, got {blocks!r}")
+        for size in blocks:
+            check_int("each size of blocks", size, 2, ", one pair of dimensions")
+        if sum(blocks) != self.rotary_dim:
             raise ValueError(
                 f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, got {blocks!r}"
             )
-        if any(size < 2 or size % 2 for size in blocks):
-            raise ValueError(f"blocks must be even sizes of at least 2, got {blocks!r}")
+        if any(size % 2 for size in blocks):
+            raise ValueError(f"blocks must be even sizes, got {blocks!r}")
         if self.write_pairing != self.pairing:
             raise ValueError(
                 f"write_pairing must be pairing={self.pairing!r} where there are blocks, "

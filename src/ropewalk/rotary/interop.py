@@ -1,0 +1,196 @@
+"""Tables from other code and back, and the rotation as ONNX has it.
+
+Tables of this package are cos and sin, float32 (…, S, R/2), one column for each pair, as `rotate`
+takes them. Others keep complex numbers (Meta), every column twice (transformers) or angles
+(rotary-embedding-torch). Leading axes are kept as they are. What arrives in bfloat16 or float16 is
+widened, and stays as inexact as it came.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.rotate import check_tables
+from ropewalk.rotary.spec import Pairing, check_pairing
+
+Tables = tuple[Tensor, Tensor]
+
+
+def from_freqs_cis(freqs_cis: Tensor) -> Tables:
+    """Tables of Meta's `freqs_cis`, complex (…, S, R/2), whose numbers are cos + i·sin.
+
+    Raises TypeError for real numbers: some ports keep (…, S, R/2, 2), which torch.view_as_complex
+    takes. Source: meta-llama/llama, `precompute_freqs_cis`; its pairs are interleaved.
+    """
+    if not freqs_cis.is_complex():
+        raise TypeError(
+            f"freqs_cis must be complex, got {freqs_cis.dtype} of shape {tuple(freqs_cis.shape)}; "
+            f"where cos and sin lie on a last axis of 2, pass torch.view_as_complex(freqs_cis)"
+        )
+    return _wide(freqs_cis.real), _wide(freqs_cis.imag)
+
+
+def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
+    """Meta's `freqs_cis` of tables: complex64 (…, S, R/2), complex128 where tables are float64."""
+    _check_alike(cos, sin)
+    return torch.complex(_wide(cos), _wide(sin))
+
+
+def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
+    """Tables of transformers' cos and sin (…, S, R), which hold every column twice.
+
+    pairing: where the two lie. `half`: columns i and i + R/2, torch.cat((freqs, freqs), -1) (Llama
+    and most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). Mostly this is
+    the pairing of the model; GLM's tables are `half` and its pairs interleaved.
+
+    Raises ValueError where the two differ: the argument is the wrong one, or the members of a pair
+    turn differently (HunYuan-VL), which is no rotation. Source: transformers, modeling_llama.py.
+    """
+    _check_alike(cos, sin)
+    return _once("cos", cos, pairing), _once("sin", sin, pairing)
+
+
+def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
+    """transformers' cos and sin (…, S, R) of tables: see `from_transformers`."""
+    _check_alike(cos, sin)
+    return _twice(cos, pairing), _twice(sin, pairing)
+
+
+def from_freqs(freqs: Tensor) -> Tables:
+    """Tables of rotary-embedding-torch's `freqs` (…, S, R): angles, each repeated pairwise.
+
+    x-transformers' are the same. Raises ValueError where the two of a pair differ.
+    Source: lucidrains/rotary-embedding-torch, `RotaryEmbedding.forward`.
+    """
+    angles = _once("freqs", freqs, "interleaved").to(torch.float64)
+    return angles.cos().to(torch.float32), angles.sin().to(torch.float32)
+
+
+def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
+    """rotary-embedding-torch's `freqs` (…, S, R) of tables: angles in [-π, π], repeated pairwise.
+
+    They differ by full turns from those that it forms, and rotate alike. Raises ValueError for
+    tables with an amplitude, for which angles have no place.
+    """
+    _check_alike(cos, sin)
+    cos, sin = _wide(cos), _wide(sin)
+    squared = cos**2 + sin**2
+    # 1e-5 lets in what float32 rounds, and no amplitude that a rule gives.
+    if squared.numel() and (worst := (squared - 1).abs().max().item()) > 1e-5:
+        raise ValueError(
+            f"cos and sin must have cos² + sin² = 1, since angles hold no amplitude, got a sum "
+            f"{worst:.2g} off; divide them by the amplitude and scale q and k by it"
+        )
+    return _twice(torch.atan2(sin, cos), "interleaved")
+
+
+def onnx_rotary_embedding(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    pairing: Pairing,
+    write_pairing: Pairing | None = None,
+    start: int = 0,
+    seq_dim: int = -2,
+) -> Tensor:
+    """`rotate`, by the operator RotaryEmbedding of ONNX (opset 23), which an export keeps whole.
+
+        class Turn(nn.Module):
+            def forward(self, q, cos, sin):
+                return interop.onnx_rotary_embedding(q, cos, sin, pairing="half")
+
+        torch.onnx.export(Turn(), (q, cos, sin), dynamo=True, opset_version=23)
+
+    The module may as well take positions and form its tables by `RotaryEmbedding.tables`: their
+    integer arithmetic goes into the graph, and far positions stay exact in onnxruntime.
+
+    Arguments and result are those of `rotate`, with fewer forms: x has four axes and an even D,
+    tables have no head axis, pairs are written as they were read, and `start` is 0. x and tables
+    must have one dtype in ONNX, so both go in as float32 and the result is rounded once.
+
+    Raises ValueError or TypeError for what the operator cannot say, RuntimeError where torch is
+    older than 2.8. An export needs onnx and onnxscript; this function does not.
+    Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
+    """
+    check_pairing("pairing", pairing)
+    if write_pairing not in (None, pairing):
+        raise ValueError(
+            f"write_pairing must be pairing={pairing!r}, as ONNX writes pairs where it read them, "
+            f"got {write_pairing!r}; reorder the dimensions of the result, or use rotate"
+        )
+    if start != 0:
+        raise ValueError(
+            f"start must be 0, as ONNX turns leading dimensions, got {start}; "
+            f"pass x[..., start:], and put the result behind x[..., :start]"
+        )
+    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise TypeError(f"x must be float32, float16 or bfloat16 for ONNX, got {x.dtype}")
+    check_tables(cos, sin, x, seq_dim)
+    if x.ndim != 4 or cos.ndim == 4:
+        raise ValueError(
+            f"x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3, and cos (S, R/2) or "
+            f"(B, S, R/2) for ONNX, got shapes {tuple(x.shape)} and {tuple(cos.shape)}; use rotate"
+        )
+    turning, head_dim = 2 * cos.shape[-1], x.shape[-1]
+    if head_dim % 2 or turning > head_dim:
+        raise ValueError(
+            f"x's last axis must be even for ONNX, and at least R={turning} (twice the last axis "
+            f"of cos), got {head_dim}"
+        )
+    try:
+        from torch.onnx.ops import rotary_embedding
+    except ImportError:
+        raise RuntimeError(
+            f"torch must be 2.8 or later for RotaryEmbedding of ONNX, got {torch.__version__}; "
+            f"pip install --upgrade torch, or use rotate"
+        ) from None
+    heads_first = x if seq_dim == -2 else x.transpose(1, 2)
+    # The operator broadcasts no batch.
+    cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
+    turned = rotary_embedding(
+        heads_first.to(torch.float32),
+        cos,
+        sin,
+        interleaved=pairing == "interleaved",
+        rotary_embedding_dim=0 if turning == head_dim else turning,
+    ).to(x.dtype)
+    return turned if seq_dim == -2 else turned.transpose(1, 2)
+
+
+def _wide(table: Tensor) -> Tensor:
+    return table.to(torch.promote_types(table.dtype, torch.float32))
+
+
+def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
+    """The R/2 columns of a table that holds each twice."""
+    check_pairing("pairing", pairing)
+    if table.ndim < 1 or table.shape[-1] % 2:
+        raise ValueError(
+            f"{name} must have an even last axis, each pair's value twice, "
+            f"got shape {tuple(table.shape)}"
+        )
+    first, second = table.chunk(2, -1) if pairing == "half" else (table[..., ::2], table[..., 1::2])
+    if not torch.equal(first, second):
+        other = "interleaved" if pairing == "half" else "half"
+        columns = "i and i + R/2" if pairing == "half" else "2i and 2i + 1"
+        raise ValueError(
+            f"{name} must hold the same value in columns {columns}, got some that differ by up to "
+            f"{(first - second).abs().max().item():.2g}; another table holds them {other}"
+        )
+    return _wide(first).contiguous()
+
+
+def _twice(table: Tensor, pairing: Pairing) -> Tensor:
+    check_pairing("pairing", pairing)
+    if pairing == "half":
+        return torch.cat((table, table), dim=-1)
+    return table.repeat_interleave(2, dim=-1)
+
+
+def _check_alike(cos: Tensor, sin: Tensor) -> None:
+    if cos.shape != sin.shape:
+        raise ValueError(
+            f"cos and sin must have one shape, got {tuple(cos.shape)} and {tuple(sin.shape)}"
+        )

@@ -1,0 +1,156 @@
+"""`LearnedRotaryEmbedding`: a rope whose frequencies are parameters.
+
+Axes, besides those of the package: N sets of frequencies, each shared by H/N consecutive heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.rotary.checks import check_bool, check_int
+from ropewalk.rotary.module import Length, RotaryEmbedding
+from ropewalk.rotary.spec import RotarySpec
+
+
+class LearnedRotaryEmbedding(RotaryEmbedding):
+    """A `RotaryEmbedding` that learns its frequencies, starting from those of `spec`.
+
+        rope = LearnedRotaryEmbedding(RotarySpec(head_dim=64))
+
+        plane = axes.axial((16, 16))  # RoPE-Mixed, as RoPE-ViT starts it
+        spec = RotarySpec(64, theta=10.0, pairing="interleaved", axes=plane)
+        rope = LearnedRotaryEmbedding(spec, heads=12, mixed=True)
+        q, k = rope(q, k, positions.grid(14, 14))
+
+    In head h, pair i at a position p of A axes turns by the angle
+
+        Σ_a p[a] · frequencies[a, h, i],    frequencies: (A, N, R/2), float32.
+
+    All entries are learned, those too that start at 0: an axial rope may come to mix its axes.
+    Scores depend on the distance alone, whatever the frequencies are. The amplitude stays fixed.
+
+    spec: where the frequencies start, and all else. A rule that depends on the length is refused.
+    heads: N. With GQA it must divide the key heads, for query heads must turn as their key head.
+    mixed: start each head with the axes turned by a random rotation of its own (uniform).
+
+    Positions may be floats, float32 or float64. Angles are products in float64 of positions and the
+    float32 parameter, which rounds a frequency by at most 6e-8 of itself, and so an angle by that
+    much of itself: 1e-3 radians at 16,000. The exact table of `RotaryEmbedding` is not to be had
+    here; nothing is cached. `.half()` and `.bfloat16()` leave the parameter in float32, since
+    angles of rounded frequencies are others; it moves between devices, and `.double()` widens it.
+    Weight decay would slow the rotation: leave the parameter out of it, as the reference does.
+
+    Source: learned, rotary-embedding-torch (`learned_freq`); mixed, Heo et al. 2024, RoPE-ViT,
+    arXiv 2403.13298, section 3.2, and naver-ai/rope-vit, `init_random_2d_freqs`, whose axis 0 is x
+    (the column) where `positions.grid` has the row.
+    """
+
+    def __init__(self, spec: RotarySpec, heads: int = 1, mixed: bool = False) -> None:
+        check_int("heads", heads, 1)
+        check_bool("mixed", mixed)
+        if isinstance(spec, RotarySpec):
+            if spec.needs_length:
+                raise ValueError(
+                    f"spec must have frequencies that do not depend on the length, since they are "
+                    f"learned, got scaling={spec.scaling}; leave the rule out"
+                )
+            if mixed and spec.axis_count == 1:
+                raise ValueError(
+                    "mixed must be False where positions have one axis, got True: there are no "
+                    "axes to mix; give the spec axes, such as axes.axial((16, 16))"
+                )
+            spec = replace(spec, continuous=True)
+        super().__init__(spec)
+        self.mixed = mixed
+        shape = (spec.axis_count, heads, spec.pairs)
+        self.frequencies = nn.Parameter(torch.empty(shape, dtype=torch.float32))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Start again from the spec; rotations of `mixed` are drawn from a CPU generator."""
+        axis_count, heads, pairs = self.frequencies.shape
+        start = torch.zeros(axis_count, 1, pairs, dtype=torch.float64, device="cpu")
+        owners = torch.tensor(self.spec.axis_of_pair, device="cpu")
+        start[owners, 0, torch.arange(pairs, device="cpu")] = self.spec.inverse_frequencies()
+        if self.mixed:
+            start = torch.einsum(
+                "hab,bi->ahi", random_rotations(heads, axis_count, generator), start[:, 0]
+            )
+        self.frequencies.copy_(start.expand(-1, heads, -1))
+
+    def tables(self, positions: Tensor, length: Length = None) -> tuple[Tensor, Tensor]:
+        """The cos and sin at positions (S,) or (B, S), with axes in front where there are several.
+
+        (…, S, R/2) where all heads turn alike, else (B or 1, N, S, R/2), as `rotate` takes them:
+        float32, or float64 after `.double()`. Gradients run through them to the frequencies.
+        """
+        return super().tables(positions, length)
+
+    def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
+        # Apple's GPUs have no float64.
+        home = positions.device
+        device = torch.device("cpu") if home.type == "mps" else home
+        frequencies = self.frequencies.to(device, torch.float64)
+        phases = positions.to(device, torch.float64)
+        if self.spec.axis_count == 1:
+            phases = phases[None]
+        if frequencies.shape[1] == 1:
+            phases, frequencies = phases[..., None], frequencies[:, 0]
+        else:  # a head axis before the sequence: (A, B or 1, 1, S, 1) beside (A, N, 1, R/2)
+            phases = phases[:, None] if phases.ndim == 2 else phases
+            phases, frequencies = phases[:, :, None, :, None], frequencies[:, :, None]
+        # Sums of products and no matmul, which autocast would round. Axis by axis, since all
+        # products at once are A times the angles.
+        angles = phases[0] * frequencies[0]
+        for phase, frequency in zip(phases[1:], frequencies[1:], strict=True):
+            angles = angles + phase * frequency
+        amplitude, wide = self.spec.amplitude_at(), self.frequencies.dtype == torch.float64
+        dtype = torch.float64 if wide else torch.float32
+        cos, sin = (angles.cos() * amplitude).to(dtype), (angles.sin() * amplitude).to(dtype)
+        return cos.to(home), sin.to(home)
+
+    def _contiguous_tables(
+        self, offset: int, count: int, length: Length, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        # Cached rows would outlive an optimiser's step.
+        return self._range_tables(offset, offset + count, length, device)
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> LearnedRotaryEmbedding:
+        def without_narrowing(t: Tensor) -> Tensor:
+            changed = fn(t)
+            narrow = changed.is_floating_point() and changed.element_size() < 4
+            return t.to(changed.device) if narrow else changed
+
+        super()._apply(without_narrowing, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def extra_repr(self) -> str:
+        heads = self.frequencies.shape[1]
+        return f"{super().extra_repr()}, heads={heads}, mixed={self.mixed}"
+
+
+def random_rotations(count: int, axes: int, generator: torch.Generator | None = None) -> Tensor:
+    """Rotations of the axes' space, uniform among all: float64 (count, axes, axes), determinant 1.
+
+    In the plane, by the angles that `init_random_2d_freqs` of naver-ai/rope-vit draws at the same
+    seed. Beyond, Q of the QR decomposition of Gaussian matrices, R's diagonal made positive
+    (Mezzadri 2006, arXiv math-ph/0609050, section 5).
+    """
+    if axes == 2:
+        angles = torch.rand(count, generator=generator, dtype=torch.float32, device="cpu").double()
+        cos, sin = (2 * torch.pi * angles).cos(), (2 * torch.pi * angles).sin()
+        return torch.stack((torch.stack((cos, -sin), -1), torch.stack((sin, cos), -1)), -2)
+    gaussian = torch.randn(
+        count, axes, axes, generator=generator, dtype=torch.float64, device="cpu"
+    )
+    q, r = torch.linalg.qr(gaussian)
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
+    # Reflections become rotations by turning one column about.
+    return torch.cat((q[..., :1] * torch.linalg.det(q)[:, None, None], q[..., 1:]), dim=-1)

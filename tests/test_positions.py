@@ -1,0 +1,308 @@
+"""The builders of `ropewalk.positions`.
+
+These fail when a token stands elsewhere than its document, image, padding or rank puts it, when the
+positions of a multimodal prompt are not those of Qwen2-VL, and when a mistake passes unnoticed.
+"""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk import RotaryEmbedding, RotarySpec, positions
+
+NEEDS_TRANSFORMERS = "needs transformers, the outside reference: pip install 'ropewalk[dev]'"
+SCHEMES = ["contiguous", "zigzag", "round-robin"]
+sizes = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+
+
+@given(sizes)
+def test_packed_documents_begin_at_zero_each(documents):
+    ends = [sum(documents[:i]) for i in range(len(documents) + 1)]
+    expected = [place for n in documents for place in range(n)]
+    for given_as in (ends, torch.tensor(ends), torch.tensor(ends, dtype=torch.int32)):
+        built = positions.packed(given_as)
+        assert built.dtype == torch.int64
+        assert built.tolist() == expected
+
+
+def test_a_packed_row_turns_as_its_documents_do_alone():
+    rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 9, 8)
+    turned = rope.rotate(x, positions.packed([0, 4, 4, 9]))
+    assert torch.equal(turned[:, :, :4], rope.rotate(x[:, :, :4]))
+    assert torch.equal(turned[:, :, 4:], rope.rotate(x[:, :, 4:]))
+
+
+@given(sizes)
+def test_left_padded_rows_begin_at_their_first_real_token(real):
+    width = max(real) + 2
+    mask = torch.tensor([[0] * (width - n) + [1] * n for n in real])
+    expected = [[0] * (width - n) + list(range(n)) for n in real]
+    for given_as in (mask, mask.bool(), mask.float()):
+        assert positions.left_padded(given_as).tolist() == expected
+
+
+def test_left_padded_rows_are_as_transformers_generate_has_them_at_real_tokens():
+    """`position_ids = mask.cumsum(-1) - 1`; padding it sets to 1, which nothing attends to."""
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    theirs = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)
+    built = positions.left_padded(mask)
+    assert torch.equal(built[mask.bool()], theirs[mask.bool()])
+
+
+@given(st.integers(-(2**31), 2**31), st.integers(0, 9), st.integers(1, 4))
+def test_offset_counts_on_from_its_start(start, length, rows):
+    assert positions.offset(start, length).tolist() == list(range(start, start + length))
+    starts = torch.arange(rows, dtype=torch.int32) * 7
+    expected = [list(range(7 * b, 7 * b + length)) for b in range(rows)]
+    built = positions.offset(starts, length)
+    assert built.dtype == torch.int64
+    assert built.tolist() == expected
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5))
+def test_grids_run_row_by_row_and_videos_frame_by_frame(frames, height, width):
+    rows = [[r, c] for r in range(height) for c in range(width)]
+    assert positions.grid(height, width).T.tolist() == rows
+    whole = [[f, *row] for f in range(frames) for row in rows]
+    assert positions.video(frames, height, width).T.tolist() == whole
+    assert positions.video(frames, height, width).is_contiguous()
+
+
+def test_coordinates_are_centres_of_patches_within_a_turn():
+    built = positions.coordinates(2, 4) / torch.pi
+    assert built.dtype == torch.float64
+    assert built[0].tolist() == [-1, -1, -1, -1, 1, 1, 1, 1]
+    assert built[1].tolist() == [-1.5, -0.5, 0.5, 1.5] * 2
+
+
+# Multimodal prompts
+
+segments = st.lists(
+    st.integers(0, 5)
+    | st.tuples(st.integers(1, 3), st.integers(1, 4))
+    | st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3))
+    | st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5)),
+    max_size=6,
+)
+
+
+def by_the_paper(parts: list, start: int) -> list[list[int]]:
+    """2409.12191, section 2.1, token by token."""
+    tokens, here = [], start
+    for part in parts:
+        if isinstance(part, int):
+            new = [[here + i] * 3 for i in range(part)]
+        else:
+            frames, height, width, step = {2: (1, *part, 1), 3: (*part, 1), 4: part}[len(part)]
+            new = [
+                [here + step * t, here + h, here + w]
+                for t in range(frames)
+                for h in range(height)
+                for w in range(width)
+            ]
+        tokens += new
+        here = max([here - 1, *(place for token in new for place in token)]) + 1
+    return tokens
+
+
+@given(segments, st.integers(0, 99))
+def test_each_segment_begins_one_behind_the_greatest_position_so_far(parts, start):
+    built = positions.multimodal(parts, start=start)
+    assert built.shape[0] == 3
+    assert built.dtype == torch.int64
+    assert built.T.tolist() == by_the_paper(parts, start)
+
+
+@given(segments, segments)
+def test_a_prompt_may_be_continued(first, second):
+    whole = positions.multimodal(first + second)
+    head = positions.multimodal(first)
+    start = int(head.max()) + 1 if head.numel() else 0
+    assert torch.equal(torch.cat((head, positions.multimodal(second, start=start)), 1), whole)
+
+
+def of_transformers(family: str, parts: list, merge: int = 2) -> Tensor:
+    """get_rope_index, driven without a model: it reads one number of the configuration."""
+    module = pytest.importorskip(
+        f"transformers.models.{family}.modeling_{family}", reason=NEEDS_TRANSFORMERS
+    )
+    model = {"qwen2_vl": "Qwen2VLModel", "qwen2_5_vl": "Qwen2_5_VLModel"}[family]
+    functions = getattr(module, model)
+    driven = SimpleNamespace(
+        config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=merge)),
+        get_vision_position_ids=lambda *a, **k: functions.get_vision_position_ids(None, *a, **k),
+    )
+    kinds, images, videos = [], [], []
+    for part in parts:
+        if isinstance(part, int):
+            kinds += [0] * part
+            continue
+        frames, height, width = (1, *part) if len(part) == 2 else part
+        kinds += [len(part) - 1] * (frames * height * width)
+        (images if len(part) == 2 else videos).append([frames, merge * height, merge * width])
+    found, _ = functions.get_rope_index(
+        driven,
+        torch.zeros(1, len(kinds), dtype=torch.int64),
+        torch.tensor([kinds]),
+        torch.tensor(images) if images else None,
+        torch.tensor(videos) if videos else None,
+    )
+    return found[:, 0]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [7],
+        [3, (2, 3), 4],
+        [(4, 2), 1, (1, 1), 5, (3, 5)],
+        [2, (2, 4, 3), 3],
+        [1, (3, 3, 3), 2, (2, 2), 2, (2, 5, 1), 6],
+    ],
+)
+def test_multimodal_positions_are_those_of_qwen2_vl(parts):
+    """Where no video has more frames than rows and columns. With more, transformers 5.23 goes on
+    from the greater of rows and columns, so that the text behind the video stands among its frames;
+    the paper, and transformers up to 4.57, go on behind the greatest position of all.
+    """
+    assert torch.equal(positions.multimodal(parts), of_transformers("qwen2_vl", parts))
+
+
+def test_text_stands_behind_a_long_video():
+    built = positions.multimodal([1, (6, 2, 2), 2])
+    assert built[:, -2:].tolist() == [[7, 8]] * 3
+
+
+def test_frames_may_stand_apart_as_in_qwen2_5_vl():
+    module = pytest.importorskip(
+        "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl", reason=NEEDS_TRANSFORMERS
+    )
+    theirs = module.Qwen2_5_VLModel.get_vision_position_ids(
+        None, 5, torch.tensor([3, 4, 6]), 1, 2, time_interval=25
+    )
+    assert torch.equal(positions.multimodal([(3, 2, 3, 25)], start=5), theirs)
+
+
+# Shards of a sequence
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(st.integers(1, 6), st.integers(0, 5))
+def test_the_ranks_hold_every_position_once_and_equally_many(scheme, world, share):
+    length = 2 * world * share
+    shards = [positions.context_parallel(length, r, world, scheme) for r in range(world)]
+    assert [len(shard) for shard in shards] == [2 * share] * world
+    assert sorted(torch.cat(shards).tolist()) == list(range(length))
+    for shard in shards:
+        assert shard.dtype == torch.int64
+        assert shard.tolist() == sorted(shard.tolist())
+
+
+@given(st.integers(1, 6), st.integers(1, 5))
+def test_zigzag_costs_every_rank_alike(world, share):
+    """Under a causal mask a query at p looks at p + 1 keys."""
+    length = 2 * world * share
+    costs = {
+        int((positions.context_parallel(length, r, world, "zigzag") + 1).sum())
+        for r in range(world)
+    }
+    assert len(costs) == 1
+
+
+def test_shards_of_eight_tokens_on_two_ranks():
+    def shards(scheme):
+        return [positions.context_parallel(8, r, 2, scheme).tolist() for r in range(2)]
+
+    assert shards("contiguous") == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert shards("zigzag") == [[0, 1, 6, 7], [2, 3, 4, 5]]
+    assert shards("round-robin") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_shards_turned_apart_are_the_whole_turned(scheme):
+    rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 16, 8)
+    gathered = torch.empty_like(x)
+    for rank in range(4):
+        where = positions.context_parallel(16, rank, 4, scheme)
+        gathered[:, :, where] = rope.rotate(x[:, :, where], where)
+    assert torch.equal(gathered, rope.rotate(x))
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: positions.packed([]), ValueError, "cu_seqlens must be one axis of cumulative"),
+        (lambda: positions.packed([1, 4]), ValueError, "begins at 0 and never falls, got [1, 4]"),
+        (lambda: positions.packed([0, 4, 3]), ValueError, "never falls, got [0, 4, 3]"),
+        (lambda: positions.packed([0, 2.5]), ValueError, "never falls, got [0.0, 2.5]"),
+        (lambda: positions.packed([[0, 4]]), ValueError, "must be one axis of cumulative lengths"),
+        (
+            lambda: positions.left_padded(torch.ones(4)),
+            ValueError,
+            "mask must be (B, S) with padding on the left alone, got shape (4,)",
+        ),
+        (
+            lambda: positions.left_padded(torch.tensor([[1, 1, 0]])),
+            ValueError,
+            "mask must be (B, S) with padding on the left alone, got padding behind a real token",
+        ),
+        (lambda: positions.offset(0, -1), ValueError, "length must be at least 0, got -1"),
+        (
+            lambda: positions.offset(torch.tensor(3), 2),
+            ValueError,
+            "start must be an int or integers (B,), got tensor(3)",
+        ),
+        (
+            lambda: positions.offset(torch.tensor([3.0]), 2),
+            ValueError,
+            "start must be an int or integers (B,), got tensor([3.])",
+        ),
+        (lambda: positions.grid(0, 3), ValueError, "height must be at least 1, got 0"),
+        (lambda: positions.grid(3, 2.0), TypeError, "width must be an int, got 2.0 of type float"),
+        (lambda: positions.video(0, 1, 1), ValueError, "frames must be at least 1, got 0"),
+        (lambda: positions.coordinates(3, 0), ValueError, "width must be at least 1, got 0"),
+        (lambda: positions.multimodal([-1]), ValueError, "each text segment must be at least 0"),
+        (lambda: positions.multimodal([True]), TypeError, "each text segment must be an int, got T"),
+        (
+            lambda: positions.multimodal([2.5]),
+            ValueError,
+            "(H, W), (T, H, W) or (T, H, W, step), got 2.5",
+        ),
+        (lambda: positions.multimodal([(1,)]), ValueError, "each segment must be an int of text to"),
+        (lambda: positions.multimodal([(1, 2, 2, 0)]), ValueError, "step must be at least 1, got 0"),
+        (lambda: positions.multimodal([(2, 0)]), ValueError, "width must be at least 1, got 0"),
+        (
+            lambda: positions.context_parallel(8, 2, 2, "zigzag"),
+            ValueError,
+            "rank must be below world=2, got 2",
+        ),
+        (lambda: positions.context_parallel(8, -1, 2, "zigzag"), ValueError, "rank must be at least"),
+        (lambda: positions.context_parallel(8, 0, 0, "zigzag"), ValueError, "world must be at least"),
+        (
+            lambda: positions.context_parallel(6, 0, 2, "zigzag"),
+            ValueError,
+            "length must be a multiple of 4 for zigzag, got 6",
+        ),
+        (
+            lambda: positions.context_parallel(7, 0, 2, "round-robin"),
+            ValueError,
+            "length must be a multiple of 2 for round-robin, got 7",
+        ),
+        (
+            lambda: positions.context_parallel(7, 0, 2, "striped"),
+            ValueError,
+            'scheme must be "contiguous", "zigzag" or "round-robin", got \'striped\'',
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()

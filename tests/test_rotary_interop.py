@@ -1,0 +1,291 @@
+"""Tables of other code, there and back, and the operator of ONNX.
+
+These fail when tables arrive in another order, when a way back is not the inverse of the way in,
+when tables of the wrong form pass, and when ONNX would compute anything but `rotate`.
+"""
+
+import re
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk import RotaryEmbedding, RotarySpec, interop, rotate
+
+PAIRINGS = ["half", "interleaved"]
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def tables(*leading: int, pairs: int = 4, amplitude: float = 1.0) -> tuple[Tensor, Tensor]:
+    spec = RotarySpec(2 * pairs, amplitude=amplitude)
+    count = torch.Size(leading).numel()
+    cos, sin = RotaryEmbedding(spec).tables(torch.arange(count))
+    return cos.reshape(*leading, pairs), sin.reshape(*leading, pairs)
+
+
+def same(received: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], atol: float) -> None:
+    for one, other in zip(received, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0, atol=atol)
+
+
+# Meta
+
+
+def meta_freqs_cis(dim: int, end: int, theta: float = 10_000.0) -> Tensor:
+    """The formula of meta-llama's `precompute_freqs_cis`."""
+    freqs = 1.0 / theta ** (torch.arange(0, dim, 2).float() / dim)
+    angles = torch.outer(torch.arange(end).float(), freqs)
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def test_freqs_cis_of_meta():
+    freqs_cis, x = meta_freqs_cis(8, 50), random(2, 50, 3, 8)
+    received = interop.from_freqs_cis(freqs_cis)
+    same(received, tables(50), 1e-5)
+    # Its apply_rotary_emb, for (B, S, H, D).
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * freqs_cis[:, None]
+    ours = rotate(x, *received, pairing="interleaved", seq_dim=-3)
+    torch.testing.assert_close(ours, torch.view_as_real(turned).flatten(-2), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("leading", [(6,), (2, 6), (3, 2, 6)])
+def test_ways_back_invert_the_ways_in(leading):
+    plain, grown = tables(*leading), tables(*leading, amplitude=1.3)
+    assert interop.to_freqs_cis(*plain).dtype == torch.complex64
+    same(interop.from_freqs_cis(interop.to_freqs_cis(*grown)), grown, 0)
+    for pairing in PAIRINGS:
+        theirs = interop.to_transformers(*grown, pairing=pairing)
+        assert theirs[0].shape == (*leading, 8)
+        same(interop.from_transformers(*theirs, pairing=pairing), grown, 0)
+    freqs = interop.to_freqs(*plain)
+    assert freqs.shape == (*leading, 8)
+    same(interop.from_freqs(freqs), plain, 1e-6)
+
+
+# transformers
+
+
+def test_tables_of_transformers():
+    library = pytest.importorskip("transformers.models.llama.modeling_llama")
+    config = pytest.importorskip("transformers").LlamaConfig(
+        hidden_size=32, num_attention_heads=4, max_position_embeddings=64
+    )
+    positions = torch.randint(0, 50, (2, 7))
+    cos, sin = library.LlamaRotaryEmbedding(config)(random(2, 7, 32), positions)
+    received = interop.from_transformers(cos, sin, pairing="half")
+    same(received, RotaryEmbedding(RotarySpec(8)).tables(positions), 1e-5)
+    q, k = random(2, 4, 7, 8), random(2, 4, 7, 8, seed=1)
+    theirs = library.apply_rotary_pos_emb(q, k, cos, sin)
+    for x, turned in zip((q, k), theirs, strict=True):
+        torch.testing.assert_close(rotate(x, *received, pairing="half"), turned)
+    back = interop.to_transformers(*received, pairing="half")
+    assert torch.equal(back[0], cos)
+    assert torch.equal(back[1], sin)
+
+
+def test_interleaved_tables_of_transformers():
+    library = pytest.importorskip("transformers.models.cohere.modeling_cohere")
+    config = pytest.importorskip("transformers").CohereConfig(
+        hidden_size=32, num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=64
+    )
+    positions = torch.arange(7)[None]
+    cos, sin = library.CohereRotaryEmbedding(config)(random(1, 7, 32), positions)
+    received = interop.from_transformers(cos, sin, pairing="interleaved")
+    q, k = random(1, 4, 7, 8), random(1, 4, 7, 8, seed=1)
+    for x, turned in zip((q, k), library.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+        ours = rotate(x, *received, pairing="interleaved")
+        torch.testing.assert_close(ours, turned, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_tables_of_the_other_form_are_refused(pairing):
+    other = PAIRINGS[pairing == "half"]
+    cos, sin = interop.to_transformers(*tables(9), pairing=other)
+    columns = "i and i + R/2" if pairing == "half" else "2i and 2i + 1"
+    with pytest.raises(ValueError, match=re.escape(f"the same value in columns {columns}, got")):
+        interop.from_transformers(cos, sin, pairing=pairing)
+
+
+def test_low_precision_is_widened():
+    cos, sin = (t.bfloat16() for t in interop.to_transformers(*tables(9), pairing="half"))
+    received = interop.from_transformers(cos, sin, pairing="half")
+    assert [t.dtype for t in received] == [torch.float32] * 2
+    assert torch.equal(received[0], cos[..., :4].float())
+    rotate(random(1, 2, 9, 8, dtype=torch.bfloat16), *received, pairing="half")
+
+
+# rotary-embedding-torch
+
+
+def test_freqs_of_rotary_embedding_torch():
+    angles = torch.outer(torch.arange(40.0), 10_000.0 ** -(torch.arange(0, 8, 2) / 8))
+    freqs, x = angles.repeat_interleave(2, dim=-1), random(1, 2, 40, 8)
+    received = interop.from_freqs(freqs)
+    same(received, tables(40), 1e-5)
+    # Its apply_rotary_emb.
+    x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
+    turned = x * freqs.cos() + torch.stack((-x2, x1), dim=-1).flatten(-2) * freqs.sin()
+    ours = rotate(x, *received, pairing="interleaved")
+    torch.testing.assert_close(ours, turned, rtol=0, atol=1e-5)
+    whole_turns = (interop.to_freqs(*received) - freqs) / (2 * torch.pi)
+    torch.testing.assert_close(whole_turns, whole_turns.round(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # what a library warns of is its own affair
+def test_freqs_of_the_installed_rotary_embedding_torch():
+    library = pytest.importorskip(
+        "rotary_embedding_torch", reason="pip install rotary-embedding-torch to compare with it"
+    )
+    freqs = library.RotaryEmbedding(8)(torch.arange(40))
+    same(interop.from_freqs(freqs), tables(40), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda cos, sin: interop.from_freqs_cis(torch.stack((cos, sin), -1)),
+            TypeError,
+            "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); where cos and sin",
+        ),
+        (
+            lambda cos, sin: interop.to_freqs_cis(cos, sin[:5]),
+            ValueError,
+            "cos and sin must have one shape, got (6, 4) and (5, 4)",
+        ),
+        (
+            lambda cos, sin: interop.from_transformers(cos[:, :3], sin[:, :3], pairing="half"),
+            ValueError,
+            "cos must have an even last axis, each pair's value twice, got shape (6, 3)",
+        ),
+        (
+            lambda cos, sin: interop.from_transformers(cos, sin, pairing="cat"),
+            ValueError,
+            "got 'cat'",
+        ),
+        (
+            lambda cos, sin: interop.to_transformers(cos, sin, pairing="neox"),
+            ValueError,
+            "got 'neox'",
+        ),
+        (
+            lambda cos, sin: interop.from_freqs(cos),
+            ValueError,
+            "freqs must hold the same value in columns 2i and 2i + 1",
+        ),
+        (
+            lambda cos, sin: interop.to_freqs(1.1 * cos, 1.1 * sin),
+            ValueError,
+            "cos and sin must have cos² + sin² = 1, since angles hold no amplitude, got a sum 0.21",
+        ),
+    ],
+)
+def test_errors_name_argument_rule_and_value(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call(*tables(6))
+
+
+# ONNX
+
+
+@given(
+    st.sampled_from(PAIRINGS),
+    st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    st.sampled_from([4, 6, 8]),
+    st.sampled_from([-2, -3]),
+    st.sampled_from([(), (1,), (2,)]),
+)
+def test_the_operator_of_onnx_computes_rotate(pairing, dtype, rotary_dim, seq_dim, batch):
+    x = random(2, 3, 5, 8, dtype=dtype)
+    length = x.shape[seq_dim]
+    cos, sin = tables(*batch, length, pairs=rotary_dim // 2, amplitude=1.2)
+    expected = rotate(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
+    turned = interop.onnx_rotary_embedding(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
+    assert turned.dtype == dtype
+    assert turned.shape == x.shape
+    torch.testing.assert_close(turned, expected)
+
+
+X = torch.zeros(2, 3, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"pairing": "neox"}, ValueError, "pairing must be"),
+        (
+            {"write_pairing": "interleaved"},
+            ValueError,
+            "write_pairing must be pairing='half', as ONNX writes pairs where it read them",
+        ),
+        ({"start": 2}, ValueError, "start must be 0, as ONNX turns leading dimensions, got 2"),
+        ({"x": X.double()}, TypeError, "x must be float32, float16 or bfloat16 for ONNX, got"),
+        ({"x": X[0]}, ValueError, "got shapes (3, 5, 8) and (5, 4); use rotate"),
+        (
+            {"cos": torch.ones(1, 3, 5, 4), "sin": torch.ones(1, 3, 5, 4)},
+            ValueError,
+            "got shapes (2, 3, 5, 8) and (1, 3, 5, 4); use rotate",
+        ),
+        ({"x": X[..., :6]}, ValueError, "and at least R=8 (twice the last axis of cos), got 6"),
+        ({"x": torch.zeros(2, 3, 5, 9)}, ValueError, "x's last axis must be even for ONNX"),
+        ({"x": X[:, :, :4]}, ValueError, "cos and sin must have a row for each position of x, 4"),
+    ],
+)
+def test_what_onnx_cannot_say_is_refused(arguments, error, message):
+    cos, sin = tables(5)
+    with pytest.raises(error, match=re.escape(message)):
+        interop.onnx_rotary_embedding(
+            **{"x": X, "cos": cos, "sin": sin, "pairing": "half", **arguments}
+        )
+
+
+def test_a_torch_without_the_operator_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.onnx.ops", None)
+    with pytest.raises(RuntimeError, match=r"torch must be 2\.8 or later for RotaryEmbedding"):
+        interop.onnx_rotary_embedding(X, *tables(5), pairing="half")
+
+
+class Turned(torch.nn.Module):
+    def __init__(self, pairing: str, seq_dim: int) -> None:
+        super().__init__()
+        self.pairing, self.seq_dim = pairing, seq_dim
+
+    def forward(self, q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        return interop.onnx_rotary_embedding(
+            q, cos, sin, pairing=self.pairing, seq_dim=self.seq_dim
+        )
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize(("seq_dim", "dtype"), [(-2, torch.float32), (-3, torch.float16)])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # the exporter copies what torch deprecates
+def test_an_export_keeps_the_operator_and_its_values(pairing, seq_dim, dtype):
+    pytest.importorskip("onnx", reason="pip install onnx onnxscript to export to ONNX")
+    pytest.importorskip("onnxscript", reason="pip install onnx onnxscript to export to ONNX")
+    from onnx.checker import check_model
+    from onnx.reference import ReferenceEvaluator
+
+    x = random(2, 3, 5, 8, dtype=dtype)
+    cos, sin = tables(x.shape[seq_dim], pairs=3)
+    program = torch.onnx.export(
+        Turned(pairing, seq_dim).eval(), (x, cos, sin), dynamo=True, opset_version=23, verbose=False
+    )
+    check_model(program.model_proto, full_check=True)
+    graph = program.model_proto.graph
+    (node,) = [node for node in graph.node if node.op_type == "RotaryEmbedding"]
+    assert node.domain == ""
+    attributes = {attribute.name: attribute.i for attribute in node.attribute}
+    assert attributes["rotary_embedding_dim"] == 6
+    assert attributes.get("interleaved", 0) == (pairing == "interleaved")
+    names = [each.name for each in graph.input]
+    fed = {name: t.numpy() for name, t in zip(names, (x, cos, sin), strict=True)}
+    (turned,) = ReferenceEvaluator(program.model_proto).run(None, fed)
+    expected = rotate(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
+    torch.testing.assert_close(torch.from_numpy(turned), expected)

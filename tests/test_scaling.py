@@ -1,0 +1,687 @@
+"""The rules of `ropewalk.scaling`, each against its own published source.
+
+These fail when a rule's formula, its amplitude or the rounding of its frequencies departs from the
+paper or the code that published it; when a result comes to depend on chunks, on batch neighbours or
+on what was asked before; and when a rule that needs the length does without.
+"""
+
+import math
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk import RotaryEmbedding, RotarySpec, scaling
+from ropewalk.rotary.scaling import RULES, Scaling
+
+NEEDS_TRANSFORMERS = "needs transformers, an outside reference: pip install 'ropewalk[dev]'"
+NEEDS_MPMATH = "needs mpmath, the outside reference for angles: pip install 'ropewalk[dev]'"
+
+L = 64
+SHORT = (1.0, 1.05, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+LONG = (1.0, 1.5, 2.75, 5.0, 9.0, 15.0, 24.0, 36.0)
+ONE_OF_EACH = [
+    scaling.Linear(factor=4.0),
+    scaling.NTKAware(factor=4.0),
+    scaling.DynamicNTK(factor=2.0, original_length=L),
+    scaling.YaRN(factor=16.0, original_length=4096),
+    scaling.YaRN(factor=32.0, original_length=4096, truncate=False),
+    scaling.LongRoPE(SHORT, LONG, original_length=L, factor=8.0),
+    scaling.Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_length=8192),
+    scaling.Proportional(fraction=0.25, factor=2.0),
+]
+DEPENDING = [rule for rule in ONE_OF_EACH if rule.needs_length]
+DYNAMIC, LONGROPE = DEPENDING
+lengths = st.integers(1, 4 * L)
+
+
+def name(rule: Scaling) -> str:
+    return type(rule).__name__
+
+
+def ropes(rule: Scaling, **arguments) -> RotaryEmbedding:
+    return RotaryEmbedding(RotarySpec(16, scaling=rule, **arguments))
+
+
+def frequencies(
+    rule: Scaling, rotary_dim: int = 16, theta: float = 1e4, length=None
+) -> list[float]:
+    return RotarySpec(rotary_dim, theta=theta, scaling=rule).inverse_frequencies(length).tolist()
+
+
+def close(ours: list[float], theirs: list[float], rel: float = 1e-12) -> None:
+    assert ours == pytest.approx(theirs, rel=rel, abs=0)
+
+
+# Reference formulas, in the arithmetic (`m`: math or mpmath.mp) and words of their sources
+
+
+def plain(m, theta, rotary_dim):
+    return [m.mpf(theta) ** (-m.mpf(2 * i) / rotary_dim) for i in range(rotary_dim // 2)]
+
+
+def linear(m, rule, theta, rotary_dim, length):
+    """2306.15595, eq. 3: f(x, m L / L')."""
+    return [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)]
+
+
+def ntk(m, rule, theta, rotary_dim, length):
+    """bloc97: `base = base * a ** (dim / (dim - 2))`, with alpha `a` the factor."""
+    base = m.mpf(theta) * m.mpf(rule.factor) ** (m.mpf(rotary_dim) / (rotary_dim - 2))
+    return plain(m, base, rotary_dim)
+
+
+def dynamic_ntk(m, rule, theta, rotary_dim, length):
+    """emozilla's LlamaDynamicScaledRotaryEmbedding: the base is left alone up to the limit."""
+    if length <= rule.original_length:
+        return plain(m, theta, rotary_dim)
+    s = m.mpf(rule.factor)
+    grown = s * length / rule.original_length - (s - 1)
+    return plain(m, m.mpf(theta) * grown ** (m.mpf(rotary_dim) / (rotary_dim - 2)), rotary_dim)
+
+
+def yarn(m, rule, theta, rotary_dim, length):
+    """jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding.yarn, with its helper functions."""
+
+    def find_correction_dim(rotations):
+        ratio = rule.original_length / (m.mpf(rotations) * 2 * m.pi)
+        return rotary_dim * m.log(ratio) / (2 * m.log(m.mpf(theta)))
+
+    low, high = find_correction_dim(rule.beta_fast), find_correction_dim(rule.beta_slow)
+    if rule.truncate:
+        low, high = m.floor(low), m.ceil(high)
+    low, high = max(low, 0), min(high, rotary_dim - 1)
+    if low == high:
+        high += m.mpf("0.001")
+    found = []
+    for i, f in enumerate(plain(m, theta, rotary_dim)):
+        inv_freq_mask = 1 - min(max((i - low) / (high - low), 0), 1)
+        found.append(f / m.mpf(rule.factor) * (1 - inv_freq_mask) + f * inv_freq_mask)
+    return found
+
+
+def longrope(m, rule, theta, rotary_dim, length):
+    """modeling_phi3.py: `if seq_len > original_max_position_embeddings`, the long factors."""
+    factors = rule.long_factor if length > rule.original_length else rule.short_factor
+    return [f / m.mpf(g) for f, g in zip(plain(m, theta, rotary_dim), factors, strict=True)]
+
+
+def llama3(m, rule, theta, rotary_dim, length):
+    """meta-llama/llama-models, apply_scaling."""
+    low_freq_wavelen = m.mpf(rule.original_length) / m.mpf(rule.low_freq_factor)
+    high_freq_wavelen = m.mpf(rule.original_length) / m.mpf(rule.high_freq_factor)
+    new_freqs = []
+    for freq in plain(m, theta, rotary_dim):
+        wavelen = 2 * m.pi / freq
+        if wavelen < high_freq_wavelen:
+            new_freqs.append(freq)
+        elif wavelen > low_freq_wavelen:
+            new_freqs.append(freq / m.mpf(rule.factor))
+        else:
+            assert low_freq_wavelen != high_freq_wavelen
+            smooth = (rule.original_length / wavelen - m.mpf(rule.low_freq_factor)) / (
+                m.mpf(rule.high_freq_factor) - m.mpf(rule.low_freq_factor)
+            )
+            new_freqs.append((1 - smooth) * freq / m.mpf(rule.factor) + smooth * freq)
+    return new_freqs
+
+
+def proportional(m, rule, theta, rotary_dim, length):
+    """2410.06205, section 5: a fraction of the frequencies of the whole head, zeros behind."""
+    turning = int(rule.fraction * rotary_dim // 2)
+    kept = [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)[:turning]]
+    return kept + [m.mpf(0)] * (rotary_dim // 2 - turning)
+
+
+SOURCES = {
+    scaling.Linear: linear,
+    scaling.NTKAware: ntk,
+    scaling.DynamicNTK: dynamic_ntk,
+    scaling.YaRN: yarn,
+    scaling.LongRoPE: longrope,
+    scaling.Llama3: llama3,
+    scaling.Proportional: proportional,
+}
+
+
+def exact(rule: Scaling, theta: float, rotary_dim: int, length: int | None) -> list:
+    """The source's frequencies to 60 digits."""
+    mpmath = pytest.importorskip("mpmath", reason=NEEDS_MPMATH)
+    with mpmath.workdps(60):
+        return SOURCES[type(rule)](mpmath.mp, rule, theta, rotary_dim, length)
+
+
+factors = st.floats(1, 64)
+thetas = st.sampled_from([1e4, 5e5, 1e6]) | st.floats(100, 1e8)
+
+
+@st.composite
+def rules(draw, rotary_dim: int):
+    kind = draw(st.sampled_from(RULES))
+    low = draw(st.floats(0.1, 8))
+    wide = low + draw(st.floats(0.01, 40))
+    original = draw(st.integers(2, 1 << 17))
+    if kind is scaling.DynamicNTK:
+        return kind(draw(factors), original)
+    if kind is scaling.YaRN:
+        return kind(draw(factors), original, wide, low, draw(st.booleans()))
+    if kind is scaling.LongRoPE:
+        divisors = st.tuples(*[st.floats(0.5, 100)] * (rotary_dim // 2))
+        return kind(draw(divisors), draw(divisors), original)
+    if kind is scaling.Llama3:
+        return kind(draw(factors), low, wide, original)
+    if kind is scaling.Proportional:
+        return kind(draw(st.floats(0.01, 1)), draw(factors))
+    return kind(draw(factors))
+
+
+@given(st.data(), st.sampled_from([4, 16, 64]), thetas, st.integers(1, 1 << 18))
+def test_every_rule_is_its_source_and_its_frequencies_are_correctly_rounded(
+    data, rotary_dim, theta, length
+):
+    rule = data.draw(rules(rotary_dim), label="rule")
+    ours = frequencies(rule, rotary_dim, theta, length)
+    assert ours == [float(f) for f in exact(rule, theta, rotary_dim, length)]
+
+
+FAR = [0, 1, -1, 4_095, 131_072, 10_000_000, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("rule", ONE_OF_EACH, ids=name)
+@given(st.sampled_from(FAR) | st.integers(-(2**31), 2**31 - 1), thetas, lengths)
+def test_angles_are_exact_at_any_position_under_every_rule(rule, position, theta, length):
+    mpmath = pytest.importorskip("mpmath", reason=NEEDS_MPMATH)
+    rope = ropes(rule, theta=theta)
+    amplitude = rope.spec.amplitude_at(length)
+    cos, sin = rope.tables(torch.tensor([position]), length)
+    assert cos.dtype == sin.dtype == torch.float32
+    with mpmath.workdps(60):
+        for i, f in enumerate(exact(rule, theta, 16, length)):
+            angle = position * f
+            assert abs(cos[0, i].item() - amplitude * mpmath.cos(angle)) <= 1e-7 * amplitude
+            assert abs(sin[0, i].item() - amplitude * mpmath.sin(angle)) <= 1e-7 * amplitude
+
+
+# What a rule must do, whatever its numbers
+
+
+@given(st.sampled_from([4, 16, 64]), thetas, factors)
+def test_ntk_slows_the_slowest_pair_by_the_factor_and_the_fastest_not_at_all(
+    rotary_dim, theta, factor
+):
+    scaled = frequencies(scaling.NTKAware(factor), rotary_dim, theta)
+    unscaled = RotarySpec(rotary_dim, theta=theta).inverse_frequencies().tolist()
+    assert scaled[0] == unscaled[0] == 1
+    assert scaled[-1] == pytest.approx(unscaled[-1] / factor, rel=1e-12)
+
+
+@given(factors, lengths)
+def test_dynamic_ntk_is_the_plain_rope_up_to_its_length_and_ntk_aware_beyond(factor, length):
+    rule = scaling.DynamicNTK(factor, L)
+    if length <= L:
+        assert frequencies(rule, length=length) == RotarySpec(16).inverse_frequencies().tolist()
+    else:
+        grown = scaling.NTKAware(factor * length / L - (factor - 1))
+        close(frequencies(rule, length=length), frequencies(grown))
+
+
+@given(factors, st.integers(8, 1 << 17), thetas)
+def test_yarn_stays_between_plain_and_linear(factor, original_length, theta):
+    scaled = frequencies(scaling.YaRN(factor, original_length), 64, theta)
+    unscaled = frequencies(scaling.Linear(1.0), 64, theta)
+    divided = frequencies(scaling.Linear(factor), 64, theta)
+    for low, f, high in zip(divided, scaled, unscaled, strict=True):
+        assert low * (1 - 1e-15) <= f <= high * (1 + 1e-15)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        scaling.Linear(1.0),
+        scaling.NTKAware(1.0),
+        scaling.YaRN(1.0, L),
+        scaling.Llama3(1.0, 1.0, 4.0, L),
+        scaling.Proportional(1.0),
+    ],
+    ids=name,
+)
+def test_a_factor_of_one_changes_nothing(rule):
+    assert frequencies(rule) == RotarySpec(16).inverse_frequencies().tolist()
+    assert rule.amplitude(None) == 1
+
+
+@pytest.mark.parametrize("low", [0.0, 1.0])
+def test_yarn_with_both_betas_alike_is_a_step(low):
+    """Whole pairs when truncated; without, pair i is divided as soon as it lies behind c(beta)."""
+    rule = scaling.YaRN(4.0, 4096, beta_fast=4.0, beta_slow=4.0, truncate=bool(low))
+    ours = [s / f for s, f in zip(frequencies(rule), frequencies(scaling.Linear(1.0)), strict=True)]
+    border = 16 * math.log(4096 / (4.0 * 2 * math.pi)) / (2 * math.log(1e4))
+    expected = [1.0 if i <= border else 0.25 for i in range(8)]
+    assert ours == pytest.approx(expected, rel=1e-12)
+
+
+def test_yarn_with_a_whole_pair_at_both_ends_blends_over_a_thousandth():
+    """low = high = 0 where training saw less than one turn: the first pair stays, the rest slow."""
+    rule = scaling.YaRN(4.0, 6, beta_fast=0.95, beta_slow=0.95)
+    close(frequencies(rule), [1.0, *(f / 4 for f in frequencies(scaling.Linear(1.0))[1:])])
+
+
+def test_yarn_clamps_at_the_last_dimension_and_not_at_the_last_pair():
+    """Trained for 131,072 with theta 1e4, dim 64: the upper index is 35 of 32 pairs, so that even
+    the slowest pair is not divided in full (litgpt and titan, which clamp to 31, differ)."""
+    rule = scaling.YaRN(4.0, 131_072)
+    slowest = frequencies(scaling.Linear(1.0), 64)[-1]
+    low, high = 22, 35
+    g = (31 - low) / (high - low)
+    assert frequencies(rule, 64)[-1] == pytest.approx(slowest * (1 - g) + slowest / 4 * g)
+
+
+def test_llama3_with_both_factors_alike_is_a_step():
+    """As in Llama 4 Scout, factor 16: torchtune's formula divides by zero there."""
+    rule = scaling.Llama3(16.0, 1.0, 1.0, 8192)
+    unscaled = RotarySpec(128, theta=5e5).inverse_frequencies().tolist()
+    expected = [f / 16 if 2 * math.pi / f > 8192 else f for f in unscaled]
+    assert frequencies(rule, 128, 5e5) == expected
+
+
+def test_proportional_turns_whole_pairs_of_the_whole_width():
+    """Gemma 4's full attention: 512 wide, a quarter turns, so channels 0-63 and 256-319."""
+    rope = RotaryEmbedding(RotarySpec(512, theta=1e6, scaling=scaling.Proportional(0.25)))
+    x = torch.randn(1, 1, 4, 512)
+    turned = rope.rotate(x, torch.tensor([3, 77, 4_000, 10_000_000]))
+    still = (turned == x).all(dim=-2).flatten().nonzero().flatten().tolist()
+    assert still == [*range(64, 256), *range(320, 512)]
+
+
+# Amplitudes
+
+YARN = {"factor": 40.0, "original_length": 4096}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (scaling.Linear(4.0), 1),
+        (scaling.NTKAware(4.0), 1),
+        (scaling.Llama3(8.0, 1.0, 4.0, 8192), 1),
+        (scaling.Proportional(0.25), 1),
+        (scaling.YaRN(**YARN), 1.3688879454113936),
+        (scaling.YaRN(**YARN, mscale=1.0), 1.3688879454113936),
+        (scaling.YaRN(**YARN, mscale_all_dim=0.5), 1.3688879454113936),
+        (scaling.YaRN(**YARN, mscale=0.0, mscale_all_dim=1.0), 1.3688879454113936),
+        (scaling.YaRN(**YARN, mscale=1.0, mscale_all_dim=1.0), 1),
+        (scaling.YaRN(**YARN, mscale=0.707, mscale_all_dim=0.707), 1),
+        (scaling.YaRN(**YARN, mscale=1.0, mscale_all_dim=0.5), 1.3688879454113936 / 1.184443973),
+        (scaling.YaRN(**YARN, attention_factor=1.0), 1),
+        (scaling.YaRN(**YARN, attention_factor=0.5, mscale=2.0, mscale_all_dim=1.0), 0.5),
+        (scaling.YaRN(32.0, 4096, truncate=False), 1.3465735902799727),
+        (scaling.YaRN(0.5, 4096), 1),
+    ],
+    ids=lambda value: None if isinstance(value, float) else str(value)[:60],
+)
+def test_amplitude(rule, expected):
+    """0.1 ln 40 + 1 and 0.1 ln 32 + 1 (gpt-oss), the ratio of DeepSeek-V2's two mscales, …"""
+    assert rule.amplitude(None) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "short", "long"),
+    [
+        ({"factor": 32.0}, 1.1902380714238083, 1.1902380714238083),
+        ({"factor": 1.0}, 1, 1),
+        ({"factor": 0.5}, 1, 1),
+        ({"factor": 32.0, "attention_factor": 1.25}, 1.25, 1.25),
+        ({"factor": 32.0, "short_mscale": 1.1}, 1.1, 1.1902380714238083),
+        ({"attention_factor": 2.0, "long_mscale": 1.2}, 2.0, 1.2),
+    ],
+)
+def test_amplitude_of_longrope(given, short, long):
+    """Phi-3-mini-128k: sqrt(1 + ln 32 / ln 4096) = 1.1902."""
+    rule = scaling.LongRoPE(SHORT, LONG, 4096, **given)
+    spec = RotarySpec(16, scaling=rule)
+    assert spec.amplitude_at(4096) == pytest.approx(short, rel=1e-9)
+    assert spec.amplitude_at(4097) == pytest.approx(long, rel=1e-9)
+
+
+@pytest.mark.parametrize("rule", [scaling.YaRN(**YARN), LONGROPE], ids=name)
+def test_amplitude_multiplies_scores_by_its_square(rule):
+    rope, bare = (
+        ropes(rule),
+        ropes(rule, amplitude=1 / RotarySpec(16, scaling=rule).amplitude_at(9)),
+    )
+    q, k = torch.randn(2, 1, 2, 5, 16, dtype=torch.float64)
+
+    def scores(rope: RotaryEmbedding) -> Tensor:
+        q_turned, k_turned = rope(q, k, length=9)
+        return q_turned @ k_turned.mT
+
+    squared = rope.spec.amplitude_at(9) ** 2
+    torch.testing.assert_close(scores(rope), squared * scores(bare), rtol=1e-6, atol=1e-6)
+    assert bare.spec.amplitude_at(9) == pytest.approx(1, rel=1e-15)
+
+
+# Golden numbers
+
+
+@pytest.mark.parametrize(
+    ("rule", "theta", "length", "expected"),
+    [
+        (
+            scaling.Llama3(8.0, 1.0, 4.0, 8192), 5e5, None,
+            [1.0, 0.19392276, 0.037606031, 0.0072926651,
+             0.00052484602, 3.4281024e-05, 6.6478697e-06, 1.2891732e-06],
+        ),
+        (
+            scaling.YaRN(16.0, 4096), 1e4, None,
+            [1.0, 0.31622776, 0.1, 0.024211189,
+             0.0053125001, 0.00093880121, 6.2500003e-05, 1.9764237e-05],
+        ),
+        (
+            scaling.YaRN(32.0, 4096, truncate=False), 1.5e5, None,
+            [1.0, 0.225418, 0.050813273, 0.0067949593,
+             0.00045648392, 1.8188337e-05, 4.0999785e-06, 9.2420896e-07],
+        ),
+        (
+            scaling.DynamicNTK(2.0, 4096), 1e4, 5000,
+            [1.0, 0.30013472, 0.09008085, 0.027036389,
+             0.0081145586, 0.0024354609, 0.00073096628, 0.00021938836],
+        ),
+    ],
+    ids=lambda value: name(value) if isinstance(value, Scaling) else "",
+)  # fmt: skip
+def test_golden_frequencies(rule, theta, length, expected):
+    """Of 16 dimensions, as transformers 5.23 formed them in float32: those of Llama 3.1's fields,
+    of YaRN's, of gpt-oss's and of a dynamic rule beyond its length."""
+    close(frequencies(rule, 16, theta, length), expected, rel=1e-6)
+
+
+# transformers
+
+
+def init_function(rule_type: str):
+    utils = pytest.importorskip("transformers.modeling_rope_utils", reason=NEEDS_TRANSFORMERS)
+    return utils.ROPE_INIT_FUNCTIONS[rule_type]
+
+
+def theirs(rule_type: str, theta: float = 1e4, length: int | None = None, *, limit=4096, **fields):
+    compute = init_function(rule_type)
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=1,
+        max_position_embeddings=limit,
+        rope_parameters={"rope_type": rule_type, "rope_theta": theta, **fields},
+    )
+    found, amplitude = compute(config, "cpu", seq_len=length)
+    return found.double().tolist(), amplitude
+
+
+EVEN_32 = tuple(1 + i / 31 for i in range(32))
+RISING_32 = tuple(1 + 2.0 * i for i in range(32))
+L3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 2048}
+YARN_FIELDS = {"factor": 16.0, "original_max_position_embeddings": 4096}
+LONG_FIELDS = {
+    "short_factor": list(EVEN_32),
+    "long_factor": list(RISING_32),
+    "original_max_position_embeddings": 4096,
+}
+
+
+@pytest.mark.parametrize("theta", [1e4, 5e5])
+@pytest.mark.parametrize(
+    ("rule", "rule_type", "fields", "length"),
+    [
+        (scaling.Linear(4.0), "linear", {"factor": 4.0}, None),
+        (scaling.DynamicNTK(2.0, 4096), "dynamic", {"factor": 2.0}, 1000),
+        (scaling.DynamicNTK(2.0, 4096), "dynamic", {"factor": 2.0}, 5000),
+        (scaling.DynamicNTK(4.0, 4096), "dynamic", {"factor": 4.0}, 131_072),
+        (scaling.YaRN(16.0, 4096), "yarn", YARN_FIELDS, None),
+        (scaling.YaRN(16.0, 131_072), "yarn", {**YARN_FIELDS,
+         "original_max_position_embeddings": 131_072}, None),
+        (scaling.YaRN(16.0, 4096, truncate=False), "yarn", {**YARN_FIELDS, "truncate": False}, None),
+        (scaling.YaRN(16.0, 4096, 8.0, 2.0, attention_factor=1.5), "yarn",
+         {**YARN_FIELDS, "beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.5}, None),
+        (scaling.YaRN(16.0, 4096, 4.0, 4.0), "yarn",
+         {**YARN_FIELDS, "beta_fast": 4.0, "beta_slow": 4.0}, None),
+        (scaling.YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=0.8), "yarn",
+         {**YARN_FIELDS, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.8}, None),
+        (scaling.LongRoPE(EVEN_32, RISING_32, 4096, 8.0), "longrope",
+         {**LONG_FIELDS, "factor": 8.0}, 4096),
+        (scaling.LongRoPE(EVEN_32, RISING_32, 4096, 8.0), "longrope",
+         {**LONG_FIELDS, "factor": 8.0}, 4097),
+        (scaling.LongRoPE(EVEN_32, RISING_32, 4096, attention_factor=1.5), "longrope",
+         {**LONG_FIELDS, "attention_factor": 1.5}, 1),
+        (scaling.Llama3(8.0, 1.0, 4.0, 2048), "llama3", {"factor": 8.0, **L3}, None),
+        (scaling.Llama3(32.0, 1.0, 4.0, 2048), "llama3", {"factor": 32.0, **L3}, None),
+        (scaling.Proportional(0.25, 2.0), "proportional",
+         {"factor": 2.0, "partial_rotary_factor": 0.25}, None),
+        (scaling.Proportional(0.3), "proportional", {"partial_rotary_factor": 0.3}, None),
+    ],
+)  # fmt: skip
+def test_frequencies_and_amplitude_are_those_of_transformers(
+    rule, rule_type, fields, length, theta
+):
+    """Up to float32. Its `truncate` is honoured here since this config has no layer types: nested
+    under one, it is ignored. For NTK-aware without a length it has no function; its dynamic module
+    keeps the largest length seen, which a single call of the function does not show.
+    """
+    expected, amplitude = theirs(rule_type, theta, length, **fields)
+    spec = RotarySpec(64, theta=theta, scaling=rule)
+    close(spec.inverse_frequencies(length).tolist(), expected, rel=2e-5)
+    assert spec.amplitude_at(length) == pytest.approx(amplitude, rel=1e-12)
+
+
+def test_llama3_of_transformers_is_undefined_where_both_factors_are_alike():
+    """A wavelength just there is 0/0 in its formula; elsewhere both agree (Llama 4 Scout)."""
+    fields = {**L3, "high_freq_factor": 1.0, "factor": 16.0}
+    expected, _ = theirs("llama3", 5e5, **fields)
+    rule = scaling.Llama3(16.0, 1.0, 1.0, 2048)
+    assert all(map(math.isfinite, expected))
+    close(frequencies(rule, 64, 5e5), expected, rel=2e-5)
+    at_the_border = 2 * math.pi * 2048  # the one pair's wavelength is 2π: L / 2π turns
+    assert frequencies(scaling.Llama3(2.0, at_the_border, at_the_border, 2048), 2)[0] in (0.5, 1.0)
+
+
+# Rules that depend on the length
+
+
+@pytest.mark.parametrize("rule", DEPENDING, ids=name)
+@given(st.integers(1, 40), st.integers(1, 40), lengths)
+def test_a_prefill_in_chunks_and_a_cached_decode_are_the_prefill(rule, first, second, length):
+    rope, x = ropes(rule), torch.randn(1, 2, 80 + 1, 16)
+    whole = ropes(rule).rotate(x, length=length)
+    cuts = [0, first, first + second, 81]
+    chunks = [
+        rope.rotate(x[:, :, a:b], offset=a, length=length)
+        for a, b in zip(cuts, cuts[1:], strict=False)
+    ]
+    assert torch.equal(torch.cat(chunks, dim=-2), whole)
+    step = rope.rotate(x[:, :, first : first + 1], torch.tensor([first]), length=length)
+    assert torch.equal(step, whole[:, :, first : first + 1])
+
+
+@pytest.mark.parametrize("rule", DEPENDING, ids=name)
+@pytest.mark.parametrize("given_as", ["nothing", "offset", "positions", "rows of positions"])
+@given(st.lists(lengths, min_size=3, max_size=3))
+def test_each_of_a_batch_has_its_own_length_and_is_as_it_would_be_alone(rule, given_as, each):
+    rope, x = ropes(rule), torch.randn(3, 2, 5, 16)
+    where = {
+        "nothing": {},
+        "offset": {"offset": 7},
+        "positions": {"positions": torch.tensor([5, 0, 2, 9, 10_000_000])},
+        "rows of positions": {"positions": torch.arange(15).reshape(3, 5)},
+    }[given_as]
+    turned = rope.rotate(x, **where, length=torch.tensor(each))
+    back = rope.unrotate(turned, **where, length=torch.tensor(each))
+    moved = rope.shift(turned, 3, length=torch.tensor(each))
+    torch.testing.assert_close(back, x, rtol=0, atol=2e-6)
+    for b, length in enumerate(each):
+        alone = dict(where)
+        if given_as == "rows of positions":
+            alone["positions"] = where["positions"][b]
+        row = ropes(rule).rotate(x[b], **alone, length=length)
+        assert torch.equal(turned[b], row)
+        torch.testing.assert_close(moved[b], rope.shift(row, 3, length=length), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", DEPENDING, ids=name)
+@given(st.lists(st.tuples(lengths, st.integers(1, 99)), min_size=1, max_size=8))
+def test_nothing_depends_on_what_was_asked_before(rule, calls):
+    used, x = ropes(rule), torch.randn(1, 1, 99, 16)
+    for length, count in calls:
+        fresh = ropes(rule).rotate(x[:, :, :count], length=length)
+        assert torch.equal(used.rotate(x[:, :, :count], length=length), fresh)
+
+
+def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
+    """Serving one token after the other at a dynamic length must not pile up tables."""
+    rope, x = ropes(DYNAMIC), torch.randn(1, 1, 9, 16)
+    for length in [*range(L, L + 20), 1]:
+        rope.rotate(x, length=length)
+        assert len(rope._rows) <= 2
+    both = ropes(LONGROPE)
+    for length in (1, L, L + 1, 4 * L, 2):
+        both.rotate(x, length=length)
+    assert len(both._rows) == 2
+
+
+@pytest.mark.parametrize("rule", DEPENDING, ids=name)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rope, x: rope(x, x),
+        lambda rope, x: rope.rotate(x, offset=3),
+        lambda rope, x: rope.rotate(x, torch.arange(5)),
+        lambda rope, x: rope.unrotate(x),
+        lambda rope, x: rope.shift(x, 3),
+        lambda rope, x: rope.tables(torch.arange(5)),
+        lambda rope, x: rope.spec.inverse_frequencies(),
+        lambda rope, x: rope.spec.wavelengths(),
+        lambda rope, x: rope.spec.amplitude_at(),
+        lambda rope, x: rope.spec.turns(),
+    ],
+)
+def test_a_missing_length_is_an_error(rule, call):
+    message = f"length must be given: frequencies of {name(rule)} depend on how long the sequence"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(ropes(rule), torch.randn(1, 1, 5, 16))
+
+
+@pytest.mark.parametrize(
+    ("length", "error", "message"),
+    [
+        (0, ValueError, "length must be at least 1, got 0"),
+        (5.0, TypeError, "length must be an int, got 5.0 of type float"),
+        (True, TypeError, "length must be an int, got True of type bool"),
+        (torch.tensor(5), ValueError, "length must be an int or integers (B,), got torch.int64"),
+        (torch.tensor([5.0, 5.0]), ValueError, "integers (B,), got torch.float32 of shape (2,)"),
+        (torch.tensor([True, True]), ValueError, "integers (B,), got torch.bool of shape (2,)"),
+        (torch.tensor([5, 0]), ValueError, "length must be at least 1, got 0"),
+        (torch.tensor([5, 5, 5]), ValueError, "int or (2,) for x of shape (2, 1, 5, 16) with"),
+    ],
+)
+@pytest.mark.parametrize("positions", [None, torch.arange(5).expand(2, 5)])
+def test_a_wrong_length_is_an_error(length, error, message, positions):
+    with pytest.raises(error, match=re.escape(message)):
+        ropes(LONGROPE).rotate(torch.randn(2, 1, 5, 16), positions, length=length)
+
+
+def test_a_rule_without_need_of_the_length_takes_it_and_does_not_heed_it():
+    rope, x = ropes(scaling.Linear(2.0)), torch.randn(2, 1, 5, 16)
+    for length in (5, torch.tensor([3, 4])):
+        assert torch.equal(rope.rotate(x, length=length), rope.rotate(x))
+    with pytest.raises(TypeError, match="length must be an int, got 'long' of type str"):
+        rope.rotate(x, length="long")
+
+
+def test_an_empty_batch_with_lengths_stays_empty():
+    none = torch.empty(0, dtype=torch.int64)
+    assert ropes(LONGROPE).rotate(torch.empty(0, 2, 5, 16), length=none).shape == (0, 2, 5, 16)
+
+
+@pytest.mark.parametrize("rule", DEPENDING, ids=name)
+def test_lengths_need_not_lie_where_the_keys_are(rule):
+    """On another device (here meta) nothing meets a tensor that stayed behind."""
+    rope, k = ropes(rule), torch.empty(2, 1, 5, 16, device="meta")
+    each = torch.tensor([3, 300])
+    for turned in (rope.rotate(k, length=each), rope.unrotate(k, length=each)):
+        assert turned.is_meta
+    assert rope.shift(k, 4, length=each).is_meta
+
+
+# What a rule refuses
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: scaling.Linear(0.0), ValueError, "factor must be finite and above 0, got 0.0"),
+        (lambda: scaling.Linear("2"), TypeError, "factor must be a float, got '2' of type str"),
+        (lambda: scaling.NTKAware(math.inf), ValueError, "factor must be finite and above 0"),
+        (lambda: scaling.DynamicNTK(2.0, 0), ValueError, "original_length must be at least 1"),
+        (lambda: scaling.DynamicNTK(2.0, 9.0), TypeError, "original_length must be an int, got 9."),
+        (lambda: scaling.YaRN(2.0, 9, 1.0, 2.0), ValueError, "beta_fast must be at least beta_slow"),
+        (lambda: scaling.YaRN(2.0, 9, truncate=1), TypeError, "truncate must be True or False"),
+        (lambda: scaling.YaRN(2.0, 9, mscale=-1.0), ValueError, "mscale must be finite and not neg"),
+        (lambda: scaling.YaRN(2.0, 9, attention_factor=0), ValueError, "attention_factor must be f"),
+        (lambda: scaling.LongRoPE(1.0, 2.0, 9), TypeError, "short_factor must be a tuple of floats"),
+        (
+            lambda: scaling.LongRoPE((1.0,), (0.0,), 9),
+            ValueError,
+            "long_factor[0] must be finite and above 0, got 0.0",
+        ),
+        (
+            lambda: scaling.LongRoPE((1.0, 1.0), (1.0,), 9),
+            ValueError,
+            "long_factor must have as many entries as short_factor, 2, got 1",
+        ),
+        (lambda: scaling.LongRoPE((1.0,), (1.0,), 1), ValueError, "original_length must be at lea"),
+        (
+            lambda: scaling.Llama3(2.0, 4.0, 1.0, 9),
+            ValueError,
+            "high_freq_factor must be at least low_freq_factor=4.0, got 1.0",
+        ),
+        (lambda: scaling.Proportional(1.5), ValueError, "fraction must be at most 1, all pairs"),
+        (lambda: scaling.Proportional(0.0), ValueError, "fraction must be finite and above 0"),
+        (
+            lambda: RotarySpec(16, scaling=scaling.LongRoPE((1.0,) * 7, (1.0,) * 7, 9)),
+            ValueError,
+            "short_factor must have an entry for each of 8 pairs, got 7",
+        ),
+        (
+            lambda: RotarySpec(2, scaling=scaling.NTKAware(2.0)),
+            ValueError,
+            "rotary_dim must be above 2 for an NTK rule, got 2",
+        ),
+        (
+            lambda: RotarySpec(2, scaling=scaling.DynamicNTK(2.0, 9)),
+            ValueError,
+            "rotary_dim must be above 2 for an NTK rule, got 2",
+        ),
+        (
+            lambda: RotarySpec(16, theta=1.0, scaling=scaling.YaRN(2.0, 9)),
+            ValueError,
+            "theta must not be 1 for YaRN",
+        ),
+        (lambda: RotarySpec(16, scaling="yarn"), TypeError, "scaling must be a rule of ropewalk.sc"),
+        (lambda: RotarySpec(16, scaling=scaling.YaRN), TypeError, "scaling must be a rule of rope"),
+    ],
+)  # fmt: skip
+def test_a_rule_refuses_what_it_cannot_do_when_it_is_made(make, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        make()
+
+
+def test_rules_are_values():
+    """Lists become tuples, so that equal rules are equal, hashable and share what is cached."""
+    assert scaling.LongRoPE(list(SHORT), list(LONG), L) == scaling.LongRoPE(SHORT, LONG, L)
+    for rule in ONE_OF_EACH:
+        assert rule == type(rule)(**vars(rule))
+        assert hash(rule) == hash(type(rule)(**vars(rule)))
+        with pytest.raises(AttributeError):
+            rule.factor = 3.0
+    assert scaling.Linear(2.0) != scaling.NTKAware(2.0)
