@@ -8,6 +8,7 @@ published model is not what transformers' code of that model does.
 import math
 import re
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def any_specs(draw):
     if draw(st.booleans()):
         cuts = sorted(draw(st.sets(st.integers(1, pairs - 1), max_size=2))) if pairs > 1 else []
         ends = [0, *cuts, pairs]
-        blocks = tuple(2 * (b - a) for a, b in zip(ends, ends[1:], strict=False))
+        blocks = tuple(2 * (b - a) for a, b in pairwise(ends))
         write_pairing = pairing
     owners = draw(st.permutations([*range(count), *([0] * (pairs - count))]))
     exponents = [draw(st.fractions(0, 1, max_denominator=64)) for _ in range(pairs)]

@@ -270,22 +270,42 @@ def test_shards_turned_apart_are_the_whole_turned(scheme):
         (lambda: positions.video(0, 1, 1), ValueError, "frames must be at least 1, got 0"),
         (lambda: positions.coordinates(3, 0), ValueError, "width must be at least 1, got 0"),
         (lambda: positions.multimodal([-1]), ValueError, "each text segment must be at least 0"),
-        (lambda: positions.multimodal([True]), TypeError, "each text segment must be an int, got T"),
+        (
+            lambda: positions.multimodal([True]),
+            TypeError,
+            "each text segment must be an int, got T",
+        ),
         (
             lambda: positions.multimodal([2.5]),
             ValueError,
             "(H, W), (T, H, W) or (T, H, W, step), got 2.5",
         ),
-        (lambda: positions.multimodal([(1,)]), ValueError, "each segment must be an int of text to"),
-        (lambda: positions.multimodal([(1, 2, 2, 0)]), ValueError, "step must be at least 1, got 0"),
+        (
+            lambda: positions.multimodal([(1,)]),
+            ValueError,
+            "each segment must be an int of text to",
+        ),
+        (
+            lambda: positions.multimodal([(1, 2, 2, 0)]),
+            ValueError,
+            "step must be at least 1, got 0",
+        ),
         (lambda: positions.multimodal([(2, 0)]), ValueError, "width must be at least 1, got 0"),
         (
             lambda: positions.context_parallel(8, 2, 2, "zigzag"),
             ValueError,
             "rank must be below world=2, got 2",
         ),
-        (lambda: positions.context_parallel(8, -1, 2, "zigzag"), ValueError, "rank must be at least"),
-        (lambda: positions.context_parallel(8, 0, 0, "zigzag"), ValueError, "world must be at least"),
+        (
+            lambda: positions.context_parallel(8, -1, 2, "zigzag"),
+            ValueError,
+            "rank must be at least",
+        ),
+        (
+            lambda: positions.context_parallel(8, 0, 0, "zigzag"),
+            ValueError,
+            "world must be at least",
+        ),
         (
             lambda: positions.context_parallel(6, 0, 2, "zigzag"),
             ValueError,
@@ -302,7 +322,7 @@ def test_shards_turned_apart_are_the_whole_turned(scheme):
             'scheme must be "contiguous", "zigzag" or "round-robin", got \'striped\'',
         ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()

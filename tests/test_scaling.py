@@ -7,6 +7,7 @@ on what was asked before; and when a rule that needs the length does without.
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 import torch
@@ -271,7 +272,8 @@ def test_yarn_with_a_whole_pair_at_both_ends_blends_over_a_thousandth():
 
 def test_yarn_clamps_at_the_last_dimension_and_not_at_the_last_pair():
     """Trained for 131,072 with theta 1e4, dim 64: the upper index is 35 of 32 pairs, so that even
-    the slowest pair is not divided in full (litgpt and titan, which clamp to 31, differ)."""
+    the slowest pair is not divided in full (litgpt and titan, which clamp to 31, differ).
+    """
     rule = scaling.YaRN(4.0, 131_072)
     slowest = frequencies(scaling.Linear(1.0), 64)[-1]
     low, high = 22, 35
@@ -394,7 +396,8 @@ def test_amplitude_multiplies_scores_by_its_square(rule):
 )  # fmt: skip
 def test_golden_frequencies(rule, theta, length, expected):
     """Of 16 dimensions, as transformers 5.23 formed them in float32: those of Llama 3.1's fields,
-    of YaRN's, of gpt-oss's and of a dynamic rule beyond its length."""
+    of YaRN's, of gpt-oss's and of a dynamic rule beyond its length.
+    """
     close(frequencies(rule, 16, theta, length), expected, rel=1e-6)
 
 
@@ -442,7 +445,8 @@ LONG_FIELDS = {
         (scaling.YaRN(16.0, 4096), "yarn", YARN_FIELDS, None),
         (scaling.YaRN(16.0, 131_072), "yarn", {**YARN_FIELDS,
          "original_max_position_embeddings": 131_072}, None),
-        (scaling.YaRN(16.0, 4096, truncate=False), "yarn", {**YARN_FIELDS, "truncate": False}, None),
+        (scaling.YaRN(16.0, 4096, truncate=False), "yarn",
+         {**YARN_FIELDS, "truncate": False}, None),
         (scaling.YaRN(16.0, 4096, 8.0, 2.0, attention_factor=1.5), "yarn",
          {**YARN_FIELDS, "beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.5}, None),
         (scaling.YaRN(16.0, 4096, 4.0, 4.0), "yarn",
@@ -495,10 +499,7 @@ def test_a_prefill_in_chunks_and_a_cached_decode_are_the_prefill(rule, first, se
     rope, x = ropes(rule), torch.randn(1, 2, 80 + 1, 16)
     whole = ropes(rule).rotate(x, length=length)
     cuts = [0, first, first + second, 81]
-    chunks = [
-        rope.rotate(x[:, :, a:b], offset=a, length=length)
-        for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
+    chunks = [rope.rotate(x[:, :, a:b], offset=a, length=length) for a, b in pairwise(cuts)]
     assert torch.equal(torch.cat(chunks, dim=-2), whole)
     step = rope.rotate(x[:, :, first : first + 1], torch.tensor([first]), length=length)
     assert torch.equal(step, whole[:, :, first : first + 1])
@@ -624,11 +625,27 @@ def test_lengths_need_not_lie_where_the_keys_are(rule):
         (lambda: scaling.NTKAware(math.inf), ValueError, "factor must be finite and above 0"),
         (lambda: scaling.DynamicNTK(2.0, 0), ValueError, "original_length must be at least 1"),
         (lambda: scaling.DynamicNTK(2.0, 9.0), TypeError, "original_length must be an int, got 9."),
-        (lambda: scaling.YaRN(2.0, 9, 1.0, 2.0), ValueError, "beta_fast must be at least beta_slow"),
+        (
+            lambda: scaling.YaRN(2.0, 9, 1.0, 2.0),
+            ValueError,
+            "beta_fast must be at least beta_slow",
+        ),
         (lambda: scaling.YaRN(2.0, 9, truncate=1), TypeError, "truncate must be True or False"),
-        (lambda: scaling.YaRN(2.0, 9, mscale=-1.0), ValueError, "mscale must be finite and not neg"),
-        (lambda: scaling.YaRN(2.0, 9, attention_factor=0), ValueError, "attention_factor must be f"),
-        (lambda: scaling.LongRoPE(1.0, 2.0, 9), TypeError, "short_factor must be a tuple of floats"),
+        (
+            lambda: scaling.YaRN(2.0, 9, mscale=-1.0),
+            ValueError,
+            "mscale must be finite and not neg",
+        ),
+        (
+            lambda: scaling.YaRN(2.0, 9, attention_factor=0),
+            ValueError,
+            "attention_factor must be f",
+        ),
+        (
+            lambda: scaling.LongRoPE(1.0, 2.0, 9),
+            TypeError,
+            "short_factor must be a tuple of floats",
+        ),
         (
             lambda: scaling.LongRoPE((1.0,), (0.0,), 9),
             ValueError,
@@ -667,10 +684,14 @@ def test_lengths_need_not_lie_where_the_keys_are(rule):
             ValueError,
             "theta must not be 1 for YaRN",
         ),
-        (lambda: RotarySpec(16, scaling="yarn"), TypeError, "scaling must be a rule of ropewalk.sc"),
+        (
+            lambda: RotarySpec(16, scaling="yarn"),
+            TypeError,
+            "scaling must be a rule of ropewalk.sc",
+        ),
         (lambda: RotarySpec(16, scaling=scaling.YaRN), TypeError, "scaling must be a rule of rope"),
     ],
-)  # fmt: skip
+)
 def test_a_rule_refuses_what_it_cannot_do_when_it_is_made(make, error, message):
     with pytest.raises(error, match=re.escape(message)):
         make()

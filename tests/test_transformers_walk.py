@@ -1,0 +1,173 @@
+"""Every rope of every model folder of transformers, against what `from_config` reads in its JSON.
+
+For each folder with a rotary class, a small model of its default configuration turns random q and k
+by transformers' own code; `ModelSpec.from_config` sees that configuration's JSON alone, and what it
+reads must turn them alike. These fail when a pairing, a place, an order of axes, a theta or a rule
+is read wrongly for any family, when a folder is not walked through, and when a comparison would
+not notice a flipped pairing or another theta.
+"""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec
+
+pytest.importorskip(
+    "transformers", reason="needs transformers, the outside reference: pip install 'ropewalk[dev]'"
+)
+import transformers_ropes
+from transformers_ropes import UNREACHABLE, Case
+
+# A few that differ from one another, so that the short run sees every kind of reading.
+SOME = """
+    apertus cohere2 deepseek_v2 deepseek_v3 ernie4_5_vl_moe falcon gemma3 glm4_moe gpt_neox gpt_oss
+    gptj llama llama4 modernbert nanochat pixtral qwen2_vl qwen3_vl
+""".split()  # noqa: SIM905
+
+# What transformers computes there is another thing, or no rotation; from_config says so or differs.
+REFUSED = {
+    "clvp": "values turn too",
+    "esmfold2": "axes with different thetas within one head",
+    "hunyuan_vl": "the halves of a pair follow different axes, so that norms change",
+    "musicflamingo": "audio states turn by seconds, not queries and keys by positions",
+    "vjepa2": "pairs are mixed up, so that norms change",
+}
+DIFFERS = {
+    "minimax_m3_vl.MiniMaxM3VLRotaryEmbedding": (
+        "the configuration's rotary_dim of 64 is documented, but not read: all 128 turn"
+    ),
+    "qwen2_5_omni.Qwen2_5OmniDiTRotaryEmbedding": "head 0 alone turns",
+}
+
+# Coordinates are multiplied by 2π in the model, and by `positions.coordinates` here.
+IN_TURNS = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
+
+outcomes: dict[str, dict[str, str]] = {}  # family → case → "same", or why not
+
+
+def name_of(case: Case) -> str:
+    return f"{case.family}.{case.rotary_class}"
+
+
+def stack_of(case: Case, spec: ModelSpec) -> str:
+    """The stack of ours that the case is about."""
+    if len(spec.stacks) == 1:
+        return next(iter(spec.stacks))
+    for part, stack in (("talker", "talker"), ("patcher", "patcher"), ("code2wav", "audio")):
+        if part in case.where.lower() or part in case.rotary_class.lower():
+            return stack
+    if case.rotary_class == "Qwen3OmniMoeRotaryEmbedding" and case.stack == "text":
+        return "code_predictor"
+    renamed = {
+        ("t5gemma2", "text"): "encoder",
+        ("deepseek_ocr2", "encoder"): "vision",
+        ("nemotron3_5_transcribe", "text"): "encoder",
+    }
+    return renamed.get((case.family, case.stack), case.stack)
+
+
+def our_rope(case: Case) -> RotarySpec | None:
+    spec = ModelSpec.from_config(case.config)
+    return spec.layer(case.layer, stack_of(case, spec)).rope
+
+
+def turned(case: Case, rope: RotarySpec | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    if rope is None:
+        return q, k
+    embedding = RotaryEmbedding(rope)
+    positions = case.positions * (2 * math.pi if case.family in IN_TURNS else 1)
+    return embedding.rotate(q, positions), embedding.rotate(k, positions)
+
+
+def far(ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> float:
+    return max((a - b).abs().max().item() for a, b in zip(ours, theirs, strict=True))
+
+
+def queries_and_keys(case: Case) -> tuple[Tensor, Tensor]:
+    length = case.positions.shape[-1]
+    return (
+        torch.randn(1, case.heads, length, case.head_dim),
+        torch.randn(1, case.kv_heads, length, case.head_dim),
+    )
+
+
+def tolerance(case: Case) -> float:
+    """float32 angles of positions up to 4,095 are off by 2e-4 radians; q and k reach 5."""
+    return 1e-4 if case.positions.abs().max() < 300 else 2e-3
+
+
+def walk(family: str) -> None:
+    seen = outcomes.setdefault(family, {})
+    for number, case in enumerate(transformers_ropes.family_cases(family)):
+        label = f"{number} {name_of(case)} {case.stack} {case.layer_type} layer {case.layer}"
+        if family in REFUSED:
+            with pytest.raises(ValueError, match="must be one whose rope a RotarySpec can say"):
+                our_rope(case)
+            seen[label] = REFUSED[family]
+            continue
+        q, k = queries_and_keys(case)
+        theirs = case.rotate(q, k)
+        if name_of(case) in DIFFERS:
+            seen[label] = DIFFERS[name_of(case)]
+            continue
+        rope = our_rope(case)
+        distance = far(turned(case, rope, q, k), theirs)
+        assert distance <= tolerance(case), f"{label}: off by {distance}, read as {rope}"
+        seen[label] = "same"
+        if rope is not None:
+            for wrong in disturbed(rope):
+                distance = far(turned(case, wrong, q, k), theirs)
+                assert distance > 10 * tolerance(case), f"{label} would pass as {wrong}"
+    excused = [name for name in UNREACHABLE if name.split(".")[0] == family]
+    assert seen or excused, f"no case for {family}"
+
+
+def disturbed(rope: RotarySpec) -> list[RotarySpec]:
+    """The same rope with its pairing flipped, and with another theta."""
+    flip = {"half": "interleaved", "interleaved": "half"}
+    flipped = dataclasses.replace(
+        rope, pairing=flip[rope.pairing], write_pairing=flip[rope.write_pairing]
+    )
+    return [flipped, dataclasses.replace(rope, theta=2 * rope.theta)]
+
+
+@pytest.mark.parametrize("family", SOME)
+def test_reads_some_families(family):
+    walk(family)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [f for f in transformers_ropes.families() if f not in SOME])
+def test_reads_every_other_family(family):
+    walk(family)
+
+
+@pytest.mark.slow
+def test_the_walk_was_whole():
+    """After all others: how many folders there are, and how many `from_config` covers."""
+    missing = set(transformers_ropes.families()) - outcomes.keys()
+    if missing:
+        pytest.skip(f"only where all families were walked; {len(missing)} were not")
+    towers = {f for f, seen in outcomes.items() if any(is_tower(label) for label in seen)}
+    for kind, folders, floor in (
+        ("text only", outcomes.keys() - towers, 0.95),
+        ("with another tower", towers, 0.80),
+    ):
+        covered = {f for f in folders if set(outcomes[f].values()) == {"same"}}
+        print(f"{kind}: {len(covered)} of {len(folders)} folders covered")
+        for family in sorted(folders - covered):
+            reasons = {why for why in outcomes[family].values() if why != "same"}
+            print(
+                f"  {family}: {'; '.join(reasons) or ', '.join(v for k, v in UNREACHABLE.items() if k.startswith(family))}"
+            )
+        assert len(covered) >= floor * len(folders)
+    cases = [why for seen in outcomes.values() for why in seen.values()]
+    print(f"{len(outcomes)} folders, {len(cases)} ropes, {cases.count('same')} the same")
+
+
+def is_tower(label: str) -> bool:
+    return label.split()[2] in ("vision", "audio")
