@@ -46,9 +46,10 @@ def _place(model: ModelSpec) -> tuple[str, Stack]:
             raise ValueError(f"model must have a text stack to be written, got {name!r}")
         path, stack = TOWERS[name]["text"]
         return path, STACKS[stack]
-    if name in STACKS:
-        return "", STACKS[name]
     rope = next((layer.rope for layer in model.layers if layer.rope is not None), None)
+    if name in STACKS:
+        latent = name == "deepseek" and rope is not None and rope.start > 0
+        return "", STACKS["deepseek_v2" if latent else name]
     return "", Stack(pairing="half" if rope is None else rope.pairing)
 
 

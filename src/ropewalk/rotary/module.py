@@ -11,11 +11,16 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler on import
 
 from ropewalk.rotary import frequencies
+from ropewalk.rotary.fits import (
+    INTEGERS,
+    check_positions,
+    check_positions_of,
+    check_same_length,
+)
 from ropewalk.rotary.rotate import rotate, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 MAX_CACHED_ROWS = 16_384
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 L = TypeVar("L")
 T = TypeVar("T")
@@ -94,8 +99,8 @@ class RotaryEmbedding(nn.Module):
         and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
         """
         if key_positions is None:
-            _check_same_length(q, k, seq_dim)
-            self._check("k", k, "positions", positions, seq_dim)
+            check_same_length(q, k, seq_dim)
+            check_positions_of("k", k, "positions", positions, seq_dim, self.spec)
         q_tables = self._tables_for("q", q, "positions", positions, offset, length, seq_dim)
         k_tables = q_tables
         if key_positions is not None:
@@ -149,7 +154,7 @@ class RotaryEmbedding(nn.Module):
 
         Where the spec has several axes, positions are (A, S) or (A, B, S).
         """
-        self._check_positions("positions", positions)
+        check_positions("positions", positions, self.spec)
         return self._formed(positions, length)
 
     def _turn(
@@ -224,7 +229,7 @@ class RotaryEmbedding(nn.Module):
         seq_dim: int,
     ) -> tuple[Tensor, Tensor]:
         """Tables for x's positions, on its device."""
-        self._check(x_name, x, name, positions, seq_dim)
+        check_positions_of(x_name, x, name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
         if isinstance(length, Tensor) and length.numel() not in (1, batch):
             raise ValueError(
@@ -280,87 +285,12 @@ class RotaryEmbedding(nn.Module):
             positions = positions.expand(self.spec.axis_count, -1)
         return self._formed(positions, length)
 
-    def _check(
-        self, x_name: str, x: Tensor, name: str, positions: Tensor | None, seq_dim: int
-    ) -> None:
-        """Raise unless x is as wide as this rope, and its positions, where given, fit x's shape."""
-        length = sequence_length(x_name, x, seq_dim)
-        if x.shape[-1] != self.spec.head_dim:
-            raise ValueError(
-                f"{x_name}'s last axis must be head_dim={self.spec.head_dim}, "
-                f"got shape {tuple(x.shape)}"
-            )
-        if positions is None:
-            return
-        self._check_positions(name, positions)
-        batch = x.shape[0] if x.ndim > -seq_dim else 1
-        fits = [(length,), (1, length), (batch, length)]
-        if self._axis_of_pair is not None:
-            fits = [(self.spec.axis_count, *shape) for shape in fits]
-        if tuple(positions.shape) not in fits:
-            raise ValueError(
-                f"{name} must be {_shape(fits[0])} or {_shape(fits[2])} for {x_name} of shape "
-                f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
-            )
-
-    def _check_positions(self, name: str, positions: Tensor) -> None:
-        if not isinstance(positions, Tensor):
-            raise TypeError(
-                f"{name} must be an integer tensor, got {positions!r}; write torch.tensor(...)"
-            )
-        if positions.dtype not in INTEGERS:
-            if not (self.spec.continuous and positions.is_floating_point()):
-                raise TypeError(
-                    f"{name} must have an integer dtype, got {positions.dtype}; "
-                    f"form them with torch.arange, or convert with .long()"
-                )
-            if positions.dtype not in (torch.float32, torch.float64):
-                raise TypeError(f"{name} must be float32 or float64, got {positions.dtype}")
-        axes = self.spec.axis_count
-        several = axes > 1
-        if positions.ndim not in ((2, 3) if several else (1, 2)):
-            wanted = f"({axes}, S) or ({axes}, B, S)" if several else "(S,) or (B, S)"
-            raise ValueError(f"{name} must be {wanted}, got shape {tuple(positions.shape)}")
-        if several and positions.shape[0] != axes:
-            raise ValueError(
-                f"{name} must have {axes} axes in front, one row of positions for each, "
-                f"got shape {tuple(positions.shape)}"
-            )
-
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles leave the cached rows behind: they are cheap to form again.
         return {**self.__dict__, "_rows": {}}
 
     def extra_repr(self) -> str:
         return str(self.spec)
-
-
-def rerotate(
-    k: Tensor,
-    positions: Tensor,
-    old: RotarySpec,
-    new: RotarySpec,
-    *,
-    old_length: Length = None,
-    new_length: Length = None,
-    seq_dim: int = -2,
-) -> Tensor:
-    """Turn keys that were turned by one rope at these positions as another rope turns them.
-
-    So that a cache survives the crossing of LongRoPE's original length (`old` and `new` the same,
-    lengths on both sides of it), a dynamic rule's next length, or a change of rule. Formed in
-    float32, or float64 if k is, and rounded once.
-    """
-    if (old.head_dim, old.rotary_dim, old.start) != (new.head_dim, new.rotary_dim, new.start):
-        raise ValueError(
-            f"new must turn the same dimensions as old: head_dim, rotary_dim and start of "
-            f"{(old.head_dim, old.rotary_dim, old.start)}, "
-            f"got {(new.head_dim, new.rotary_dim, new.start)}"
-        )
-    wide = k.to(torch.promote_types(k.dtype, torch.float32))
-    plain = RotaryEmbedding(old).unrotate(wide, positions, length=old_length, seq_dim=seq_dim)
-    turned = RotaryEmbedding(new).rotate(plain, positions, length=new_length, seq_dim=seq_dim)
-    return turned.to(k.dtype)
 
 
 def _eagerly(form: Callable[[L], T], length: L) -> T:
@@ -399,16 +329,3 @@ def _turned(
         x = rotate(x, cos, sin, pairing=pairing, start=start, seq_dim=seq_dim, adjoint=adjoint)
         start, pair = start + size, pair + size // 2
     return x
-
-
-def _shape(sizes: tuple[int, ...]) -> str:
-    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
-
-
-def _check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
-    queries, keys = sequence_length("q", q, seq_dim), sequence_length("k", k, seq_dim)
-    if queries != keys:
-        raise ValueError(
-            f"k must be as long as q unless it has positions of its own, "
-            f"got {keys} keys and {queries} queries; pass positions and key_positions"
-        )

@@ -59,6 +59,7 @@ _towers("glm5_next inkling2", vision="vision_config={}_vision")
 _towers("sam3", vision="vision_config.backbone_config=sam3_vit_model")
 _towers("pixtral mlcd_vision_model dinov3_vit sapiens2 eomt_dinov3 efficientloftr sam2_video "
         "sam3_tracker_video edgetam_video", vision="={}")  # fmt: skip
+_towers("csm", text="=csm", decoder="depth_decoder_config=csm_depth_decoder_model")
 _towers("dia", encoder="encoder_config=dia_encoder", decoder="decoder_config=dia_decoder")
 _towers("t5gemma", encoder="encoder=t5_gemma_module", decoder="decoder=t5_gemma_module")
 _towers("t5gemma2", encoder="encoder.text_config=t5gemma2_text", decoder="decoder=t5gemma2_decoder")
@@ -89,6 +90,8 @@ UNSUPPORTED = {
     "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
     "musicflamingo": "it turns audio states by seconds, not queries and keys by positions",
     "clvp": "it turns values too",
+    "neucodec": "its code turns heads by their number, not tokens by their position",
+    "xcodec2": "its code turns heads by their number, not tokens by their position",
     "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
     "esmfold2": "its axes have different thetas within one head",
 }

@@ -1,0 +1,74 @@
+"""What `RotaryEmbedding` asks of the shapes and dtypes of q, k and their positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.rotate import sequence_length
+from ropewalk.rotary.spec import RotarySpec
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_positions_of(
+    x_name: str, x: Tensor, name: str, positions: Tensor | None, seq_dim: int, spec: RotarySpec
+) -> None:
+    """Raise unless x is as wide as this rope, and its positions, where given, fit x's shape."""
+    length = sequence_length(x_name, x, seq_dim)
+    if x.shape[-1] != spec.head_dim:
+        raise ValueError(
+            f"{x_name}'s last axis must be head_dim={spec.head_dim}, got shape {tuple(x.shape)}"
+        )
+    if positions is None:
+        return
+    check_positions(name, positions, spec)
+    batch = x.shape[0] if x.ndim > -seq_dim else 1
+    fits = [(length,), (1, length), (batch, length)]
+    if spec.axis_count > 1:
+        fits = [(spec.axis_count, *shape) for shape in fits]
+    if tuple(positions.shape) not in fits:
+        raise ValueError(
+            f"{name} must be {_shape(fits[0])} or {_shape(fits[2])} for {x_name} of shape "
+            f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
+        )
+
+
+def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
+    """Raise unless positions are integers (or coordinates) with as many axes as the spec has."""
+    if not isinstance(positions, Tensor):
+        raise TypeError(
+            f"{name} must be an integer tensor, got {positions!r}; write torch.tensor(...)"
+        )
+    if positions.dtype not in INTEGERS:
+        if not (spec.continuous and positions.is_floating_point()):
+            raise TypeError(
+                f"{name} must have an integer dtype, got {positions.dtype}; "
+                f"form them with torch.arange, or convert with .long()"
+            )
+        if positions.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"{name} must be float32 or float64, got {positions.dtype}")
+    axes = spec.axis_count
+    several = axes > 1
+    if positions.ndim not in ((2, 3) if several else (1, 2)):
+        wanted = f"({axes}, S) or ({axes}, B, S)" if several else "(S,) or (B, S)"
+        raise ValueError(f"{name} must be {wanted}, got shape {tuple(positions.shape)}")
+    if several and positions.shape[0] != axes:
+        raise ValueError(
+            f"{name} must have {axes} axes in front, one row of positions for each, "
+            f"got shape {tuple(positions.shape)}"
+        )
+
+
+def check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
+    """Raise unless q and k have as many positions."""
+    queries, keys = sequence_length("q", q, seq_dim), sequence_length("k", k, seq_dim)
+    if queries != keys:
+        raise ValueError(
+            f"k must be as long as q unless it has positions of its own, "
+            f"got {keys} keys and {queries} queries; pass positions and key_positions"
+        )
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
