@@ -3,7 +3,9 @@
 These fail when the annotated model computes something else than ropewalk's from the same weights,
 or its loss another smoothing than the one it states; when the count of operations misses a product;
 when the search without a cache finds other hypotheses than ropewalk's batched one, or a difference
-between two searches goes unseen; and when a script no longer runs to the end.
+between two searches goes unseen; when a rope measured beside ropewalk's is not the one it is named
+after, or an error of known size is measured as another; and when a script no longer runs to the
+end.
 """
 
 import importlib
@@ -27,8 +29,9 @@ from ropewalk.lab.tokens import PAD
 from ropewalk.model import Transformer, TransformerShape, initialise
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # as when a script is run there
-annotated, measuring, training, translation = (
-    importlib.import_module(name) for name in ("annotated", "measuring", "training", "translation")
+annotated, exactness, measuring, training, translation = (
+    importlib.import_module(name)
+    for name in ("annotated", "exactness", "measuring", "training", "translation")
 )
 
 SHAPE = TransformerShape(20, 32, 4, 48, encoder_layers=2, decoder_layers=2)
@@ -161,3 +164,45 @@ def test_a_script_runs_to_the_end_and_writes_its_numbers(script, tmp_path, capsy
     assert all(row["ratio"] > 0 for row in rows)
     assert {"commit", "command", "versions", "machine", "duration_s"} <= results.keys()
     assert "× baseline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
+    frequencies, positions = exactness.exact_frequencies(1e4), torch.arange(999_996, 1_000_000)
+    reference = exactness.exact(frequencies, positions)
+    one_step = exactness.exact(frequencies, torch.tensor([1]))
+    angle = torch.tensor(1e-3, dtype=torch.float64)  # by which every pair turns too far
+    cos, sin = reference
+    wrong = cos * angle.cos() - sin * angle.sin(), sin * angle.cos() + cos * angle.sin()
+    errors = exactness.table_errors(wrong, reference)
+    assert errors["worst"] == pytest.approx(1e-3, rel=1e-2)
+    assert errors["rms"] == pytest.approx(1e-3 / math.sqrt(2), rel=1e-2)
+    rope = exactness.with_tables(lambda positions: wrong, pairing)
+    x = exactness.paired(exactness.unit_vectors(2, 4, 0), pairing).double()
+    out = rope.turn(x, positions)
+    assert exactness.output_error(out, x, reference, pairing) == pytest.approx(1e-3, rel=1e-2)
+    # Scores see differences of angles only: the same error in q and k is none.
+    fixed = exactness.with_tables(lambda at: tuple(t[at - positions[0]] for t in wrong), pairing)
+    assert exactness.score_error(fixed, positions, one_step, 2) < 1e-6
+    still = exactness.with_tables(lambda at: tuple(t[: len(at)] for t in wrong), pairing)
+    assert exactness.score_error(still, positions, one_step, 2) > 1e-3
+
+
+def test_exactness_runs_to_the_end_and_its_numbers_are_sane(tmp_path, capsys):
+    out = tmp_path / "out.json"
+    threads = str(torch.get_num_threads())
+    exactness.main(["--smoke", "--out", str(out), "--threads", threads])
+    results = json.loads(out.read_text(encoding="utf-8"))
+    assert {"commit", "command", "versions", "machine", "duration_s"} <= results.keys()
+    assert all(results["written_out_as_driven"].values())
+    assert all(claim["holds"] for claim in results["claims"])
+    worst = {(r["name"], r["theta"], r["end"]): r["worst"] for r in results["rows"]}
+    for theta in exactness.THETAS:
+        for name in ("transformers, Llama", "Meta, freqs_cis"):
+            errors = [worst[name, theta, end] for end in exactness.ENDS]
+            assert errors == sorted(errors)
+            assert errors[0] < 1e-3 < 0.1 < errors[-1] <= 2
+    assert ("GPT-J", 500_000.0, 4096) not in worst  # its theta is 10,000
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert all(f"| {name} " in printed for name in ("ropewalk", "GPT-J", "ropewalk, Llama3"))
