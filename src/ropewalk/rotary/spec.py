@@ -22,6 +22,8 @@ Pairing = Literal["half", "interleaved"]
 (RoFormer, GPT-J, Llama as Meta published it).
 """
 
+PAIRINGS: tuple[Pairing, Pairing] = get_args(Pairing)
+
 Axes = tuple[tuple[int, Fraction], ...]
 """For each pair, the axis whose position it follows and its exponent e in theta^-e."""
 
@@ -220,7 +222,7 @@ class RotarySpec:
 
 def check_pairing(name: str, value: object) -> None:
     """Raise unless value is a `Pairing`."""
-    if value not in get_args(Pairing):
+    if value not in PAIRINGS:
         raise ValueError(
             f'{name} must be "half" (dimensions i and i + R/2 turn together) or "interleaved" '
             f"(2i and 2i + 1), got {value!r}"

@@ -1,0 +1,20 @@
+"""The C extension, which needs more than pyproject.toml can say; all else stands there."""
+
+import sys
+
+from setuptools import Extension, setup
+
+FLAGS = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-pthread"]
+
+setup(
+    ext_modules=[
+        Extension(
+            "ropewalk.rotary.kernels._rotate",
+            ["src/ropewalk/rotary/kernels/_rotate.c"],
+            extra_compile_args=FLAGS,
+            extra_link_args=FLAGS[2:],
+            py_limited_api=True,
+            optional=True,  # without a compiler the same is computed in torch
+        )
+    ]
+)

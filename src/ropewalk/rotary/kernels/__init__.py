@@ -1,0 +1,1 @@
+"""Fast forms of the rotation, and the operator that chooses among them."""
