@@ -4,45 +4,52 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, cast
 
-from ropewalk.rotary import axes
-from ropewalk.rotary.families import STACKS, THETA, Stack
+from ropewalk.rotary.families import STACKS
+from ropewalk.rotary.layer_kinds import kinds, number, of_layer, turns, unscaled
+from ropewalk.rotary.layouts import rope_of
 from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature, softmax_factor
-from ropewalk.rotary.rope_fields import Fields, gather, rule
-from ropewalk.rotary.scaling import Proportional, Scaling, YaRN
-from ropewalk.rotary.spec import Axes, Pairing, RotarySpec
-from ropewalk.rotary.towers import TOWERS, UNSUPPORTED
+from ropewalk.rotary.rope_fields import Fields, gather
+from ropewalk.rotary.scaling import YaRN
+from ropewalk.rotary.spec import Pairing, check_pairing
+from ropewalk.rotary.stack import THETA, Stack
+from ropewalk.rotary.towers import LEAVE_OUT, SIZES, TOWERS, UNSUPPORTED
+from ropewalk.rotary.unread import check_all_read, check_beside_sections, interleaved_or_not
 
 Section = Mapping[str, Any]
 
-HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
-WIDTH = ("embed_dim", "hidden_size", "n_embd", "d_model", "dim")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
-
 # Sections of a model that puts known stacks together under a type of its own (LLaVA).
 PARTS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-
-NO_ATTENTION = {"conv", "linear_attention", "mamba", "recurrent", "mamba2", "moe", "mlp"}
+STATE = '; or state pairing="half" or "interleaved"'
 
 
 def read(config: str | PathLike[str] | Section, *, pairing: str | None = None) -> ModelSpec:
     """See `ModelSpec.from_config`."""
+    if pairing is not None:
+        check_pairing("pairing", pairing)
     whole = _load(config)
     model_type = whole.get("model_type")
-    if pairing is not None:
-        return ModelSpec(
-            {"text": _layers(whole, Stack(pairing=cast(Pairing, pairing)))}, model_type
+    if model_type is not None and not isinstance(model_type, str):
+        raise ValueError(f"model_type must be a string, got {model_type!r}")
+    known = model_type in STACKS or model_type in TOWERS or model_type in UNSUPPORTED
+    if pairing is not None and not known:
+        stated = Stack(pairing=cast(Pairing, pairing), defaults={}, partial=True)
+        return ModelSpec({"text": _layers(whole, stated)}, model_type)
+    sections = _sections(whole, model_type)
+    stacks = {name: _layers(section, stack) for name, (section, stack) in sections.items()}
+    usual = {layer.rope.pairing for layer in stacks.get("text", ()) if layer.rope is not None}
+    if pairing is not None and usual and usual != {pairing}:
+        raise ValueError(
+            f"pairing must be left out for model_type {model_type!r}, which has {usual.pop()!r}, "
+            f"got {pairing!r}; where weights were permuted, dataclasses.replace(rope, pairing=...)"
         )
-    sections = _sections(whole)
     if model_type not in TOWERS and "text" in sections:
         model_type = sections["text"][0]["model_type"]  # of LLaVA, its language model's
-    stacks = {name: _layers(section, stack) for name, (section, stack) in sections.items()}
     return ModelSpec(stacks, model_type)
 
 
@@ -59,25 +66,34 @@ def _load(config: str | PathLike[str] | Section) -> Section:
     path = Path(fspath(config))
     path = path / "config.json" if path.is_dir() else path
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except FileNotFoundError:
         raise ValueError(
             f"config must be a config.json or its folder, got {path}: no such file"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"config must be a readable JSON file, got {path}: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"config must hold a JSON object, got {type(found).__name__} in {path}")
     return found
 
 
-def _sections(whole: Section) -> dict[str, tuple[Section, Stack]]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON file, in which a key must not stand twice with different values."""
+    found = dict(pairs)
+    for key, value in pairs:
+        if found[key] != value:
+            raise ValueError(
+                f"{key} must be given once, got {value!r} and {found[key]!r} in the same object"
+            )
+    return found
+
+
+def _sections(whole: Section, model_type: str | None) -> dict[str, tuple[Section, Stack]]:
     """Each stack's section of the config, and the conventions of its family."""
-    model_type = whole.get("model_type")
     if model_type is None:
         raise ValueError(
-            "model_type must be given: it says how dimensions are paired; or state "
-            'pairing="half" or "interleaved"'
+            f"model_type must be given, got none: it says how dimensions are paired{STATE}"
         )
     if model_type in UNSUPPORTED:
         raise ValueError(
@@ -85,260 +101,150 @@ def _sections(whole: Section) -> dict[str, tuple[Section, Stack]]:
             f"{UNSUPPORTED[model_type]}"
         )
     if model_type in TOWERS:
-        found = {}
-        for name, (path, stack) in TOWERS[model_type].items():
-            section = _at(whole, path)
-            if section is None and name == "text":
-                section = whole  # earlier files had the text's fields at the top
-            if section is not None:
-                found[name] = section, STACKS[stack]
-        return found
+        return _of_towers(whole, model_type)
     if model_type in STACKS:
         # The first revision of DeepSeek-V2 has the type of the models before it.
         latent = model_type == "deepseek" and "qk_rope_head_dim" in whole
         return {"text": (whole, STACKS["deepseek_v2" if latent else model_type])}
-    parts = {
-        name: (whole[key], STACKS[whole[key]["model_type"]])
-        for name, key in PARTS.items()
-        if isinstance(whole.get(key), Mapping) and whole[key].get("model_type") in STACKS
-    }
+    return _of_parts(whole, model_type)
+
+
+def _of_towers(whole: Section, model_type: str) -> dict[str, tuple[Section, Stack]]:
+    found = {}
+    for name, (path, stack) in TOWERS[model_type].items():
+        section = _at(whole, path)
+        if section is not None and path:
+            check_beside_sections(whole, section, path)
+            section = {**_left_out(model_type, stack), **section}
+        if section is None and name == "text":
+            section = whole  # earlier files had the text's fields at the top
+        if section is not None:
+            found[name] = section, STACKS[stack]
+    if not found:
+        paths = ", ".join(path for path, _ in TOWERS[model_type].values())
+        raise ValueError(f"{paths} must be given for model_type {model_type!r}, got none")
+    return found
+
+
+def _of_parts(whole: Section, model_type: str) -> dict[str, tuple[Section, Stack]]:
+    """The parts that are known of a model that is put together of others."""
+    parts: dict[str, tuple[Section, Stack]] = {}
+    unknown: tuple[str, object] = ("model_type", model_type)
+    for name, key in PARTS.items():
+        section = whole.get(key)
+        if not isinstance(section, Mapping):
+            continue
+        part = section.get("model_type")
+        if isinstance(part, str) and part in STACKS:
+            check_beside_sections(whole, section, key)
+            parts[name] = {**_left_out(model_type, part), **section}, STACKS[part]
+        elif name == "text":
+            unknown = (f"{key}.model_type", part)
+            if isinstance(part, str) and part in UNSUPPORTED:
+                raise ValueError(
+                    f"{key}.model_type must be one whose rope a RotarySpec can say, got {part!r}: "
+                    f"{UNSUPPORTED[part]}"
+                )
     if parts:
         return parts
-    near = difflib.get_close_matches(str(model_type), [*STACKS, *TOWERS], n=1)
+    near = difflib.get_close_matches(str(unknown[1]), [*STACKS, *TOWERS], n=1)
     raise ValueError(
-        f"model_type must be one whose pairing is known, got {model_type!r}"
+        f"{unknown[0]} must be one whose pairing is known, got {unknown[1]!r}"
         + (f"; did you mean {near[0]!r}?" if near else "")
-        + '; or state pairing="half" or "interleaved"'
+        + STATE
     )
+
+
+def _left_out(model_type: str, part: str) -> Mapping[str, int]:
+    """The sizes that this model's sections leave out where they are those of their class."""
+    return SIZES.get(part, {}) if model_type in LEAVE_OUT else {}
 
 
 def _at(whole: Section, path: str) -> Section | None:
     """The section at a dotted path, None where it is missing."""
     for key in path.split(".") if path else ():
         following = whole.get(key)
-        if not isinstance(following, Mapping):
+        if following is None:
             return None
+        if not isinstance(following, Mapping):
+            raise ValueError(f"{key} must be a dictionary, got {following!r}")
         whole = following
     return whole
 
 
+def _given(section: Section) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
+
+
 def _layers(section: Section, stack: Stack) -> tuple[LayerSpec, ...]:
     """One `LayerSpec` for each layer; layers that are alike share theirs."""
-    given = {stack.reads.get(k, k): v for k, v in section.items() if v is not None}
+    given = {stack.reads.get(key, key): value for key, value in _given(section).items()}
+    stack = interleaved_or_not(given, stack)
+    if "head_dim" in section and section["head_dim"] is None:  # then it is not the class's own
+        defaults = {key: value for key, value in stack.defaults.items() if key != "head_dim"}
+        stack = replace(stack, defaults=defaults)
+    check_all_read(given, stack)
     if "rope_ratio" in given:  # ChatGLM's
-        given["rope_theta"] = THETA * given["rope_ratio"]
+        if "rope_theta" in given:
+            raise ValueError("rope_theta must be absent where there is a rope_ratio, got both")
+        given["rope_theta"] = THETA * number(given, ("rope_ratio",))
+    if stack.inner is not None and isinstance(given.get(stack.inner), Mapping):
+        given = {"rope_theta": given[stack.inner].get("rope_theta"), **given}
+        given = _given(given)
     sizes = {**stack.defaults, **given}
     made: dict[Any, LayerSpec] = {}
     layers = []
-    for i, kind in enumerate(_kinds(sizes, stack, _number(sizes, LAYERS))):
-        own = _of_layer(given, i)
-        turns = _turns(given, stack, i, kind) and own.get("rope_theta") != 0
-        key = (
-            kind,
-            turns,
-            tuple(sorted((k, v) for k, v in own.items() if isinstance(v, (int, float)))),
-        )
+    for i, kind in enumerate(kinds(sizes, stack)):
+        own = of_layer(sizes, i)
+        has_rope = turns(sizes, stack, i, kind) and own.get("rope_theta") != 0
+        plain = unscaled(given, stack, i, kind)
+        key = kind, has_rope, plain, json.dumps(own, sort_keys=True, default=str)
         if key not in made:
-            made[key] = _layer({**given, **own}, stack, kind, turns=turns)
+            made[key] = _layer(given, own, stack, kind, has_rope=has_rope, plain=plain)
         layers.append(made[key])
     return tuple(layers)
 
 
-def _kinds(section: Section, stack: Stack, count: int) -> list[str | None]:
-    """The type of each layer, where layers have types."""
-    given = section.get("layer_types")
-    if given is not None:
-        if len(given) != count:
-            raise ValueError(f"layer_types must name each of {count} layers, got {len(given)}")
-        return list(given)
-    if stack.ratios and "compress_ratios" in section:
-        return [stack.ratios[ratio] for ratio in section["compress_ratios"][:count]]
-    if stack.full_every is not None:
-        key, first, others = stack.full_every
-        every = _number(section, (key,))
-        full = [(i - first) % every == 0 for i in range(count)]
-        return ["full_attention" if yes else others for yes in full]
-    return [None] * count
-
-
-def _of_layer(section: Section, layer: int) -> dict[str, Any]:
-    """What the config says of this layer alone; a theta of 0 says that it has no rope."""
-    layers = {int(key): value for key, value in section.get("per_layer_config", {}).items()}
-    own = dict(layers.get(layer, {}))
-    if "layer_rope_theta" in section:
-        own["rope_theta"] = section["layer_rope_theta"][layer]
-    return own
-
-
-def _turns(section: Section, stack: Stack, layer: int, kind: str | None) -> bool:
-    """Whether this layer has a rope."""
-    if kind in NO_ATTENTION or kind in stack.unturned:
-        return False
-    if any(section.get(key, value) != value for key, value in stack.only_if.items()):
-        return False
-    if stack.switched:
-        switches = section.get("no_rope_layers")
-        if switches:
-            return bool(switches[layer])  # 1 means that the rope is on
-        return (layer + 1) % int(section.get("no_rope_layer_interval", 4)) != 0
-    return True
-
-
-def _layer(section: Section, stack: Stack, kind: str | None, *, turns: bool) -> LayerSpec:
-    defaults = dict(stack.defaults)
-    own = stack.of_kind.get(kind or "", {})
-    for key, instead in own.items():
-        for place in (section := dict(section), defaults):
-            if instead in place:
-                place[key] = place[instead]
-    if kind in stack.unscaled:
+def _layer(
+    given: Section, own: Section, stack: Stack, kind: str | None, *, has_rope: bool, plain: bool
+) -> LayerSpec:
+    """A layer of this kind. own: what the config says of it alone. plain: without the rule."""
+    section = {**given, **own}
+    theta = own.get("rope_theta")
+    if theta is not None:  # a layer's own goes before that of its kind
+        del section["rope_theta"]
+    for key, instead in stack.of_kind.get(kind or "", {}).items():
+        if key not in own:
+            section[key] = given.get(instead, stack.defaults[instead])
+    if plain:
         section = {k: v for k, v in section.items() if k != "rope_scaling"}
+    everything = {**stack.defaults, **section}
     named = stack.named.get(kind, kind) if kind is not None else None
-    found = gather(section, named, defaults) if turns else None
+    found = gather(section, named, stack) if has_rope else None
+    temperature = _temperature(everything, stack, found)
     if found is None:
-        return LayerSpec(
-            None, query_temperature=_temperature({**defaults, **section}, stack, None), kind=kind
-        )
-    rope = LAYOUTS[stack.layout]({**defaults, **section}, stack, found)
+        return LayerSpec(None, query_temperature=temperature, kind=kind)
+    if theta is not None:
+        found["rope_theta"] = theta
+    rope = rope_of(everything, stack, found)
     factor = 1.0
     if stack.layout == "latent" and isinstance(rope.scaling, YaRN) and rope.scaling.mscale_all_dim:
         factor = softmax_factor(rope.scaling.mscale_all_dim, rope.scaling.factor)
-    return LayerSpec(rope, factor, _temperature(section, stack, found), kind)
-
-
-def _head(section: Section, stack: Stack, found: Fields) -> RotarySpec:
-    """A rope on a head's leading dimensions, or on all."""
-    size = _head_dim(section)
-    if "qk_rope_head_dim" in section:
-        raise ValueError(
-            f"qk_rope_head_dim must be absent, for this model turns its heads' leading dimensions, "
-            f"got {section['qk_rope_head_dim']}"
-        )
-    scaling = _rule(section, stack, found)
-    part = found.get("partial_rotary_factor", 1.0)
-    if isinstance(scaling, Proportional):
-        part = 1.0
-    elif part != 1.0 and not stack.partial:
-        raise ValueError(
-            f"partial_rotary_factor must be absent, for this model turns whole heads, got {part}"
-        )
-    turning = section[stack.size] if stack.size and stack.size in section else int(size * part)
-    return _spec(stack, found, scaling, size, turning, axes=_several(stack, found, turning))
-
-
-def _rule(section: Section, stack: Stack, found: Fields) -> Scaling | None:
-    return rule(
-        {**found, **(stack.fixed if found["rope_type"] == "yarn" else {})}, section, stack.extra
-    )
-
-
-def _latent(section: Section, stack: Stack, found: Fields) -> RotarySpec:
-    """Multi-head latent attention: a part of the head has no position, the rest turns."""
-    still, turning = (_number(section, (f"qk_{part}_head_dim",)) for part in ("nope", "rope"))
-    return _spec(stack, found, _rule(section, stack, found), still + turning, turning, still)
-
-
-def _trailing(section: Section, stack: Stack, found: Fields) -> RotarySpec:
-    """A rope on a head's last dimensions (DeepSeek-V4)."""
-    size, turning = _head_dim(section), _number(section, ("qk_rope_head_dim",))
-    return _spec(stack, found, _rule(section, stack, found), size, turning, size - turning)
-
-
-def _axial(section: Section, stack: Stack, found: Fields) -> RotarySpec:
-    """Image patches: all frequencies of half a head for height, and again for width."""
-    size = _head_dim(section)
-    by_axis = {
-        "axial": lambda: axes.axial((size // 4, size // 4)),
-        "width first": lambda: axes.axial((size // 4, size // 4), order=(1, 0)),
-        "dealt": lambda: axes.dealt(size),
-        "alternating": lambda: axes.alternating(size // 4),
-        "width first, alternating": lambda: axes.alternating(size // 4, order=(1, 0)),
-        "blocks": lambda: axes.axial((size // 4, size // 4)),
-        "time too": lambda: axes.axial((size // 6,) * 3),
-    }[stack.order or "axial"]()
-    blocks = (size // 2, size // 2) if stack.order == "blocks" else None
-    scaling = _rule(section, stack, found)
-    return _spec(stack, found, scaling, size, 2 * len(by_axis), axes=by_axis, blocks=blocks)
-
-
-LAYOUTS = {"head": _head, "latent": _latent, "trailing": _trailing, "axial": _axial}
-
-
-def _spec(
-    stack: Stack,
-    found: Fields,
-    scaling: Scaling | None,
-    size: int,
-    turning: int,
-    start: int = 0,
-    axes: Axes | None = None,
-    blocks: tuple[int, ...] | None = None,
-) -> RotarySpec:
-    if turning % 2 and axes is None:  # GLM-4.5 shrunk: 21 of 42 dimensions make 11 pairs
-        axes = tuple((0, Fraction(2 * i, turning)) for i in range((turning + 1) // 2))
-        turning += 1
-    if "rope_theta" not in found:
-        raise ValueError("rope_theta must be given, got none")
-    return RotarySpec(
-        size,
-        rotary_dim=turning,
-        theta=found["rope_theta"],
-        pairing=stack.pairing,
-        write_pairing=stack.write_pairing,
-        start=start,
-        scaling=scaling,
-        reverse=stack.reverse,
-        axes=axes,
-        blocks=blocks,
-        continuous=stack.continuous,
-    )
-
-
-def _several(stack: Stack, found: Fields, turning: int) -> Axes | None:
-    """M-RoPE's axes, in this family's order."""
-    if stack.order is None:
-        if found.get("mrope_section"):
-            raise ValueError(
-                f"mrope_section must be absent, for this model's positions have one axis, "
-                f"got {found['mrope_section']}"
-            )
-        return None
-    if stack.order == "in turn":
-        return axes.in_turn(turning // 2)
-    sections = found.get("mrope_section")
-    if not sections:
-        raise ValueError("mrope_section must be given: pairs of time, height, width; got none")
-    if stack.order == "interleaved":
-        return axes.interleaved(sections, turning // 2)
-    return {"sectioned": axes.sectioned, "ernie": axes.ernie}[stack.order](sections)
+    return LayerSpec(rope, factor, temperature, kind)
 
 
 def _temperature(section: Section, stack: Stack, found: Fields | None) -> QueryTemperature | None:
     """Llama 4's in layers without rope; Ministral 3's, a field of its rope, in the others."""
     if stack.switched and found is None and section.get("attn_temperature_tuning"):
-        return QueryTemperature(
-            section.get("attn_scale", 0.1), int(section.get("floor_scale", 8192)), first=1
-        )
-    if found is not None and found.get("llama_4_scaling_beta"):
-        length = found["original_max_position_embeddings"]
-        return QueryTemperature(found["llama_4_scaling_beta"], int(length))
-    return None
-
-
-def _head_dim(section: Section) -> int:
-    """D: said outright, or the width over the number of heads."""
-    for key in HEAD_DIM:
-        if key in section:
-            return _number(section, (key,))
-    return _number(section, WIDTH) // _number(section, HEADS)
-
-
-def _number(section: Section, keys: Sequence[str]) -> int:
-    """The first of these keys that is there."""
-    for key in keys:
-        if key in section:
-            value = section[key]
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ValueError(f"{key} must be an integer, got {value!r}")
-            return value
-    raise ValueError(f"{keys[0]} must be given, got none of {', '.join(keys)}")
+        scale = section.get("attn_scale", 0.1)
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0:
+            raise ValueError(f"attn_scale must be a number above 0, got {scale!r}")
+        floor = section.get("floor_scale", 8192)
+        whole = int(floor) if isinstance(floor, float) and floor.is_integer() else floor
+        return QueryTemperature(scale, number({"floor_scale": whole}, ("floor_scale",)), first=1)
+    beta = None if found is None else found.get("llama_4_scaling_beta")
+    if found is None or not beta:
+        return None
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or beta < 0:
+        raise ValueError(f"llama_4_scaling_beta must be a number above 0, got {beta!r}")
+    return QueryTemperature(beta, number(found, ("original_max_position_embeddings",)))

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.rotary.config import read
-from ropewalk.rotary.families import STACKS, Stack
+from ropewalk.rotary.families import STACKS
+from ropewalk.rotary.layouts import HEAD_DIM
 from ropewalk.rotary.model_spec import LayerSpec, ModelSpec
 from ropewalk.rotary.rope_fields import Fields, as_fields
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.stack import Stack
 from ropewalk.rotary.towers import TOWERS
 
 FORMS = ("rope_parameters", "rope_scaling")
@@ -58,7 +60,7 @@ def _read_back(written: Mapping[str, Any], model: ModelSpec) -> tuple[LayerSpec,
     pairing = None if known else _place(model)[1].pairing
     try:
         return read(written, pairing=pairing).layers
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 
@@ -74,9 +76,14 @@ def _section(layers: tuple[LayerSpec, ...], stack: Stack, form: str) -> dict[str
     if not ropes:
         return section
     first = next(iter(reversed(ropes.values())))
-    section |= _sizes(first, stack)
+    section |= {**_sizes(first, stack), **stack.only_if}
+    if "layer_rope_theta" in stack.needs:
+        section["layer_rope_theta"] = [
+            0 if layer.rope is None else layer.rope.theta for layer in layers
+        ]
     fields = {kind: _fields(layer, stack) for kind, layer in by_kind.items()}
-    alike = all(each == fields[kind] for kind in fields for each in fields.values())
+    apart = stack.nested or stack.of_kind or stack.unscaled
+    alike = not apart and all(a == b for a in fields.values() for b in fields.values())
     if form == "rope_parameters":
         silent = {layer.kind: None for layer in layers if layer.rope is None} if not alike else {}
         names = {kind: stack.named.get(str(kind), kind) for kind in fields}
@@ -86,7 +93,7 @@ def _section(layers: tuple[LayerSpec, ...], stack: Stack, form: str) -> dict[str
         section |= _earlier(fields, stack)
     for kind, rope in ropes.items():
         for key, instead in stack.of_kind.get(str(kind), {}).items():
-            if key == "head_dim" and rope.head_dim != section[key]:
+            if key == "head_dim":
                 section[instead] = rope.head_dim
     for rope in ropes.values():
         if isinstance(rope.scaling, DynamicNTK):
@@ -119,7 +126,8 @@ def _sizes(rope: RotarySpec, stack: Stack) -> dict[str, Any]:
     if stack.layout == "trailing":
         return {"head_dim": rope.head_dim, "qk_rope_head_dim": rope.rotary_dim}
     size = {stack.size: rope.rotary_dim} if stack.size is not None else {}
-    return {"head_dim": rope.head_dim, **size}
+    name = next((key for key in HEAD_DIM if key in stack.needs), "head_dim")
+    return {name: rope.head_dim, **size}
 
 
 def _fields(layer: LayerSpec, stack: Stack) -> Fields:

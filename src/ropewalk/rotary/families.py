@@ -2,134 +2,110 @@
 
 `STACKS` is a table by the `model_type` of a config.json or of one of its sections. It was read in
 the modeling files of transformers 5.23 and, where that library has none, in the model's own code.
+This file holds language models; `families_other` what looks and listens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
 
-from ropewalk.rotary.spec import Pairing
+from ropewalk.rotary.families_other import OTHER
+from ropewalk.rotary.stack import FULL, SLIDING, THETA, Stack, Table
 
-THETA = 10_000.0
+TEXT = Table()
+LAYER_TYPES = ("layer_types",)
+ROPE = ("rope_parameters",)
 
-
-@dataclass(frozen=True)
-class Stack:
-    """The conventions of one stack of layers.
-
-    layout: which dimensions of a head turn: its `head` or the first part of it, the rope part of
-        `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
-    defaults: what the model's code takes where config.json is silent.
-    partial: whether `partial_rotary_factor` counts. size: a key that holds R itself.
-    order: of axes, where there are several.
-    unturned: types of layers without rope. switched: whether `no_rope_layers` says which have none.
-    only_if: keys that must have these values, or there is no rope.
-    full_every: which layers have full attention, where `layer_types` is absent: the key of their
-        interval, the first of them, and the type of the others.
-    of_kind: keys that hold instead of others in layers of a type. unscaled: types of layers that
-        the legacy `rope_scaling` does not touch.
-    extra: further fields of the rope that are read elsewhere, or without effect.
-    fixed: fields of the rope that the model's code sets itself.
-    reads: keys that stand for the usual ones. named: what `rope_parameters` calls types of layers.
-    ratios: types of layers by the entries of `compress_ratios`, where `layer_types` is absent.
-    """
-
-    layout: Literal["head", "latent", "trailing", "axial"] = "head"
-    pairing: Pairing = "half"
-    write_pairing: Pairing | None = None
-    defaults: Mapping[str, Any] = field(default_factory=lambda: {"rope_theta": THETA})
-    partial: bool = False
-    size: str | None = None
-    order: str | None = None
-    unturned: frozenset[str] = frozenset()
-    switched: bool = False
-    only_if: Mapping[str, Any] = field(default_factory=dict)
-    full_every: tuple[str, int, str] | None = None
-    of_kind: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    unscaled: frozenset[str] = frozenset()
-    extra: frozenset[str] = frozenset()
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    reads: Mapping[str, str] = field(default_factory=dict)
-    named: Mapping[str, str] = field(default_factory=dict)
-    ratios: Mapping[int, str] = field(default_factory=dict)
-    reverse: bool = False
-    continuous: bool = False
-
-
-STACKS: dict[str, Stack] = {}
-
-
-def _add(names: str, base: Stack | None = None, theta: float = THETA, **conventions: Any) -> None:
-    """Enter these model types, with the conventions of `base` but for those given."""
-    base = Stack() if base is None else base
-    defaults = {**base.defaults, "rope_theta": theta, **conventions.pop("defaults", {})}
-    for name in names.split():
-        assert name not in STACKS, name
-        STACKS[name] = replace(base, defaults=defaults, **conventions)
-
-
-FULL, SLIDING = "full_attention", "sliding_attention"
 LATENT = Stack(layout="latent", pairing="interleaved", write_pairing="half")
 PARTIAL = Stack(partial=True)
 PAIRWISE = Stack(pairing="interleaved")
-AXIAL = Stack(layout="axial")
 
 # Whole heads in halves, as Llama has it; others differ in the theta that stands for a missing one.
-_add(
+TEXT.enter(
     """
-    Yi arcee aria_text chameleon dbrx deepseek deepseek_ocr2_encoder deepseek_ocr2_text dia_decoder
+    Yi arcee aria_text chameleon deepseek deepseek_ocr2_encoder deepseek_ocr2_text dia_decoder
     dia_encoder diffllama doge dots1 esm_rotary esmc eurobert falcon_h1 gemma gemma2
-    gradium_phonon_tts granite granite4_vision_text granite_docling_text granite_swa granitemoe
-    granitemoe_swa granitemoehybrid granitemoeshared hrm_text hunyuan hunyuan_v1_dense
-    hunyuan_v1_moe hyperclovax idefics internlm2 jais2 jetmoe kyutai_speech_to_text lasr_encoder
-    llama mimi mimi_decoder mimi_encoder minicpm ministral molmo2_text moshi muse_glimmer_text
-    muse_spark_text olmo olmo2 olmo_hybrid olmoe pocket_tts pocket_tts_audio_tokenizer_decoder
+    gradium_phonon_tts mistral granite granite4_vision_text granite_docling_text granitemoe
+    granitemoeshared hrm_text
+    hyperclovax idefics internlm2 jais2 kyutai_speech_to_text lasr_encoder
+    llama mimi mimi_decoder mimi_encoder minicpm ministral moshi
+    olmo olmo2 olmoe pocket_tts pocket_tts_audio_tokenizer_decoder
     pocket_tts_audio_tokenizer_encoder qwen2 qwen2_moe qwen3 qwen3_moe qwen3_omni_moe_code2wav
-    qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text seed_oss starcoder2
+    qwen3_omni_moe_talker_code_predictor seed_oss starcoder2
     t5_gemma_module timesfm2_5 unlimited_ocr_text vaultgemma voxtral_realtime_encoder
-    voxtral_realtime_text
     """
 )
-_add("nomic_bert", theta=1e3)
-_add("jina_embeddings_v3", theta=2e4)
-_add("gpt_oss", theta=15e4)
-_add("gte", theta=16e4)
-_add("bitnet csm csm_depth_decoder_model evolla flex_olmo higgs_audio_v2", theta=5e5)
-_add("mllama_text_model muse_glimmer_assistant", theta=5e5)
-_add("cwm emu3_text_model lfm2 lfm2_moe minimax mixtral phimoe", theta=1e6)
-_add("hy_v3", theta=11_158_840.0)
-_add("apertus", theta=12e6)
-_add("mistral", defaults={"num_attention_heads": 32})
-_add("ministral3", extra=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}))
-_add("nanochat", reverse=True)
+TEXT.enter("nomic_bert", theta=1e3)
+TEXT.enter("jina_embeddings_v3", theta=2e4)
+TEXT.enter("gpt_oss", theta=15e4, needs=ROPE)
+TEXT.enter("gte", theta=16e4)
+TEXT.enter("bitnet csm csm_depth_decoder_model evolla flex_olmo", theta=5e5)
+TEXT.enter("higgs_audio_v2", theta=None, needs=ROPE)
+TEXT.enter("mllama_text_model muse_glimmer_assistant", theta=5e5)
+TEXT.enter("emu3_text_model mixtral phimoe", theta=1e6)
+TEXT.enter("voxtral_realtime_text", theta=None, needs=("head_dim",))
+TEXT.enter("cwm", theta=1e6, needs=ROPE)
+TEXT.enter("lfm2 lfm2_moe", theta=1e6, listed=("full_attn_idxs", "conv"))
+TEXT.enter("minimax", theta=1e6, needs=LAYER_TYPES)
+TEXT.enter("hunyuan hunyuan_v1_dense hunyuan_v1_moe", extra=frozenset({"alpha"}))
+TEXT.enter("dbrx", inner="attn_config")
+TEXT.enter("jetmoe", needs=("kv_channels",))
+TEXT.enter("molmo2_text", scaled="rope_scaling_layers")
+TEXT.enter(
+    "granite_swa granitemoe_swa muse_glimmer_text muse_spark_text", needs=("layer_rope_theta",)
+)
+TEXT.enter("voxtral_text", theta=1e8)
+TEXT.enter("hy_v3", theta=11_158_840.0)
+TEXT.enter("apertus", theta=12e6, needs=ROPE)
+TEXT.enter(
+    "ministral3", needs=ROPE, extra=frozenset({"llama_4_scaling_beta", "max_position_embeddings"})
+)
+TEXT.enter("nanochat", reverse=True)
 
 # Layers without rope, or models that may have none.
-_add("smollm3", theta=2e6, switched=True)
-_add("afmoe exaone4 exaone_moe flint kolibri1", unturned=frozenset({FULL}))
-_add("esm", only_if={"position_embedding_type": "rotary"})
-_add("falcon", only_if={"alibi": False}, defaults={"alibi": False})
-_add("zamba2", only_if={"use_mem_rope": True})
+TEXT.enter("smollm3", theta=2e6, switched=True)
+TEXT.enter("afmoe exaone4 exaone_moe flint kolibri1", unturned=frozenset({FULL}), needs=LAYER_TYPES)
+TEXT.enter("olmo_hybrid", needs=LAYER_TYPES)
+TEXT.enter(
+    "esm",
+    only_if={"position_embedding_type": "rotary"},
+    defaults={"position_embedding_type": "absolute"},
+)
+TEXT.enter(
+    "granitemoehybrid",
+    only_if={"position_embedding_type": "rope"},
+    defaults={"position_embedding_type": "nope"},
+    needs=LAYER_TYPES,
+)
+TEXT.enter("falcon", only_if={"alibi": False}, defaults={"alibi": False})
+TEXT.enter(
+    "zamba2",
+    only_if={"use_mem_rope": True},
+    defaults={"use_mem_rope": False},
+    needs=("attention_head_dim", "layer_types"),
+)
 
 # Types of layers that differ in theta or in rule.
-_add("beam embedding_gemma2_text mellum ultrabert")
-_add("lfm3", theta=1e6)
-_add("olmo3", theta=5e5, unscaled=frozenset({SLIDING}))
+TEXT.enter("beam mellum ultrabert", theta=None, nested=True)
+TEXT.enter("lfm3", theta=None, nested=True)
+TEXT.enter("olmo3", theta=5e5, unscaled=frozenset({SLIDING}), needs=LAYER_TYPES)
 GEMMA = Stack(
     defaults={"rope_local_base_freq": THETA, "sliding_window_pattern": 6},
     of_kind={SLIDING: {"rope_theta": "rope_local_base_freq"}},
     unscaled=frozenset({SLIDING}),
-    full_every=("sliding_window_pattern", 5, SLIDING),
+    full_every=("sliding_window_pattern", "last", SLIDING),
 )
-_add("gemma3_text", GEMMA, 1e6, defaults={"head_dim": 256, "num_attention_heads": 8})
-_add("gemma3n_text t5gemma2_decoder t5gemma2_text", GEMMA, 1e6)
-_add(
-    "gemma4_text gemma4_unified_text diffusion_gemma_text",
+TEXT.enter("gemma3n_text", GEMMA, 1e6, full_every=None, needs=LAYER_TYPES)
+TEXT.enter("gemma3_text t5gemma2_decoder t5gemma2_text", GEMMA, 1e6)
+TEXT.enter(
+    "gemma4_text gemma4_unified_text diffusion_gemma_text embedding_gemma2_text",
+    theta=None,
+    nested=True,
+    defaults={"global_head_dim": 512},
     of_kind={FULL: {"head_dim": "global_head_dim"}},
 )
 MODERN = {"global_rope_theta": 16e4, "local_rope_theta": THETA, "global_attn_every_n_layers": 3}
-_add(
+TEXT.enter(
     "modernbert modernbert-decoder",
     theta=16e4,
     defaults=MODERN,
@@ -137,67 +113,79 @@ _add(
         FULL: {"rope_theta": "global_rope_theta"},
         SLIDING: {"rope_theta": "local_rope_theta"},
     },
-    full_every=("global_attn_every_n_layers", 0, SLIDING),
+    full_every=("global_attn_every_n_layers", "first", SLIDING),
 )
 
 # The leading part of a head.
-_add(
+TEXT.enter(
     """
-    glm4_moe glmasr_encoder gpt_neox_japanese laguna mimo_v2_flash nemotron3_5_transcribe_asr_audio
-    nemotron3_5_transcribe_word_timestamp nemotron3_diarization_audio phi3 phi3_v phi4_multimodal
-    step3p5 zaya
+    gpt_neox_japanese phi3 phi3_v phi4_multimodal
     """,
     PARTIAL,
 )
-_add("solar_open", PARTIAL, 1e6)
+TEXT.enter("solar_open", PARTIAL, 1e6)
+PART_SAID = ("partial_rotary_factor",)
+TEXT.enter("glm4_moe", PARTIAL, needs=PART_SAID)
+TEXT.enter("laguna mimo_v2_flash step3p5 zaya", PARTIAL, None, nested=True)
 QUARTER = replace(PARTIAL, defaults={"partial_rotary_factor": 0.25})
-_add("gpt_neox stablelm", QUARTER)
-HYBRID = ("full_attention_interval", 3, "linear_attention")
-_add("qwen3_next", QUARTER, full_every=HYBRID, defaults={"full_attention_interval": 4})
+TEXT.enter("gpt_neox stablelm", QUARTER)
+HYBRID = ("full_attention_interval", "last", "linear_attention")
+TEXT.enter("qwen3_next", QUARTER, full_every=HYBRID, defaults={"full_attention_interval": 4})
 HALF_HEAD = replace(PARTIAL, defaults={"partial_rotary_factor": 0.5})
-_add("bamba dots3_note_audio_encoder nemotron phi recurrent_gemma", HALF_HEAD)
-_add("persimmon", HALF_HEAD, 25e3)
-_add("minimax_m2 minimax_m3_vl_text", PARTIAL, 5e6, size="rotary_dim")
-_add("phi-msft", size="rotary_dim")
+TEXT.enter("nemotron phi", HALF_HEAD)
+TEXT.enter("bamba", HALF_HEAD, listed=("attn_layer_indices", "linear_attention"), needs=LAYER_TYPES)
+TEXT.enter("recurrent_gemma", HALF_HEAD, cycle="block_types", needs=LAYER_TYPES)
+# Its own code has 25,000, and what transformers takes has changed.
+TEXT.enter("persimmon", HALF_HEAD, None)
+TURNING = ("rotary_dim",)
+TEXT.enter("minimax_m2", PARTIAL, 5e6, size="rotary_dim")
+TEXT.enter("minimax_m3_vl_text", PARTIAL, 5e6, size="rotary_dim", needs=TURNING)
+TEXT.enter("phi-msft", size="rotary_dim", needs=TURNING)
 
 # Neighbours make a pair.
-_add("blt_patcher roformer", PAIRWISE)
-_add("pe_audio_encoder pe_audio_video_encoder pe_video_encoder", PAIRWISE, 2e4)
-_add("helium", PAIRWISE, 1e5)
-_add("openai_privacy_filter", PAIRWISE, 15e4)
-_add("blt_global_transformer blt_local_decoder blt_local_encoder", PAIRWISE, 5e5)
-_add("cohere ernie4_5 ernie4_5_moe", PAIRWISE, 5e5)
-_add(
+TEXT.enter("blt_patcher roformer", PAIRWISE)
+TEXT.enter("helium", PAIRWISE, 1e5)
+TEXT.enter("openai_privacy_filter", PAIRWISE, 15e4, needs=ROPE)
+TEXT.enter("blt_global_transformer blt_local_decoder blt_local_encoder", PAIRWISE, 5e5)
+TEXT.enter("cohere ernie4_5 ernie4_5_moe", PAIRWISE, 5e5)
+TEXT.enter(
     "cohere2 cohere2_moe",
     PAIRWISE,
     unturned=frozenset({FULL}),
-    full_every=("sliding_window_pattern", 3, SLIDING),
+    full_every=("sliding_window_pattern", "last", SLIDING),
     defaults={"sliding_window_pattern": 4},
 )
-_add("llama4_text", PAIRWISE, 5e5, switched=True, defaults={"attn_temperature_tuning": True})
-_add("codegen gptj", PAIRWISE, size="rotary_dim")
-_add("chatglm glm glm4", HALF_HEAD, pairing="interleaved")
-_add("moonshine_streaming", PARTIAL, pairing="interleaved")
+TEXT.enter("llama4_text", PAIRWISE, 5e5, switched=True, defaults={"attn_temperature_tuning": True})
+TEXT.enter("codegen gptj", PAIRWISE, size="rotary_dim", needs=TURNING)
+TEXT.enter("chatglm", HALF_HEAD, pairing="interleaved", reads={"rope_ratio": "rope_ratio"})
+TEXT.enter("glm glm4", HALF_HEAD, pairing="interleaved")
+TEXT.enter("moonshine_streaming", PARTIAL, pairing="interleaved", needs=PART_SAID)
 MOONSHINE = Stack(pairing="interleaved", partial=True, defaults={"partial_rotary_factor": 0.9})
 for side in ("encoder", "decoder"):
     keys = ("num_hidden_layers", "num_attention_heads")
-    _add(f"moonshine_{side}", MOONSHINE, reads={f"{side}_{key}": key for key in keys})
+    TEXT.enter(f"moonshine_{side}", MOONSHINE, reads={f"{side}_{key}": key for key in keys})
 
 # A part of the head: multi-head latent attention, DeepSeek-V4.
-_add(
+TEXT.enter(
     """
-    axk1 axk2 bailing_hybrid deepseek_v3 deepseek_v32 dots3_note_text glm4_moe_lite glm_moe_dsa
-    kimi_k2 youtu
+    axk1 axk2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa kimi_k2 youtu
     """,
     LATENT,
 )
-_add("longcat_flash", LATENT, 1e7)
-_add("mistral4", LATENT, extra=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}))
-_add("mistral_large4_text", LATENT, switched=True)
-_add("deepseek_v2", LATENT, write_pairing=None)
-_add("hy_v4 minicpm3", LATENT, pairing="half", write_pairing=None)
+TEXT.enter("bailing_hybrid", LATENT, needs=LAYER_TYPES)
+TEXT.enter("dots3_note_text", LATENT, None, nested=True, needs=("per_layer_config",))
+TEXT.enter("longcat_flash", LATENT, 1e7)
+TEXT.enter(
+    "mistral4",
+    LATENT,
+    needs=ROPE,
+    extra=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
+)
+TEXT.enter("mistral_large4_text", LATENT, switched=True, needs=ROPE)
+TEXT.enter("deepseek_v2", LATENT, write_pairing=None)
+TEXT.enter("hy_v4 minicpm3", LATENT, pairing="half", write_pairing=None)
 COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")
-_add(
+TEXT.enter(
     "deepseek_v4",
     Stack(layout="trailing", pairing="interleaved"),
     defaults={"compress_rope_theta": 16e4},
@@ -210,88 +198,60 @@ _add(
 
 # Time, height and width; height and width.
 QWEN2_VL = Stack(order="sectioned", defaults={"mrope_section": [16, 24, 24]})
-_add("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", QWEN2_VL, 1e6)
-_add("paddleocr_vl_text", QWEN2_VL, 5e5)
+TEXT.enter("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", QWEN2_VL, 1e6)
+TEXT.enter("paddleocr_vl_text", QWEN2_VL, 5e5)
 QWEN3_VL = Stack(order="interleaved", defaults={"mrope_section": [24, 20, 20]})
-_add("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
-_add("cohere_compass_text qwen3_omni_moe_text", QWEN3_VL)
-_add("cosmos3_edge_text", QWEN3_VL, 1e8)
+TEXT.enter("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
+TEXT.enter("cohere_compass_text qwen3_omni_moe_talker_text qwen3_omni_moe_text", QWEN3_VL)
+TEXT.enter("cosmos3_edge_text", QWEN3_VL, 1e8)
 QWEN3_5 = Stack(
     order="interleaved",
     partial=True,
     full_every=HYBRID,
     defaults={"mrope_section": [11, 11, 10], "full_attention_interval": 4},
 )
-_add("qwen3_5_moe_text qwen3_5_text", QWEN3_5, defaults={"partial_rotary_factor": 0.25})
-_add("qwen4_exp_text", QWEN3_5)
+TEXT.enter("qwen3_5_moe_text qwen3_5_text", QWEN3_5, defaults={"partial_rotary_factor": 0.25})
+TEXT.enter("qwen4_exp_text", QWEN3_5)
 GLM_V = Stack(order="sectioned", partial=True, defaults={"mrope_section": [8, 12, 12]})
-_add("glm4v_moe_text glm_image_text", GLM_V, defaults={"partial_rotary_factor": 0.5})
-_add("glm4v_text", GLM_V, pairing="interleaved", defaults={"partial_rotary_factor": 0.5})
-_add("glm_ocr_text", GLM_V, pairing="interleaved")
-_add(
+TEXT.enter("glm4v_moe_text glm_image_text", GLM_V, defaults={"partial_rotary_factor": 0.5})
+TEXT.enter("glm4v_text", GLM_V, pairing="interleaved", defaults={"partial_rotary_factor": 0.5})
+TEXT.enter("glm_ocr_text", GLM_V, pairing="interleaved")
+TEXT.enter(
     "ernie4_5_vl_moe_text",
     PAIRWISE,
     5e5,
     order="ernie",
     defaults={"mrope_section": [22, 22, 20]},
 )
-_add("neomme", PARTIAL, order="in turn")
+TEXT.enter("neomme", PARTIAL, None, order="in turn", nested=True, needs=PART_SAID)
 
-# Patches of images.
-_add(
+# Where config.json is silent, the width over the number of heads is D, but for these.
+TEXT.size_heads(
+    64,
     """
-    cohere_compass_vision dots3_note_vision_encoder ernie4_5_vl_moe_vision exaone4_5_vision
-    glm4v_moe_vision glm4v_vision glm5_next_vision glm_ocr_vision lfm3_vl_vision mlcd_vision_model
-    muse_glimmer_vision muse_spark_vision paddleocr_vl_vision qwen2_5_omni_vision_encoder
-    qwen2_5_vl_vision qwen3_5_moe_vision qwen3_5_vision qwen3_omni_moe_vision_encoder
-    qwen3_vl_moe_vision qwen3_vl_vision qwen4_exp_vision video_llama_3_vision
+    gpt_oss muse_spark_text neomme openai_privacy_filter voxtral_realtime_encoder
     """,
-    AXIAL,
 )
-_add("qwen2_vl_vision", AXIAL, defaults={"depth": 32, "embed_dim": 1280, "num_heads": 16})
-_add("step3p5_vision", AXIAL, order="width first")
-_add("inkling2_vision llama4_vision_model", AXIAL, order="width first", pairing="interleaved")
-_add("kimi_k25_vision", AXIAL, order="width first, alternating")
-_add("minimax_m3_vl_vision", AXIAL, order="time too")
-_add(
-    "pixtral",
-    AXIAL,
-    order="dealt",
-    defaults={"num_hidden_layers": 24, "num_attention_heads": 16, "hidden_size": 1024},
+TEXT.size_heads(80, "timesfm2_5")
+TEXT.size_heads(
+    128,
+    """
+    afmoe beam cohere2_moe cosmos3_edge_text cwm dia_decoder dia_encoder ernie4_5 flint glm glm4
+    helium higgs_audio_v2 hrm_text hy_v3 kolibri1 laguna lfm3 llama4_text mellum minimax_m2
+    minimax_m3_vl_text ministral3 molmo2_text muse_glimmer_assistant muse_glimmer_text
+    paddleocr_vl_text qwen2_5_omni_talker qwen3 qwen3_omni_moe_talker_code_predictor qwen3_vl_text
+    seed_oss solar_open step3p5 voxtral_text zaya
+    """,
 )
-_add("gemma4_vision", AXIAL, 100.0, order="blocks")
-_add("dinov3_vit eomt_dinov3 sapiens2", AXIAL, 100.0, continuous=True)
-_add("sam3_vit_model", AXIAL, pairing="interleaved", continuous=True)
-_add(
-    "edgetam_video sam2_video sam3_tracker_video",
-    AXIAL,
-    pairing="interleaved",
-    reads={
-        "memory_attention_hidden_size": "hidden_size",
-        "memory_attention_num_attention_heads": "num_attention_heads",
-        "memory_attention_num_layers": "num_hidden_layers",
-        "memory_attention_rope_theta": "rope_theta",
-    },
+TEXT.size_heads(192, "mimo_v2_flash")
+TEXT.size_heads(
+    256,
+    """
+    diffusion_gemma_text embedding_gemma2_text gemma gemma2 gemma3_text gemma3n_text gemma4_text
+    gemma4_unified_text qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text t5_gemma_module
+    t5gemma2_decoder t5gemma2_text vaultgemma
+    """,
 )
-_add(
-    "efficientloftr",  # all heads as one
-    AXIAL,
-    pairing="interleaved",
-    order="alternating",
-    reads={"hidden_size": "head_dim", "num_attention_layers": "num_hidden_layers"},
-)
+TEXT.size_heads(512, "deepseek_v4")
 
-# Conformers, which turn before they project.
-CONFORMER = Stack(
-    only_if={"position_embeddings_type": "rotary"}, reads={"rotary_embedding_base": "rope_theta"}
-)
-_add("wav2vec2-bert wav2vec2-conformer", CONFORMER)
-_add(
-    "seamless_m4t_speech",
-    CONFORMER,
-    reads={
-        **CONFORMER.reads,
-        "speech_encoder_attention_heads": "num_attention_heads",
-        "speech_encoder_layers": "num_hidden_layers",
-    },
-)
+STACKS = Table({**TEXT, **OTHER})

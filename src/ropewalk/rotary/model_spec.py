@@ -99,13 +99,17 @@ class ModelSpec:
     def layer(self, layer: int, stack: str = "text") -> LayerSpec:
         """One layer of a stack, counted from 0."""
         layers = self._stack(stack)
+        check_int("layer", layer, 0)
         if not 0 <= layer < len(layers):
             raise ValueError(f"layer must lie in 0..{len(layers) - 1} of {stack!r}, got {layer}")
         return layers[layer]
 
     def _stack(self, name: str) -> tuple[LayerSpec, ...]:
-        if name not in self.stacks:
-            raise ValueError(f"stack must be one of {', '.join(self.stacks)}, got {name!r}")
+        if not isinstance(name, str) or name not in self.stacks:
+            raise ValueError(
+                f"stack must be one that the config describes, {', '.join(self.stacks) or 'none'}, "
+                f"got {name!r}"
+            )
         return self.stacks[name]
 
 

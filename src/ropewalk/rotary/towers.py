@@ -35,6 +35,7 @@ _towers(
     text="text_config={}_text",
     vision="vision_config.encoder_config=deepseek_ocr2_encoder",
 )
+_towers("voxtral", text="text_config=voxtral_text")
 _towers("dots3_note", text="text_config={}_text", vision="vision_config={}_vision_encoder",
         audio="audio_config={}_audio_encoder")  # fmt: skip
 _towers("exaone4_5", text="text_config=exaone4", vision="vision_config={}_vision")
@@ -83,6 +84,21 @@ _towers("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
 _towers("pe_audio", audio="audio_config=pe_audio_encoder")
 _towers("pe_video", vision="video_config=pe_video_encoder")
 _towers("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
+
+# Models whose sections leave out sizes that are those of the section's class, and these sizes.
+LEAVE_OUT = frozenset(
+    """
+    gemma3 idefics2 idefics3 internvl llava llava_next llava_next_video llava_onevision mistral3
+    paligemma smolvlm video_llava vipllava
+    """.split()  # noqa: SIM905
+)
+_LLAMA = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+SIZES: dict[str, dict[str, int]] = {
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), _LLAMA),
+    "gemma": {"hidden_size": 3072, "num_attention_heads": 16, "num_hidden_layers": 28},
+    "gemma2": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},
+    "gemma3_text": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},
+}
 
 # What turns, but not as a rope does, or with more than a `RotarySpec` says.
 UNSUPPORTED = {
