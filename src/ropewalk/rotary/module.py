@@ -17,6 +17,7 @@ from ropewalk.rotary.fits import (
     check_positions_of,
     check_same_length,
 )
+from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.rotate import rotate, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
@@ -105,6 +106,10 @@ class RotaryEmbedding(nn.Module):
         k_tables = q_tables
         if key_positions is not None:
             k_tables = self._tables_for("k", k, "key_positions", key_positions, 0, length, seq_dim)
+        elif self._alike(q, k, q_tables):
+            pairs = self.spec.pairing, self.spec.write_pairing
+            both = operator.rotated((q, k), *q_tables, *pairs, self.spec.start, seq_dim, False)
+            return both[0], both[1]
         return self._turn(q, q_tables, seq_dim), self._turn(k, k_tables, seq_dim)
 
     def rotate(
@@ -162,6 +167,11 @@ class RotaryEmbedding(nn.Module):
     ) -> Tensor:
         spec = self.spec
         return _turned(x, tables, spec, spec.pairing, spec.write_pairing, seq_dim, adjoint)
+
+    def _alike(self, q: Tensor, k: Tensor, tables: tuple[Tensor, Tensor]) -> bool:
+        """Whether q and k can be rotated by one call, with nothing left to check."""
+        floats = q.is_floating_point() and k.is_floating_point()
+        return floats and tables[0].ndim < 4 and self.spec.blocks is None
 
     def _constants(self, length: int | None) -> tuple[tuple[int, ...] | tuple[float, ...], float]:
         """Turns of each pair (radians, where positions are continuous), and the amplitude."""

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 try:
-    from ropewalk.rotary.kernels import _rotate
-except ImportError:  # installed where there was no compiler
-    _rotate = None  # type: ignore[assignment]
+    from ropewalk.rotary.kernels._rotate import rotate as _rotate
 
-AVAILABLE = _rotate is not None
+    AVAILABLE = True
+except ImportError:  # installed where there was no compiler
+    AVAILABLE = False
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 # Below this, starting a thread takes longer than what it would take over.
@@ -21,7 +21,7 @@ BYTES_PER_THREAD = 1 << 19
 
 def serves(x: Tensor) -> bool:
     """Whether the extension is there and can walk through x: (B, H, S, D), axes absent in front."""
-    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and _is_plain(x)
+    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and _rows_are_whole(x)
 
 
 def rotate(
@@ -36,64 +36,60 @@ def rotate(
     adjoint: bool,
 ) -> None:
     """Rotate each x into its out, which may be x itself where pairs stay where they are read."""
-    work, size = [], 0
+    work, kept, size = [], [], 0
+    wide, tables = None, (cos, sin)
     for x, out in zip(xs, outs, strict=True):
-        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        tables = _as(cos, wide), _as(sin, wide)
-        layout = start, read_interleaved, write_interleaved, adjoint
-        work.append((_described(x, out, *tables, seq_dim, *layout), tables))
+        if x.is_neg():  # a view of other numbers' negatives
+            x = x.resolve_neg()
+        arithmetic = torch.float64 if x.dtype == torch.float64 else torch.float32
+        if arithmetic != wide:
+            wide, tables = arithmetic, (_as(cos, arithmetic), _as(sin, arithmetic))
+        work.append(
+            (
+                *_described(x, out, *tables, seq_dim),
+                start, cos.shape[-1], DTYPES[x.dtype],
+                read_interleaved, write_interleaved, adjoint,
+            )
+        )  # fmt: skip
+        kept.append((x, tables))  # until the kernel has read them
         size += x.numel() * x.element_size()
-    threads = (
-        min(torch.get_num_threads(), size // BYTES_PER_THREAD) if size > BYTES_PER_THREAD else 1
-    )
-    _rotate.rotate(threads, *[described for described, _ in work])
+    threads = 1
+    if size >= 2 * BYTES_PER_THREAD:
+        threads = min(torch.get_num_threads(), size // BYTES_PER_THREAD)
+    _rotate(threads, *work)
 
 
-def _described(
-    x: Tensor,
-    out: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    seq_dim: int,
-    start: int,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    adjoint: bool,
-) -> tuple[int, ...]:
-    """The integers by which the extension knows one tensor: `read_work` in _rotate.c reads them."""
-    sizes, x_strides = _three(x, x.shape, seq_dim), _three(x, x.stride(), seq_dim, absent=0)
-    table = cos.stride()
-    batch = table[0] if cos.ndim > 2 and cos.shape[0] > 1 else 0
+def _described(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, seq_dim: int) -> tuple[int, ...]:
+    """Where the numbers of one tensor are: the first 17 integers that `read_work` in C reads."""
+    stride, table = _three(x.stride(), seq_dim, 0), cos.stride()
     return (
         x.data_ptr(), out.data_ptr(), cos.data_ptr(), sin.data_ptr(),
-        *sizes, x.shape[-1],
-        *x_strides,
-        *_three(out, out.stride(), seq_dim, absent=0),
-        batch, 0, table[-2],
-        start, cos.shape[-1], DTYPES[x.dtype], read_interleaved, write_interleaved, adjoint,
+        *_three(x.shape, seq_dim, 1), x.shape[-1],
+        *stride,
+        *(stride if out is x else _three(out.stride(), seq_dim, 0)),
+        table[0] if len(table) > 2 and cos.shape[0] > 1 else 0, 0, table[-2],
     )  # fmt: skip
 
 
-def _three(
-    x: Tensor, of_axes: Sequence[int], seq_dim: int, absent: int = 1
-) -> tuple[int, int, int]:
-    """Of the axes batch, heads and sequence, whichever order x has them in."""
-    if x.ndim == 4:
-        batch, heads, length = of_axes[:3]
-        return (batch, length, heads) if seq_dim == -3 else (batch, heads, length)
-    if x.ndim == 3:  # a batch or heads in front; behind the sequence, heads
-        first, second = of_axes[:2]
-        return (absent, second, first) if seq_dim == -3 else (first, absent, second)
-    return absent, absent, of_axes[0]
+def _three(of_axes: Sequence[int], seq_dim: int, absent: int) -> tuple[int, int, int]:
+    """Of the axes batch, heads and sequence, in whichever order x has them."""
+    if len(of_axes) == 4:
+        batch, heads, length, _ = of_axes
+    elif len(of_axes) == 3:  # in front of the sequence a batch, or heads; behind it, heads
+        batch, heads, length = of_axes[0], absent, of_axes[1]
+        if seq_dim == -3:
+            return absent, length, batch
+    else:
+        return absent, absent, of_axes[0]
+    return (batch, length, heads) if seq_dim == -3 else (batch, heads, length)
 
 
-def _is_plain(x: Tensor) -> bool:
-    """Whether each row of x lies in one piece, and holds its numbers as they are."""
-    return (x.stride(-1) == 1 or x.shape[-1] == 1) and not x.is_neg()
+def _rows_are_whole(x: Tensor) -> bool:
+    return x.stride(-1) == 1 or x.shape[-1] == 1
 
 
 def _as(table: Tensor, dtype: torch.dtype) -> Tensor:
     """The table in this dtype, its rows whole."""
-    if table.dtype == dtype and _is_plain(table):
+    if table.dtype == dtype and _rows_are_whole(table) and not table.is_neg():
         return table
     return table.to(dtype).resolve_neg().contiguous()

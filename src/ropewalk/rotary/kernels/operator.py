@@ -1,8 +1,8 @@
 """The operator `ropewalk::rotate`: one call for q and k, and what compilers and autograd must know.
 
-On a CPU the C kernel computes it, where it is installed; elsewhere, and where angles themselves
-need a gradient or a transform of torch.func is at work, the reference does, whose plain torch
-operations have every rule already.
+On a CPU the C kernel computes it, where it is installed, and on a GPU the Triton kernel, where
+triton is; elsewhere, and where angles themselves need a gradient or a transform of torch.func is at
+work, the reference does, whose plain torch operations have every rule already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.kernels import cpu
+from ropewalk.rotary.kernels import cpu, gpu
 from ropewalk.rotary.reference import turned
 from ropewalk.rotary.spec import PAIRINGS, Pairing
 
@@ -38,17 +38,21 @@ def rotated(
     layout = read == "interleaved", write == "interleaved", start, seq_dim, adjoint
     if not _kernel_serves(xs, cos, sin):
         found = [turned(x, cos, sin, read, write, start, seq_dim, adjoint) for x in xs]
-    elif out is xs[0] and read == write and not _overlaps_itself(out):
-        (_on_cpu_in_place if _at_once(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
+    elif out is xs[0] and read == write and _holds_its_own(out):
+        (_in_place if _at_once(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
-        found = (_on_cpu if _at_once(xs) else torch.ops.ropewalk.rotate)(xs, cos, sin, *layout)
+        found = (_to_new if _at_once(xs) else torch.ops.ropewalk.rotate)(xs, cos, sin, *layout)
     return found if out is None else [out.copy_(found[0])]
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
-    if cos.ndim == 4 or not all(x.device.type == "cpu" and cpu.serves(x) for x in xs):
-        return False  # heads that differ in their angles have learned them
+    if cos.ndim == 4:  # heads that differ in their angles have learned them
+        return False
+    on_cpu = cos.is_cpu and sin.is_cpu
+    for x in xs:
+        if not (x.is_cpu and cpu.serves(x) if on_cpu else gpu.serves(x, cos, sin)):
+            return False
     if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
         return False
     if torch.compiler.is_compiling():
@@ -57,18 +61,23 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
     return not transformed and torch.autograd.forward_ad._current_level < 0
 
 
-def _overlaps_itself(x: Tensor) -> bool:
-    """Whether rows of x are one row repeated, which no rotation in place could serve."""
-    return any(stride == 0 < size - 1 for stride, size in zip(x.stride(), x.shape, strict=True))
+def _holds_its_own(x: Tensor) -> bool:
+    """Whether x can be written: no row stands for several, and numbers are as they are held."""
+    repeated = any(
+        stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)
+    )
+    return not repeated and (torch.compiler.is_compiling() or not x.is_neg())
 
 
 def _at_once(xs: Sequence[Tensor]) -> bool:
     """Whether nobody but the kernel need know of the call, whose dispatch takes longer than it."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
-    if torch.is_grad_enabled() and any(x.requires_grad for x in xs):
-        return False
-    return all(type(x) in (Tensor, torch.nn.Parameter) for x in xs)
+    grad = torch.is_grad_enabled()
+    for x in xs:
+        if (grad and x.requires_grad) or type(x) not in (Tensor, torch.nn.Parameter):
+            return False
+    return True
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -80,12 +89,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _gradient(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
     """The adjoint of the rotation."""
     cos, sin = ctx.saved_tensors
-    read, write, *place, adjoint = ctx.layout
-    back = rotated(gradients, cos, sin, PAIRINGS[read], PAIRINGS[write], *place, not adjoint)
+    read, write, start, seq_dim, adjoint = ctx.layout
+    pairs = PAIRINGS[read], PAIRINGS[write]
+    back = rotated(gradients, cos, sin, *pairs, start, seq_dim, not adjoint)
     return (list(back), None, None, *[None] * len(ctx.layout))
 
 
-def _on_cpu(
+def _to_new(
     xs: Sequence[Tensor],
     cos: Tensor,
     sin: Tensor,
@@ -99,11 +109,12 @@ def _on_cpu(
         read_interleaved, write_interleaved = write_interleaved, read_interleaved
     outs = [torch.empty_like(x) for x in xs]
     pairs = read_interleaved, write_interleaved
-    cpu.rotate(xs, outs, cos, sin, *pairs, start, seq_dim, adjoint)
+    kernel = cpu if cos.is_cpu else gpu
+    kernel.rotate(xs, outs, cos, sin, *pairs, start, seq_dim, adjoint)
     return outs
 
 
-def _on_cpu_in_place(
+def _in_place(
     xs: Sequence[Tensor],
     cos: Tensor,
     sin: Tensor,
@@ -113,7 +124,9 @@ def _on_cpu_in_place(
     seq_dim: int,
     adjoint: bool,
 ) -> None:
-    cpu.rotate(xs, xs, cos, sin, read_interleaved, write_interleaved, start, seq_dim, adjoint)
+    pairs = read_interleaved, write_interleaved
+    kernel = cpu if cos.is_cpu else gpu
+    kernel.rotate(xs, xs, cos, sin, *pairs, start, seq_dim, adjoint)
 
 
 def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
@@ -124,8 +137,9 @@ def _nothing(*_: Any) -> None:
     return None
 
 
-LIBRARY.impl("rotate", _on_cpu, "CPU")
-LIBRARY.impl("rotate_", _on_cpu_in_place, "CPU")
+for device in ("CPU", "CUDA"):  # AMD's GPUs are CUDA to torch
+    LIBRARY.impl("rotate", _to_new, device)
+    LIBRARY.impl("rotate_", _in_place, device)
 LIBRARY.impl("rotate", _shapes, "Meta")
 LIBRARY.impl("rotate_", _nothing, "Meta")
 torch.library.register_autograd("ropewalk::rotate", _gradient, setup_context=_keep, lib=LIBRARY)

@@ -1,0 +1,156 @@
+"""The rotation on a GPU, NVIDIA's or AMD's: one launch for q and k, where triton is installed.
+
+The kernel itself is in _rotate_triton.py, which is imported, and triton with it, by the first
+rotation on a GPU. Where it cannot be compiled (triton needs a C compiler at hand; an old GPU may
+lack bfloat16) a warning says so, and plain torch computes the same in more passes.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.kernels.cpu import _as, _rows_are_whole, _three
+from ropewalk.rotary.reference import turned
+from ropewalk.rotary.spec import PAIRINGS
+
+AVAILABLE = find_spec("triton") is not None
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # triton's own switch: tensors on a CPU
+DTYPES = {torch.float32, torch.bfloat16, torch.float16}
+
+# A program's pairs, and a thread's: for 16-bit elements, two loads of 16 bytes each.
+PAIRS_PER_PROGRAM = 1024
+PAIRS_PER_THREAD = 8
+HEADS_PER_PROGRAM = 8  # from here on, cos and sin are a small part of what a program reads
+MOST_WARPS = 8
+WARP = 64 if torch.version.hip else 32
+
+_failed: set[tuple[torch.device, torch.dtype]] = set()
+
+
+def serves(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    """Whether triton is there and can walk through x: (B, H, S, D), axes absent in front."""
+    if not (AVAILABLE and x.is_cuda and x.device == cos.device == sin.device):
+        return False
+    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and _rows_are_whole(x) and cos.shape[-1] > 0
+
+
+def rotate(
+    xs: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    cos: Tensor,
+    sin: Tensor,
+    read_interleaved: bool,
+    write_interleaved: bool,
+    start: int,
+    seq_dim: int,
+    adjoint: bool,
+) -> None:
+    """Rotate each x into its out, which may be x itself where pairs stay where they are read.
+
+    Of the tensors, each two neighbours of like batch, length and head_dim share a launch.
+    """
+    cos, sin = _as(cos, torch.float32), _as(sin, torch.float32)
+    layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
+    # A view of other numbers' negatives is read as what it says, not as what lies there.
+    waiting = [(x.resolve_neg(), out) for x, out in zip(xs, outs, strict=True)]
+    while waiting:
+        together = 2 if len(waiting) > 1 and _alike(waiting[0][0], waiting[1][0], seq_dim) else 1
+        now, waiting = waiting[:together], waiting[together:]
+        _rotate(now, cos, sin, *layout)
+
+
+def _rotate(
+    tensors: Sequence[tuple[Tensor, Tensor]],
+    cos: Tensor,
+    sin: Tensor,
+    read_interleaved: bool,
+    write_interleaved: bool,
+    start: int,
+    seq_dim: int,
+    adjoint: bool,
+) -> None:
+    layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
+    kinds = {(x.device, x.dtype) for x, _ in tensors}
+    if not kinds & _failed:
+        try:
+            return _launch(tensors, cos, sin, *layout)
+        except Exception as error:
+            _failed.update(kinds)
+            named = " and ".join(sorted(f"{dtype} on {device}" for device, dtype in kinds))
+            warnings.warn(
+                f"ropewalk's GPU kernel does not run for {named}, which torch rotates more slowly "
+                f"instead: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )
+    # The caller has swapped reading and writing for the adjoint already.
+    read, write = PAIRINGS[read_interleaved], PAIRINGS[write_interleaved]
+    for x, out in tensors:
+        out.copy_(turned(x, cos, -sin if adjoint else sin, read, write, start, seq_dim, False))
+    return None
+
+
+def _launch(
+    tensors: Sequence[tuple[Tensor, Tensor]],
+    cos: Tensor,
+    sin: Tensor,
+    read_interleaved: bool,
+    write_interleaved: bool,
+    start: int,
+    seq_dim: int,
+    adjoint: bool,
+) -> None:
+    from ropewalk.rotary.kernels import _rotate_triton
+
+    x = tensors[0][0]
+    batch, _, length = _three(x.shape, seq_dim, 1)
+    heads, described = [], []
+    for x, out in tensors:
+        heads.append(_three(x.shape, seq_dim, 1)[1])
+        strides = _three(x.stride(), seq_dim, 0)
+        out_strides = _three(out.stride(), seq_dim, 0)
+        described.append((x, out, heads[-1], *strides, *out_strides))
+    pairs = cos.shape[-1]
+    block_s, block_h, block_p, warps = blocks(length, max(heads), pairs)
+    grid = batch * -(-length // block_s), sum(-(-n // block_h) for n in heads)
+    if 0 in grid:
+        return
+    with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+        _rotate_triton.rotate[grid](
+            *described[0],
+            *described[-1],
+            cos, sin, cos.stride(0) if cos.ndim > 2 and cos.shape[0] > 1 else 0, cos.stride(-2),
+            length,
+            start, pairs, x.shape[-1],
+            read_interleaved, write_interleaved,
+            adjoint, any(x is not out for x, out in tensors), len(tensors) == 2,
+            block_s, block_h, block_p,
+            num_warps=warps, enable_fp_fusion=False,
+        )  # fmt: skip
+
+
+def blocks(length: int, heads: int, pairs: int) -> tuple[int, int, int, int]:
+    """How many positions, heads and pairs a program takes, powers of two, and its warps."""
+    block_p = _power_of_two(pairs)
+    rows = max(1, PAIRS_PER_PROGRAM // block_p)
+    block_s = min(_power_of_two(length), max(1, rows // HEADS_PER_PROGRAM))
+    block_h = min(_power_of_two(heads), rows // block_s)
+    block_s = min(_power_of_two(length), rows // block_h)
+    warps = block_s * block_h * block_p // (PAIRS_PER_THREAD * WARP)
+    return block_s, block_h, block_p, max(1, min(MOST_WARPS, warps))
+
+
+def _power_of_two(n: int) -> int:
+    """The least one that holds n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _alike(x: Tensor, other: Tensor, seq_dim: int) -> bool:
+    sizes, others = _three(x.shape, seq_dim, 1), _three(other.shape, seq_dim, 1)
+    return sizes[::2] == others[::2] and x.shape[-1] == other.shape[-1]
