@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler on import
 
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.fits import (
@@ -18,13 +17,12 @@ from ropewalk.rotary.fits import (
     check_same_length,
 )
 from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.lengths import at_lengths, constants, enter
 from ropewalk.rotary.rotate import rotate, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 MAX_CACHED_ROWS = 16_384
 
-L = TypeVar("L")
-T = TypeVar("T")
 
 Length: TypeAlias = "int | Tensor | None"
 """The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
@@ -57,7 +55,8 @@ class RotaryEmbedding(nn.Module):
         self.spec = spec
         # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
         few = (None,) if spec.scaling is None else spec.scaling.lengths()
-        self._formed_once = {length: self._constants(length) for length in few}
+        self._formed_once = {length: constants(spec, length) for length in few}
+        self._name = enter(spec)
         self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
         self._rows: dict[tuple[torch.device, int | None], tuple[Tensor, Tensor]] = {}
 
@@ -173,13 +172,6 @@ class RotaryEmbedding(nn.Module):
         floats = q.is_floating_point() and k.is_floating_point()
         return floats and tables[0].ndim < 4 and self.spec.blocks is None
 
-    def _constants(self, length: int | None) -> tuple[tuple[int, ...] | tuple[float, ...], float]:
-        """Turns of each pair (radians, where positions are continuous), and the amplitude."""
-        spec = self.spec
-        if spec.continuous:
-            return tuple(spec.inverse_frequencies(length).tolist()), spec.amplitude_at(length)
-        return spec.turns(length), spec.amplitude_at(length)
-
     def _amplitude(self, length: Length, device: torch.device) -> float | Tensor:
         """One for all, or float32 (B, 1, 1)."""
         amplitude = self._at_length(length)[1]
@@ -191,7 +183,10 @@ class RotaryEmbedding(nn.Module):
             served = self.spec.served(length)
             if self._formed_once:
                 return self._formed_once[served]
-            return _eagerly(self._constants, served)
+            if not torch.compiler.is_compiling():
+                return constants(self.spec, served)
+            turns, amplitude = at_lengths(torch.full((1,), served or 0), self.spec, self._name)
+            return turns[0, 0], amplitude[0, 0, 0]
         if length.ndim != 1 or length.dtype not in INTEGERS:
             raise ValueError(
                 f"length must be an int or integers (B,), got {length.dtype} "
@@ -199,14 +194,7 @@ class RotaryEmbedding(nn.Module):
             )
         if not self.spec.needs_length:
             return self._formed_once[None]
-        return _eagerly(self._of_each_row, length)
-
-    def _of_each_row(self, length: Tensor) -> tuple[Tensor, Tensor]:
-        rows = [self._at_length(n) for n in length.tolist()]
-        dtype = torch.float64 if self.spec.continuous else torch.int64
-        turns = torch.tensor([row for row, _ in rows], dtype=dtype, device="cpu")
-        amplitudes = torch.tensor([a for _, a in rows], dtype=torch.float64, device="cpu")
-        return turns.reshape(len(rows), 1, self.spec.pairs), amplitudes.reshape(-1, 1, 1)
+        return at_lengths(length, self.spec, self._name)
 
     def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
         """Tables of checked positions."""
@@ -295,22 +283,16 @@ class RotaryEmbedding(nn.Module):
             positions = positions.expand(self.spec.axis_count, -1)
         return self._formed(positions, length)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        enter(self.spec)  # in another process it is not known yet
+
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles leave the cached rows behind: they are cheap to form again.
         return {**self.__dict__, "_rows": {}}
 
     def extra_repr(self) -> str:
         return str(self.spec)
-
-
-def _eagerly(form: Callable[[L], T], length: L) -> T:
-    """form(length), left out of a compiler's graph: decimal arithmetic, values of a tensor."""
-    return _outside_graphs(form, length) if torch.compiler.is_compiling() else form(length)
-
-
-@_disable_dynamo
-def _outside_graphs(form: Callable[[L], T], length: L) -> T:
-    return form(length)
 
 
 def _turned(
