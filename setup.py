@@ -4,7 +4,7 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-pthread"]
+FLAGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off", "-pthread"]
 
 setup(
     ext_modules=[
@@ -12,7 +12,7 @@ setup(
             "ropewalk.rotary.kernels._rotate",
             ["src/ropewalk/rotary/kernels/_rotate.c"],
             extra_compile_args=FLAGS,
-            extra_link_args=FLAGS[2:],
+            extra_link_args=FLAGS[-1:],
             py_limited_api=True,
             optional=True,  # without a compiler the same is computed in torch
         )
