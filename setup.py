@@ -4,13 +4,14 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off", "-pthread"]
+FLAGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off", "-fno-trapping-math", "-pthread"]
 
 setup(
     ext_modules=[
         Extension(
             "ropewalk.rotary.kernels._rotate",
             ["src/ropewalk/rotary/kernels/_rotate.c"],
+            depends=["src/ropewalk/rotary/kernels/_rotate_loops.h"],
             extra_compile_args=FLAGS,
             extra_link_args=FLAGS[-1:],
             py_limited_api=True,

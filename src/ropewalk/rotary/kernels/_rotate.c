@@ -9,9 +9,10 @@
  * where the two of pair i stand R/2 apart (half) or side by side (interleaved). Arithmetic is in
  * float, in double for double, and not contracted, so that it agrees with the reference bit for bit.
  *
- * Each loop is compiled for several instruction sets, and the loader chooses (target_clones). Threads
- * are started for a call and joined at its end: nothing is left that a fork could break, and for the
- * tensors that are worth several threads their start is a small part.
+ * The loops are compiled for several instruction sets, of which the best that the processor has is
+ * chosen when the module is loaded. Threads are started for a call and joined at its end: nothing is
+ * left that a fork could break, and for the tensors that are worth several threads their start is a
+ * small part.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
@@ -22,12 +23,6 @@
 #if !defined(_WIN32)
 #include <pthread.h>
 #define HAS_THREADS 1
-#endif
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define CLONED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONED
 #endif
 
 enum { FLOAT32, FLOAT64, BFLOAT16, FLOAT16, DTYPES };
@@ -44,119 +39,84 @@ typedef struct {
     int dtype, read_interleaved, write_interleaved, adjoint;
 } Work;
 
-/* bfloat16 and float16 as bits: conversions by integer arithmetic are vectorised everywhere. */
 
-static inline float float_of_bits(uint32_t bits) {
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
+/* Rows that lie one behind the other along an axis of each tensor. */
+typedef struct {
+    const char *x;
+    char *out;
+    const char *cos, *sin;
+    int64_t count, x_stride, out_stride, table_stride; /* in elements */
+} Rows;
+
+typedef void (*Rotate)(const Work *, const Rows *);
+
+#define SET portable
+#include "_rotate_loops.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HAS_SETS 1
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define SET avx2
+#include "_rotate_loops.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
+#define SET avx512
+#include "_rotate_loops.h"
+#pragma GCC pop_options
+#endif
+
+static const Rotate *rotate_of_dtype = ROTATE_portable;
+
+static void choose_set(void) {
+#ifdef HAS_SETS
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        rotate_of_dtype = ROTATE_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        rotate_of_dtype = ROTATE_avx512;
+#endif
 }
 
-static inline uint32_t bits_of_float(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return bits;
-}
-
-static inline float from_bfloat16(uint16_t v) { return float_of_bits((uint32_t)v << 16); }
-
-/* To nearest, ties to even; a NaN stays one. */
-static inline uint16_t to_bfloat16(float f) {
-    uint32_t bits = bits_of_float(f);
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
-}
-
-/* A float16's exponent and fraction stand 13 bits higher in a float, whose exponents begin 112
- * lower; a subnormal one is its fraction times 2^-24. */
-static inline float from_float16(uint16_t v) {
-    uint32_t sign = (uint32_t)(v & 0x8000u) << 16, rest = v & 0x7fffu;
-    uint32_t normal = (rest << 13) + (112u << 23);
-    uint32_t special = (rest << 13) | 0x7f800000u;
-    uint32_t subnormal = bits_of_float((float)(int32_t)rest * 5.9604644775390625e-8f);
-    uint32_t bits = rest >= 0x7c00u ? special : (rest < 0x0400u ? subnormal : normal);
-    return float_of_bits(bits | sign);
-}
-
-/* To nearest, ties to even. Adding 0.5 aligns a subnormal result's last bit with a float's. */
-static inline uint16_t to_float16(float f) {
-    uint32_t bits = bits_of_float(f), sign = (bits >> 16) & 0x8000u, rest = bits & 0x7fffffffu;
-    uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >> 13;
-    uint32_t subnormal = bits_of_float(float_of_bits(rest) + 0.5f) - 0x3f000000u;
-    uint32_t special = rest > 0x7f800000u ? 0x7e00u | ((rest >> 13) & 0x3ffu) : 0x7c00u;
-    uint32_t finite = rest < 0x38800000u ? subnormal : normal; /* below 2^-14 */
-    return (uint16_t)(sign | (rest >= 0x477ff000u ? special : finite)); /* from 65520: inf */
-}
-
-#define SAME(v) (v)
-
-/* Rotates n rows. An element is read before one at its place is written, and no other stands there,
- * in place or not: the loops have no dependences. Where reading and writing pair differently, rows
- * of x and out do not overlap. */
-#define LOOP(NAME, T, A, READ, WRITE, X1, X2, Y1, Y2)                                              \
-    CLONED static void NAME(const T *x, T *y, const A *c, const A *s, A sign, int64_t pairs,       \
-                            int64_t n, int64_t xs, int64_t ys, int64_t ts) {                       \
-        for (; n > 0; n--, x += xs, y += ys, c += ts, s += ts) {                                   \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < pairs; i++) {                             \
-                A a = READ(x[X1]), b = READ(x[X2]), t = sign * s[i];                               \
-                y[Y1] = WRITE(a * c[i] - b * t);                                                   \
-                y[Y2] = WRITE(b * c[i] + a * t);                                                   \
-            }                                                                                      \
-        }                                                                                          \
-    }
-
-#define LOOPS(NAME, T, A, READ, WRITE)                                                             \
-    LOOP(NAME##_hh, T, A, READ, WRITE, i, i + pairs, i, i + pairs)                                 \
-    LOOP(NAME##_hi, T, A, READ, WRITE, i, i + pairs, 2 * i, 2 * i + 1)                             \
-    LOOP(NAME##_ih, T, A, READ, WRITE, 2 * i, 2 * i + 1, i, i + pairs)                             \
-    LOOP(NAME##_ii, T, A, READ, WRITE, 2 * i, 2 * i + 1, 2 * i, 2 * i + 1)                         \
-    static void NAME(const Work *w, const char *x, char *out, const char *c, const char *s,        \
-                     int64_t n) {                                                                  \
-        void (*loop[4])(const T *, T *, const A *, const A *, A, int64_t, int64_t, int64_t,        \
-                        int64_t, int64_t) = {NAME##_hh, NAME##_hi, NAME##_ih, NAME##_ii};          \
-        loop[2 * w->read_interleaved + w->write_interleaved](                                      \
-            (const T *)x, (T *)out, (const A *)c, (const A *)s, w->adjoint ? (A)-1 : (A)1,         \
-            w->pairs, n, w->x_stride[2], w->out_stride[2], w->table_stride[2]);                    \
-    }
-
-LOOPS(rotate_float32, float, float, SAME, SAME)
-LOOPS(rotate_float64, double, double, SAME, SAME)
-LOOPS(rotate_bfloat16, uint16_t, float, from_bfloat16, to_bfloat16)
-LOOPS(rotate_float16, uint16_t, float, from_float16, to_float16)
-
-static void (*const ROTATE[DTYPES])(const Work *, const char *, char *, const char *, const char *,
-                                    int64_t) = {rotate_float32, rotate_float64, rotate_bfloat16,
-                                                rotate_float16};
-
-static void copy_rest(const Work *w, const char *x, char *out, int64_t n, int64_t size) {
-    int64_t before = w->start * size, turning = 2 * w->pairs * size;
+static void copy_rest(const Work *w, const Rows *rows) {
+    int64_t size = SIZE[w->dtype], turning = 2 * w->pairs * size, before = w->start * size;
     int64_t after = w->dim * size - before - turning;
-    for (; n > 0; n--, x += w->x_stride[2] * size, out += w->out_stride[2] * size) {
+    const char *x = rows->x;
+    char *out = rows->out;
+    for (int64_t n = rows->count; n > 0; n--) {
         if (before) memcpy(out, x, before);
         if (after) memcpy(out + before + turning, x + before + turning, after);
+        x += rows->x_stride * size;
+        out += rows->out_stride * size;
     }
 }
 
-/* So many rows at a time that they and their tables stay in the first cache while every head of a
- * batch row turns by the same tables. */
-enum { TILE = 32 };
-
-static void rotate_tiles(const Work *w, int64_t first, int64_t last) {
+/* Rotates rows first .. last - 1 of all, in the order in which they lie in memory, which is what
+ * processors fetch ahead: along the sequence, or along heads where these lie closer. */
+static void rotate_rows(const Work *w, int64_t first, int64_t last) {
     int64_t size = SIZE[w->dtype], table_size = w->dtype == FLOAT64 ? 8 : 4;
-    int64_t tiles = (w->length + TILE - 1) / TILE;
+    int by_head = w->length == 1 || (w->heads > 1 && w->x_stride[1] < w->x_stride[2]);
+    int inner = by_head ? 1 : 2, outer = by_head ? 2 : 1;
+    int64_t many = by_head ? w->heads : w->length, outers = by_head ? w->length : w->heads;
     int partial = w->out != w->x && 2 * w->pairs < w->dim;
-    for (int64_t tile = first; tile < last; tile++) {
-        int64_t b = tile / tiles, row = (tile % tiles) * TILE;
-        int64_t n = w->length - row < TILE ? w->length - row : TILE;
-        for (int64_t h = 0; h < w->heads; h++) {
-            const char *x = w->x + size * (b * w->x_stride[0] + h * w->x_stride[1] + row * w->x_stride[2]);
-            char *out =
-                w->out + size * (b * w->out_stride[0] + h * w->out_stride[1] + row * w->out_stride[2]);
-            int64_t t = table_size * (b * w->table_stride[0] + h * w->table_stride[1] +
-                                      row * w->table_stride[2]);
-            if (partial) copy_rest(w, x, out, n, size);
-            ROTATE[w->dtype](w, x + size * w->start, out + size * w->start, w->cos + t, w->sin + t, n);
-        }
+    while (first < last) {
+        int64_t i = first % many, o = first / many % outers, b = first / many / outers;
+        int64_t count = many - i < last - first ? many - i : last - first;
+        int64_t table = table_size * (b * w->table_stride[0] + o * w->table_stride[outer] +
+                                      i * w->table_stride[inner]);
+        Rows rows = {
+            w->x + size * (b * w->x_stride[0] + o * w->x_stride[outer] + i * w->x_stride[inner]),
+            w->out + size * (b * w->out_stride[0] + o * w->out_stride[outer] + i * w->out_stride[inner]),
+            w->cos + table, w->sin + table,
+            count, w->x_stride[inner], w->out_stride[inner], w->table_stride[inner],
+        };
+        if (partial) copy_rest(w, &rows);
+        rows.x += size * w->start;
+        rows.out += size * w->start;
+        rotate_of_dtype[w->dtype](w, &rows);
+        first += count;
     }
 }
 
@@ -165,13 +125,13 @@ typedef struct {
     int count, part, parts;
 } Share;
 
-/* Each tensor's tiles are dealt out in runs, as even as they go. */
+/* Each tensor's rows are dealt out in runs, as even as they go. */
 static void *rotate_share(void *argument) {
     const Share *share = argument;
     for (int i = 0; i < share->count; i++) {
         const Work *w = share->work + i;
-        int64_t tiles = w->batch * ((w->length + TILE - 1) / TILE);
-        rotate_tiles(w, tiles * share->part / share->parts, tiles * (share->part + 1) / share->parts);
+        int64_t all = w->batch * w->heads * w->length;
+        rotate_rows(w, all * share->part / share->parts, all * (share->part + 1) / share->parts);
     }
     return NULL;
 }
@@ -251,4 +211,7 @@ static PyMethodDef METHODS[] = {
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rotate", NULL, -1, METHODS,
                                     NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__rotate(void) { return PyModule_Create(&MODULE); }
+PyMODINIT_FUNC PyInit__rotate(void) {
+    choose_set();
+    return PyModule_Create(&MODULE);
+}
