@@ -24,7 +24,7 @@ from ropewalk import RotaryEmbedding, RotarySpec, scaling
 from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.figures.static import png
 from ropewalk.lab.checkpoint import write_json
-from ropewalk.lab.machine import cores
+from ropewalk.machine import cores
 
 HEAD_DIM = 128
 THETAS = (10_000.0, 500_000.0)

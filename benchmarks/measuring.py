@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ropewalk import __version__
-from ropewalk.lab.machine import commit, pick_precision, processor, versions
+from ropewalk import machine
+from ropewalk.machine import pick_precision
 from ropewalk.model import TransformerShape
 
 FOLDER = Path(__file__).resolve().parent
@@ -68,19 +64,7 @@ def product_operations(
 
 def conditions(threads: int) -> dict[str, Any]:
     """Say what is measured, where and when; take it before the run, for its start and the load."""
-    return {
-        "ropewalk": __version__,
-        "commit": commit(),
-        "command": shlex.join(["python", *sys.argv]),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": versions(),
-        "machine": {
-            "processor": processor(),
-            "system": platform.system(),
-            "threads": threads,
-            "load_before": round(os.getloadavg()[0], 2),
-        },
-    }
+    return machine.conditions(["python", *sys.argv], threads)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

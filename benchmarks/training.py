@@ -31,9 +31,9 @@ from ropewalk.lab.batches import Batch, EncodedSplit, make_batch, plan_epoch
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.corpus import Corpus, load_corpus
-from ropewalk.lab.machine import cores
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import Trainer, autocast
+from ropewalk.machine import cores
 from ropewalk.model import TransformerShape
 
 VOCABULARY = 8000

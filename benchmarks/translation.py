@@ -23,10 +23,10 @@ from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.corpus import load_corpus
 from ropewalk.lab.decode import Hypothesis, best, translate
-from ropewalk.lab.machine import cores
 from ropewalk.lab.tokens import BOS, EOS, Tokens
 from ropewalk.lab.train import build_model
 from ropewalk.lab.translate import Translator
+from ropewalk.machine import cores
 from ropewalk.model import Transformer
 
 Found = list[list[Hypothesis]]  # of each sentence

@@ -150,6 +150,43 @@ def translate(
             print(text)
 
 
+@app.command()
+def bench(
+    work: Annotated[str, typer.Option(help="Of these.")] = "prefill,training,decode",
+    dtype: Annotated[str, typer.Option(help="Of float32, bfloat16, float16.")] = "float32,bfloat16",
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Those torch takes, if not given.")
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option(metavar="N", help="Of each table, instead of --seconds.")
+    ] = None,
+    seconds: Annotated[str, typer.Option(metavar="S", help="For each table.")] = "6",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="torch.compile of the formula too: a minute more.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="A .json file for all numbers.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="A .png or .svg file.")] = None,
+) -> None:
+    """Time rotation on this machine, beside copying and beside other libraries installed here."""
+    with _errors("interrupted; nothing was written"):
+        from ropewalk.bench.plan import check_target, make_plan
+        from ropewalk.bench.run import measure, write_results
+        from ropewalk.bench.show import print_notes, print_part, save_figure
+
+        plan = make_plan(work, dtype, threads, rounds, seconds, device, compiled)
+        check_target("--out", out, [".json"])
+        check_target("--figure", figure, [".png", ".svg"])
+        console = Console(soft_wrap=True)
+        command = ["ropewalk", *sys.argv[1:]]
+        results = measure(plan, command, lambda facts: print_part(console, facts))
+        print_notes(console, results)
+        if out is not None:
+            write_results(out, results)
+        if figure is not None:
+            save_figure(figure, results)
+
+
 def _converse(translator: Any) -> None:
     print("One sentence a line; an empty line or Ctrl-D ends.", file=sys.stderr)
     while True:
@@ -171,7 +208,9 @@ def _config(preset: str, file: Path | None, settings: list[str] | None, **option
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def _errors(
+    interrupted: str = "interrupted; the same command goes on where this one stopped",
+) -> Iterator[None]:
     """Print a user's mistake in one line and exit with 2; other failures say what is kept."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended is as good as Ctrl-C
     try:
@@ -181,7 +220,7 @@ def _errors() -> Iterator[None]:
     except ImportError as error:
         _fail(f"{error}; the extra 'lab' has it: pip install 'ropewalk[lab]'", 2)
     except KeyboardInterrupt:
-        _fail("interrupted; the same command goes on where this one stopped", 130)
+        _fail(interrupted, 130)
     except BrokenPipeError:
         # The reader (head, less) has what it wanted; Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Matrix = Sequence[Sequence[float]]
 
-_INK, _FAINT = "#1f2328", "#d8dce1"
+INK, _FAINT = "#1f2328", "#d8dce1"
 
 
 def loss_curves(
@@ -27,7 +27,7 @@ def loss_curves(
     x_title: str,
 ) -> Figure:
     """Training beside validation loss: seeds thin, their mean bold, a cross where one diverged."""
-    figure = _figure(8.0, 3.2)
+    figure = new_figure(8.0, 3.2)
     panels = figure.subplots(1, 2)
     for axes, title, curves in zip(
         panels, ("training loss", "validation loss"), (training, validation), strict=True
@@ -39,14 +39,14 @@ def loss_curves(
             axes.set_ylim(top=top * 1.02)
         axes.set_xlabel(x_title)
         axes.set_title(title, loc="left", fontsize=10)
-        _calm(axes)
+        calm(axes)
     panels[0].legend(frameon=False, fontsize=9)
     return figure
 
 
 def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
     """BLEU by sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
-    figure = _figure(6.4, 3.4)
+    figure = new_figure(6.4, 3.4)
     axes = figure.subplots()
     for place, (name, seeds) in enumerate(scores.items()):
         look = style(place)
@@ -60,7 +60,7 @@ def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[f
     axes.set_xlabel("words in the source sentence")
     axes.set_ylabel("BLEU")
     axes.legend(frameon=False, fontsize=9)
-    _calm(axes)
+    calm(axes)
     return figure
 
 
@@ -68,7 +68,7 @@ def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
     """BLEU, a dot for each seed and a bar for the mean; beside it differences from the first."""
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
-    figure = _figure(8.0, 1.1 + 0.42 * len(names))
+    figure = new_figure(8.0, 1.1 + 0.42 * len(names))
     panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
     for place, outcome in enumerate(outcomes.values()):
         look = style(place)
@@ -94,10 +94,10 @@ def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
     panels[0].set_ylim(len(names) - 0.4, -0.6)
     panels[0].set_xlabel("BLEU")
     if compared:
-        panels[1].axvline(0, color=_INK, linewidth=0.8)
+        panels[1].axvline(0, color=INK, linewidth=0.8)
         panels[1].set_xlabel(f"difference from {names[0]}, 95 % interval")
     for axes in panels:
-        _calm(axes)
+        calm(axes)
     return figure
 
 
@@ -105,7 +105,7 @@ def attention_map(
     weights: Matrix, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Figure:
     """Attention weights (S, T), with tokens on the axes where they are given, else positions."""
-    figure = _figure(4.0, 4.0)
+    figure = new_figure(4.0, 4.0)
     axes = figure.subplots()
     _draw_map(axes, weights, style(0).colour)
     if rows is not None and columns is not None:
@@ -121,7 +121,7 @@ def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
     layers = max(len(stack) for stack in maps.values())
     heads = max(len(layer) for stack in maps.values() for layer in stack)
     side = min(0.55, 9.0 / (heads * len(maps)))
-    figure = _figure(len(maps) * (heads * side + 0.35), layers * side + 0.7)
+    figure = new_figure(len(maps) * (heads * side + 0.35), layers * side + 0.7)
     blocks = figure.subfigures(1, len(maps), squeeze=False)[0]
     for place, (block, (name, stack)) in enumerate(zip(blocks, maps.items(), strict=True)):
         block.suptitle(name, fontsize=9, color=style(place).colour)
@@ -145,7 +145,18 @@ def png(figure: Figure, dpi: int = 130) -> bytes:
     return file.getvalue()
 
 
-def _figure(width: float, height: float) -> Figure:
+def svg(figure: Figure) -> bytes:
+    """Give the figure as an SVG file, the same bytes whenever the figure is the same."""
+    from matplotlib import rc_context
+
+    file = io.BytesIO()
+    with rc_context({"svg.hashsalt": "ropewalk"}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size, in inches; ImportError says what brings matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -181,11 +192,12 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
     )
 
 
-def _calm(axes: Axes) -> None:
+def calm(axes: Axes) -> None:
+    """Axes that stand back behind what they hold."""
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_INK)
-    axes.tick_params(colors=_INK, labelsize=8)
-    axes.xaxis.label.set(size=9, color=_INK)
-    axes.yaxis.label.set(size=9, color=_INK)
+    axes.spines[["left", "bottom"]].set_color(INK)
+    axes.tick_params(colors=INK, labelsize=8)
+    axes.xaxis.label.set(size=9, color=INK)
+    axes.yaxis.label.set(size=9, color=INK)
     axes.grid(color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)

@@ -22,7 +22,6 @@ from ropewalk.lab.batches import EncodedSplit, read_splits
 from ropewalk.lab.checkpoint import read_json, read_tensors, write_bytes, write_json, write_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.decode import best, translate
-from ropewalk.lab.machine import pick_device
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import (
     Record,
@@ -32,6 +31,7 @@ from ropewalk.lab.train import (
     check_facts,
     snapshots,
 )
+from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
 
 Tell = Callable[[dict[str, Any]], None]

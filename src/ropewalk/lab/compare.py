@@ -19,7 +19,10 @@ from ropewalk.lab.checkpoint import read_json, read_tensors, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import Corpus, overlap
 from ropewalk.lab.explain import attention_of, examples_of
-from ropewalk.lab.machine import (
+from ropewalk.lab.report import write_report
+from ropewalk.lab.run import Cell, cells_of, prepare, run_cells
+from ropewalk.lab.train import Record, build_model
+from ropewalk.machine import (
     commit,
     cores,
     pick_device,
@@ -27,9 +30,6 @@ from ropewalk.lab.machine import (
     processor,
     versions,
 )
-from ropewalk.lab.report import write_report
-from ropewalk.lab.run import Cell, cells_of, prepare, run_cells
-from ropewalk.lab.train import Record, build_model
 
 Facts = dict[str, Any]
 

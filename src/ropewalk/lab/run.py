@@ -20,8 +20,8 @@ from ropewalk.lab.cell import cell_folder
 from ropewalk.lab.checkpoint import read_json, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import Corpus, load_corpus
-from ropewalk.lab.machine import cores, pick_device
 from ropewalk.lab.tokens import Tokens
+from ropewalk.machine import cores, pick_device
 
 
 class CellFailed(RuntimeError):  # noqa: N818, it is no error of this process

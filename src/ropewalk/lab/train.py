@@ -21,8 +21,8 @@ from ropewalk.lab.batches import Batch, EncodedSplit, in_order, make_batch, plan
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.loss import linear_cross_entropy
-from ropewalk.lab.machine import peak_memory, pick_device, pick_precision
 from ropewalk.lab.tokens import PAD
+from ropewalk.machine import peak_memory, pick_device, pick_precision
 from ropewalk.model import Transformer, initialise
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints

@@ -10,8 +10,8 @@ from ropewalk.lab.cell import load_model
 from ropewalk.lab.config import Config
 from ropewalk.lab.decode import best
 from ropewalk.lab.decode import translate as search
-from ropewalk.lab.machine import pick_device
 from ropewalk.lab.tokens import Tokens
+from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
 
 

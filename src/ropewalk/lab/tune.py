@@ -17,11 +17,11 @@ from ropewalk.lab.checkpoint import read_json, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import load_corpus
 from ropewalk.lab.decode import best, translate
-from ropewalk.lab.machine import pick_device
 from ropewalk.lab.run import Cell, cells_of
 from ropewalk.lab.scores import score
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import snapshots
+from ropewalk.machine import pick_device
 
 AVERAGES = (1, 3, 5)
 LENGTH_PENALTIES = (0.6, 1.0, 1.4)

@@ -1,16 +1,21 @@
-"""What the machine can do, and what a process has used of it."""
+"""What the machine can do, what a process has used of it, and the conditions of a measurement."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
+
+from ropewalk import __version__
 
 
 def pick_device(name: str) -> torch.device:
@@ -41,6 +46,8 @@ def peak_memory(device: torch.device) -> int:
     """Give the most bytes of memory that this process has held: the device's, or resident."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    import resource  # Windows has none
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -63,7 +70,7 @@ def processor() -> str:
 def commit() -> str | None:
     """Give the commit of the source tree this runs from, with a + where it was changed since."""
     try:
-        where = Path(__file__).parents[1]  # the package
+        where = Path(__file__).parent  # the package
         ask = ["git", "-C", str(where)]
         run = subprocess.run(
             [*ask, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
@@ -79,15 +86,41 @@ def commit() -> str | None:
     return run.stdout.strip() + ("+" if changed else "")
 
 
-def versions() -> dict[str, str]:
+def versions(
+    packages: Sequence[str] = ("torch", "tokenizers", "sacrebleu", "numpy"),
+) -> dict[str, str]:
     """Give the versions of what numbers depend on."""
     found = {"python": platform.python_version()}
-    for name in ("torch", "tokenizers", "sacrebleu", "numpy"):
+    for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "unknown"
     return found
+
+
+def load() -> float | None:
+    """Processes that wanted a core in the last minute, where the system counts them."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def conditions(
+    command: Sequence[str], threads: int, packages: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Say what is measured, where and when; take it before the run, for its start and the load."""
+    return {
+        "ropewalk": __version__,
+        "commit": commit(),
+        "command": shlex.join(command),
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": versions() if packages is None else versions(packages),
+        "machine": {
+            "processor": processor(),
+            "system": platform.system(),
+            "threads": threads,
+            "load_before": load(),
+        },
+    }
 
 
 def _cpu_multiplies_bfloat16() -> bool:

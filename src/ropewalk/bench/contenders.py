@@ -1,0 +1,140 @@
+"""Who rotates: ropewalk, ropewalk without its kernels, and what a compiler makes of the formula.
+
+A contender makes, for a case, a function of q and k that it rotates; other libraries' contenders
+are in `peers`. Whatever can be formed beforehand is: a call holds what one layer of a model does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ropewalk.bench.works import GRADIENT, IN_PLACE, NEW, THETA, WITH_TABLES, Case
+from ropewalk.rotary.module import RotaryEmbedding
+from ropewalk.rotary.reference import turned
+from ropewalk.rotary.rotate import rotate
+from ropewalk.rotary.spec import Pairing, RotarySpec
+
+Rotation: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+OURS = "ropewalk"
+WITHOUT_KERNEL = "ropewalk without its kernel"
+COMPILED = "the formula, torch.compile"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A rotation of q and k, the pairs it turns, and the axis it wants the sequence on."""
+
+    rotation: Rotation
+    pairing: Pairing = "half"
+    seq_dim: int = -2
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A name, and what makes its turn for a case; None where it has none of that form.
+
+    `make` raises ImportError where its library is absent, Absent where it cannot run here.
+    """
+
+    name: str
+    make: Callable[[Case], Turn | None]
+    package: str | None = None
+
+
+class Absent(Exception):  # noqa: N818 - that a library is not there is no error
+    """Why a contender cannot run here."""
+
+
+def ropewalk(case: Case) -> Turn:
+    """`rope(q, k)`, as a model calls it, its tables kept by the module; `out=` where in place."""
+    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
+    if case.form != IN_PLACE:
+        return Turn(partial(rope, offset=case.work.first))
+    cos, sin = rope.tables(case.work.positions(case.device))
+
+    def in_place(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            rotate(q, cos, sin, pairing="half", out=q),
+            rotate(k, cos, sin, pairing="half", out=k),
+        )
+
+    return Turn(in_place)
+
+
+def ropewalk_tables_ready(case: Case) -> Turn | None:
+    """`rotate` on tables formed once for all layers."""
+    if case.form != WITH_TABLES:
+        return None
+    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
+    cos, sin = rope.tables(case.work.positions(case.device))
+
+    def apply(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return rotate(q, cos, sin, pairing="half"), rotate(k, cos, sin, pairing="half")
+
+    return Turn(apply)
+
+
+def ropewalk_without_kernel(case: Case) -> Turn | None:
+    """The same calls where no kernel is installed: the reference, in torch."""
+    if not kernel_serves(case.device):
+        return None
+    rotation, switches = ropewalk(case).rotation, _switches()
+
+    def in_torch(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        kept = [switch.AVAILABLE for switch in switches]
+        for switch in switches:
+            switch.AVAILABLE = False
+        try:
+            return rotation(q, k)
+        finally:
+            for switch, available in zip(switches, kept, strict=True):
+                switch.AVAILABLE = available
+
+    return Turn(in_torch)
+
+
+def compiled(case: Case) -> Turn | None:
+    """torch.compile of the reference, q and k in one graph, on tables formed beforehand."""
+    if case.form not in (NEW, GRADIENT):
+        return None
+    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
+    cos, sin = rope.tables(case.work.positions(case.device))
+
+    def formula(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            turned(q, cos, sin, "half", "half", 0, -2, False),
+            turned(k, cos, sin, "half", "half", 0, -2, False),
+        )
+
+    return Turn(torch.compile(formula, dynamic=False))
+
+
+def kernel_serves(device: torch.device) -> bool:
+    """Whether ropewalk has a kernel for this device, installed here."""
+    kernel = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
+    return any(
+        switch.__name__.endswith(f".{kernel}") and switch.AVAILABLE for switch in _switches()
+    )
+
+
+def _switches() -> list[Any]:
+    """The modules of ropewalk's kernels; each looks at its own AVAILABLE whenever it is asked."""
+    names = [f"ropewalk.rotary.kernels.{name}" for name in ("cpu", "gpu")]
+    return [importlib.import_module(name) for name in names if find_spec(name) is not None]
+
+
+CONTENDERS = (
+    Contender(OURS, ropewalk),
+    Contender(f"{OURS}, tables ready", ropewalk_tables_ready),
+    Contender(WITHOUT_KERNEL, ropewalk_without_kernel),
+)
+WITH_COMPILER = Contender(COMPILED, compiled)

@@ -1,0 +1,125 @@
+"""What to measure, read from the words of a command line; each mistake is named in one line."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from ropewalk.bench.contenders import CONTENDERS, WITH_COMPILER, Contender
+from ropewalk.bench.peers import PEERS
+from ropewalk.bench.works import WORKS, Case, Work
+from ropewalk.machine import pick_device
+
+DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
+SECONDS = 6.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and for how long: `rounds` of each table, or as many as fit `seconds`."""
+
+    works: tuple[Work, ...]
+    dtypes: tuple[torch.dtype, ...]
+    device: torch.device
+    threads: int
+    contenders: tuple[Contender, ...]
+    seconds: float = SECONDS
+    rounds: int | None = None
+
+    def cases(self) -> Iterator[Case]:
+        """One for each table."""
+        for work in self.works:
+            for form in work.forms:
+                for dtype in self.dtypes:
+                    yield Case(work, form, dtype, self.device)
+
+
+def make_plan(
+    work: str = "prefill,training,decode",
+    dtype: str = "float32,bfloat16",
+    threads: str | int | None = None,
+    rounds: str | int | None = None,
+    seconds: str | float = SECONDS,
+    device: str = "auto",
+    compiled: bool = False,
+    works: Mapping[str, Sequence[Work]] = WORKS,
+) -> Plan:
+    """A plan from words; ValueError names the option, the rule and what was given."""
+    chosen = [works[name] for name in _names("--work", work, works)]
+    return Plan(
+        works=tuple(each for group in chosen for each in group),
+        dtypes=tuple(DTYPES[name] for name in _names("--dtype", dtype, DTYPES)),
+        device=_device(device),
+        threads=torch.get_num_threads() if threads is None else _whole("--threads", threads),
+        contenders=(*CONTENDERS, *PEERS, *([WITH_COMPILER] if compiled else [])),
+        seconds=_seconds(seconds),
+        rounds=None if rounds is None else _whole("--rounds", rounds),
+    )
+
+
+@contextmanager
+def using_threads(threads: int) -> Iterator[None]:
+    """Let torch work with so many threads, and afterwards with those it had."""
+    before = torch.get_num_threads()
+    if threads != before:  # even setting what is set makes MKL split what is too small to split
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        if threads != before:
+            torch.set_num_threads(before)
+
+
+def check_target(option: str, path: Path | None, endings: Sequence[str]) -> None:
+    """Raise where a file could not be written, before minutes go into what it would hold."""
+    if path is None:
+        return
+    if path.suffix not in endings:
+        raise ValueError(f"{option} must end in {' or '.join(endings)}, got {str(path)!r}")
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"{option} must be a file in a folder that can be written, got {path}")
+    if option == "--figure" and find_spec("matplotlib") is None:
+        raise ImportError(f"{option} needs matplotlib, which is not installed")
+
+
+def _names(option: str, text: str, known: Mapping[str, object]) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{option} must be of {', '.join(known)}, got {name!r}")
+    return list(dict.fromkeys(names))
+
+
+def _device(name: str) -> torch.device:
+    device, there = pick_device(name), torch.accelerator.current_accelerator()
+    if device.type not in ("cpu", there.type if there else "cpu"):  # meta computes nothing
+        raise ValueError(f"--device must be one that computes, cpu or a GPU, got {name!r}")
+    return device
+
+
+def _whole(option: str, given: str | int) -> int:
+    try:
+        value = int(given)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ValueError(f"{option} must be a whole number of at least 1, got {given!r}")
+    return value
+
+
+def _seconds(given: str | float) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not (0 <= value < math.inf):
+        raise ValueError(f"--seconds must be a number of at least 0, got {given!r}")
+    return value

@@ -1,0 +1,192 @@
+"""A measurement from plan to plain facts, as they stand in its JSON file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.bench.agreement import allowed, forward_backward, worst_error
+from ropewalk.bench.contenders import Absent, Contender, Turn, kernel_serves
+from ropewalk.bench.peers import TRANSFORMERS
+from ropewalk.bench.plan import Plan, using_threads
+from ropewalk.bench.timing import Run, peak_memory, quartiles, time_rows
+from ropewalk.bench.works import GRADIENT, IN_PLACE, Case
+from ropewalk.machine import conditions, load
+
+Facts = dict[str, Any]
+
+COPIES = {IN_PLACE: "copy_ into existing memory", GRADIENT: "clone, both ways"}
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer
+    """Why a contender is not timed."""
+
+
+def measure(
+    plan: Plan, command: Sequence[str] = (), watch: Callable[[Facts], None] = lambda facts: None
+) -> Facts:
+    """Measure all of the plan. `watch` hears of each table, and first of the conditions."""
+    began = time.monotonic()
+    packages = ["torch", *_installed(plan)]
+    results: Facts = conditions(command, plan.threads, packages)
+    results["machine"]["device"] = _device_name(plan.device)
+    results["kernel"] = kernel_serves(plan.device)
+    watch(results)
+    results["tables"] = []
+    gone: dict[str, str] = {}
+    with using_threads(plan.threads):
+        for case in plan.cases():
+            results["tables"].append(_table(case, plan, gone))
+            watch(results["tables"][-1])
+    results["absent"] = [{"name": name, "reason": reason} for name, reason in gone.items()]
+    results["machine"]["load_after"] = load()
+    results["duration_s"] = round(time.monotonic() - began, 1)
+    return results
+
+
+def write_results(path: Path, results: Facts) -> None:
+    """Write the facts as JSON."""
+    text = json.dumps(results, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
+    """Time the contenders that compute the same beside copying, and say of the others why not.
+
+    gone: who was absent from a table before, and why. An import that has failed is not tried again:
+    it may have left half a module behind.
+    """
+    limit = COPIES.get(case.form, "clone")
+    runs: dict[str, Run] = {limit: _copying(case)}
+    facts: dict[str, Facts] = {limit: {"limit": True, "package": None, "worst_error": 0.0}}
+    refused = []
+    for contender in plan.contenders:
+        if contender.name in gone:
+            continue
+        try:
+            admitted = _admit(contender, case)
+        except (ImportError, Absent) as reason:
+            gone[contender.name] = _why_absent(contender, reason)
+        except Exception as reason:  # whatever another library raises is its own row's matter
+            refused.append({"name": contender.name, "reason": _line(reason)})
+        else:
+            if admitted is not None:
+                turn, error = admitted
+                runs[contender.name] = _rotating(turn, case)
+                facts[contender.name] = {
+                    "limit": False,
+                    "package": contender.package,
+                    "worst_error": error,
+                }
+    with torch.set_grad_enabled(case.form == GRADIENT):
+        samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
+        peaks = {name: peak_memory(run, case.device) for name, run in runs.items()}
+    return {
+        "work": case.work.name,
+        "form": case.form,
+        "dtype": str(case.dtype).removeprefix("torch."),
+        "q": list(case.work.q()),
+        "k": list(case.work.k()),
+        "first_position": case.work.first,
+        "bytes_moved": case.work.bytes_moved(case.form, case.dtype),
+        "rows": _rows(case, facts, samples, peaks),
+        "refused": refused,
+    }
+
+
+def _admit(contender: Contender, case: Case) -> tuple[Turn, float] | None:
+    """Its turn and its worst error, None where it has none of this form; Refused if it is wrong."""
+    turn = contender.make(case)
+    if turn is None:
+        return None
+    error, most = worst_error(turn, case), allowed(case.dtype)
+    if error > most:
+        raise Refused(f"it computes another rotation, off by {error:.1g}, allowed {most:.1g}")
+    return turn, error
+
+
+def _rows(
+    case: Case,
+    facts: dict[str, Facts],
+    samples: dict[str, list[float]],
+    peaks: dict[str, int | None],
+) -> list[Facts]:
+    moved = case.work.bytes_moved(case.form, case.dtype)
+    times = {name: quartiles(values) for name, values in samples.items()}
+    limit = next(times[name][1] for name, fact in facts.items() if fact["limit"])
+    theirs = times[TRANSFORMERS][1] if TRANSFORMERS in times else None
+    return [
+        {
+            "name": name,
+            **facts[name],
+            "seconds": middle,
+            "quartiles": [low, high],
+            "of_copy": middle / limit,
+            "gb_per_s": moved / middle / 1e9,
+            "times_transformers": None if theirs is None else theirs / middle,
+            "peak_bytes": peaks[name],
+            "samples": samples[name],
+        }
+        for name, (low, middle, high) in times.items()
+    ]
+
+
+def _copying(case: Case) -> Run:
+    """The limit: what moves the same bytes and computes nothing."""
+    tensors: list[Tensor] = list(case.tensors(-2))
+    if case.form == IN_PLACE:
+        pairs = [(torch.empty_like(x).copy_(x), x) for x in tensors]  # pages touched once
+        return lambda: [there.copy_(x) for there, x in pairs]
+    if case.form == GRADIENT:
+        tensors += case.tensors(-2, seed=1)
+    return lambda: [x.clone() for x in tensors]
+
+
+def _rotating(turn: Turn, case: Case) -> Run:
+    q, k = case.tensors(turn.seq_dim)
+    if case.form == IN_PLACE:
+        q, k = q.clone(), k.clone()
+    if case.form != GRADIENT:
+        return lambda: turn.rotation(q, k)
+    upstream = case.tensors(turn.seq_dim, seed=1)
+    return lambda: forward_backward(turn, q, k, upstream)
+
+
+def _why_absent(contender: Contender, error: Exception) -> str:
+    """Why it is not there: not installed, or installed without something that it imports."""
+    if isinstance(error, Absent):
+        return str(error)
+    if contender.package is None or not _is_installed(contender.package):
+        return "not installed"
+    return f"cannot be imported: {_line(error)}"
+
+
+def _installed(plan: Plan) -> list[str]:
+    packages = dict.fromkeys(contender.package for contender in plan.contenders)
+    return [name for name in packages if name is not None and _is_installed(name)]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{device}: {torch.cuda.get_device_name(device)}"
+    return str(device)
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())[:160]
+    return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"

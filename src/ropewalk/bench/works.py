@@ -1,0 +1,90 @@
+"""What is rotated: the sizes of q and k, where they stand, and in which form they are wanted.
+
+Axes: B batch, H query heads, K key heads, S sequence, D head_dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import torch
+from torch import Tensor
+
+THETA = 10_000.0
+
+# The forms. Only rows of one form are compared with each other, and each has a limit of its own.
+NEW = "into new memory"
+IN_PLACE = "in place"
+GRADIENT = "forward and backward"
+WITH_TABLES = "into new memory, tables included"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is rotated in one call: q (B, H, S, D) and k (B, K, S, D) at first, first + 1, …"""
+
+    name: str
+    forms: tuple[str, ...]
+    batch: int
+    heads: int
+    key_heads: int
+    length: int
+    head_dim: int
+    first: int = 0
+
+    def q(self, seq_dim: int = -2) -> tuple[int, ...]:
+        """Shape of q, (B, S, H, D) with seq_dim=-3."""
+        return self._shape(self.heads, seq_dim)
+
+    def k(self, seq_dim: int = -2) -> tuple[int, ...]:
+        """Shape of k."""
+        return self._shape(self.key_heads, seq_dim)
+
+    def positions(self, device: torch.device | str = "cpu") -> Tensor:
+        """Integers (S,)."""
+        return torch.arange(self.first, self.first + self.length, device=device)
+
+    def bytes_moved(self, form: str, dtype: torch.dtype) -> int:
+        """Bytes of q and k, read once and written once; with a gradient, theirs too."""
+        elements = prod(self.q()) + prod(self.k())
+        return 2 * elements * dtype.itemsize * (2 if form == GRADIENT else 1)
+
+    def _shape(self, heads: int, seq_dim: int) -> tuple[int, ...]:
+        middle = (heads, self.length) if seq_dim == -2 else (self.length, heads)
+        return (self.batch, *middle, self.head_dim)
+
+
+# Heads as in Llama 3 8B. A decode stands at 5,000, not at a power of two: positions that a
+# library rounds to bfloat16 would be right there by luck.
+WORKS = {
+    "prefill": (Work("prefill", (NEW, IN_PLACE), 1, 32, 8, 4096, 128),),
+    "training": (Work("training", (GRADIENT,), 1, 32, 8, 2048, 128),),
+    "decode": tuple(
+        Work(f"decode, batch {batch}", (WITH_TABLES,), batch, 32, 8, 1, 128, first=5_000)
+        for batch in (1, 64)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One table's work: what a contender is made for."""
+
+    work: Work
+    form: str
+    dtype: torch.dtype
+    device: torch.device
+
+    def tensors(self, seq_dim: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Random q and k, which all rows of a table share: who writes into them clones them."""
+        return _tensors(self, seq_dim, seed)
+
+
+@lru_cache(maxsize=4)  # a table's: q and k and their gradients, in both orders of axes
+def _tensors(case: Case, seq_dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = case.work.q(seq_dim), case.work.k(seq_dim)
+    q, k = (torch.randn(shape, generator=generator).to(case.device, case.dtype) for shape in shapes)
+    return q, k
