@@ -4,7 +4,15 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off", "-fno-trapping-math", "-pthread"]
+FLAGS = [
+    "-O3",
+    "-g0",
+    "-ffp-contract=off",  # rounds as torch does
+    "-fno-trapping-math",  # selections need no branch
+    "-pthread",
+]
+if sys.platform == "win32":
+    FLAGS = []
 
 setup(
     ext_modules=[

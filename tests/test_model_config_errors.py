@@ -292,7 +292,7 @@ def test_a_mistake_in_a_published_file(name, changes, message):
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("{", "config must be a readable JSON file, got"),
+        ("{", "config must be a readable JSON file, or"),
         ("[1, 2]", "config must hold a JSON object, got list in"),
         ('"llama"', "config must hold a JSON object, got str in"),
         (

@@ -241,7 +241,8 @@ def _rotated_by_threads(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def _in_a_child(queue, x: Tensor, cos: Tensor, sin: Tensor, expected: Tensor) -> None:
     torch.set_num_threads(1)  # torch's own threads do not survive; DataLoader's workers do so too
-    queue.put(torch.equal(_rotated_by_threads(x, cos, sin), expected))
+    found = _rotated_by_threads(x, cos, sin)
+    queue.put(found.numpy().tobytes() == expected.numpy().tobytes())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
@@ -251,7 +252,7 @@ def test_works_in_a_process_forked_after_threads_have_run():
     expected = _rotated_by_threads(x, cos, sin)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=_in_a_child, args=(queue, x, cos, sin, expected))
+    child = context.Process(target=_in_a_child, args=(queue, x, cos, sin, expected), daemon=True)
     child.start()
     assert queue.get(timeout=60)
     child.join()

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -184,7 +184,11 @@ def test_every_rule_is_its_source_and_its_frequencies_are_correctly_rounded(
     data, rotary_dim, theta, length
 ):
     rule = data.draw(rules(rotary_dim), label="rule")
-    ours = frequencies(rule, rotary_dim, theta, length)
+    try:
+        ours = frequencies(rule, rotary_dim, theta, length)
+    except ValueError as error:  # a YaRN without a band, a Proportional without a pair
+        assert "must leave" in str(error)
+        reject()
     assert ours == [float(f) for f in exact(rule, theta, rotary_dim, length)]
 
 
@@ -706,3 +710,17 @@ def test_rules_are_values():
         with pytest.raises(AttributeError):
             rule.factor = 3.0
     assert scaling.Linear(2.0) != scaling.NTKAware(2.0)
+
+
+@pytest.mark.parametrize(
+    ("theta", "original"), [(2.0, 4096), (100.0, 1 << 22), (10_000.0, 4), (0.5, 4096)]
+)
+def test_yarn_without_a_band_is_refused(theta, original):
+    """All pairs turn oftener than beta_fast within L, or all less often than beta_slow."""
+    with pytest.raises(ValueError, match="must leave pairs that turn between beta_slow"):
+        RotarySpec(64, theta=theta, scaling=scaling.YaRN(4.0, original))
+
+
+def test_a_proportion_of_no_pair_is_refused():
+    with pytest.raises(ValueError, match="fraction must leave a pair to turn, got 0.01 of 32"):
+        RotarySpec(64, scaling=scaling.Proportional(0.01))

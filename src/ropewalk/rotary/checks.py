@@ -23,6 +23,12 @@ def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") ->
         raise ValueError(f"{name} must be {rule}, got {value}{why}")
 
 
+def check_amplitude(name: str, value: float) -> None:
+    """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
+    if not 1e-18 <= value <= 1e18:
+        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {value}")
+
+
 def check_bool(name: str, value: Any) -> None:
     """Raise unless value is True or False."""
     if not isinstance(value, bool):

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ropewalk.rotary.families import STACKS
 from ropewalk.rotary.layer_kinds import kinds, number, of_layer, turns, unscaled
 from ropewalk.rotary.layouts import rope_of
-from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature, softmax_factor
+from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature
 from ropewalk.rotary.rope_fields import Fields, gather
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, check_pairing
@@ -64,15 +64,18 @@ def _load(config: str | PathLike[str] | Section) -> Section:
             f"config must be a path, a dictionary or a transformers config, got {config!r}"
         )
     path = Path(fspath(config))
-    path = path / "config.json" if path.is_dir() else path
     try:
+        path = path / "config.json" if path.is_dir() else path
         found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except FileNotFoundError:
         raise ValueError(
             f"config must be a config.json or its folder, got {path}: no such file"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"config must be a readable JSON file, got {path}: {error}") from None
+        raise ValueError(
+            f"config must be a readable JSON file, or its contents as a dictionary, "
+            f"got {str(path)[:200]}: {error}"
+        ) from None
     if not isinstance(found, dict):
         raise ValueError(f"config must hold a JSON object, got {type(found).__name__} in {path}")
     return found
@@ -229,7 +232,7 @@ def _layer(
     rope = rope_of(everything, stack, found)
     factor = 1.0
     if stack.layout == "latent" and isinstance(rope.scaling, YaRN) and rope.scaling.mscale_all_dim:
-        factor = softmax_factor(rope.scaling.mscale_all_dim, rope.scaling.factor)
+        factor = rope.scaling.sharpening(rope.scaling.mscale_all_dim) ** 2  # DeepSeek-V2's
     return LayerSpec(rope, factor, temperature, kind)
 
 

@@ -66,7 +66,8 @@ def check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
     if queries != keys:
         raise ValueError(
             f"k must be as long as q unless it has positions of its own, "
-            f"got {keys} keys and {queries} queries; pass positions and key_positions"
+            f"got {keys} keys and {queries} queries; pass positions and key_positions, or, for "
+            f"(B, S, H, D), seq_dim=-3"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -33,8 +32,12 @@ class QueryTemperature:
         check_int("first", self.first, 0)
 
     def at(self, positions: Tensor) -> Tensor:
-        """The factor for queries at integer positions (...): float32 (...)."""
-        steps = torch.div(positions + self.first, self.length, rounding_mode="floor")
+        """The factor for queries at integer positions (...), from 0 on: float32 (...)."""
+        if positions.is_floating_point() or (positions < 0).any():
+            raise ValueError(f"positions must be integers of at least 0, got {positions}")
+        steps = torch.div(
+            positions.to(torch.int64) + self.first, self.length, rounding_mode="floor"
+        )
         return 1 + self.beta * torch.log1p(steps.to(torch.float32))
 
 
@@ -73,11 +76,21 @@ class ModelSpec:
         a plain text stack.
 
         Raises ValueError for an unknown model type or rope type, and for a key that is missing,
-        contradictory or unknown to the rule, naming it: nothing is taken for granted in silence.
+        contradictory or unknown to the rule, naming it. Where a key may be missing, what the
+        model's own code takes is taken.
         """
         from ropewalk.rotary.config import read
 
         return read(config, pairing=pairing)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stacks, Mapping):
+            raise TypeError(f"stacks must be a mapping of name to layers, got {self.stacks!r}")
+        stacks = {name: tuple(layers) for name, layers in self.stacks.items()}
+        for name, layers in stacks.items():
+            if not all(isinstance(layer, LayerSpec) for layer in layers):
+                raise TypeError(f"stacks[{name!r}] must hold a LayerSpec for each layer")
+        object.__setattr__(self, "stacks", stacks)
 
     def to_config(
         self, form: Literal["rope_parameters", "rope_scaling"] = "rope_parameters"
@@ -111,8 +124,3 @@ class ModelSpec:
                 f"got {name!r}"
             )
         return self.stacks[name]
-
-
-def softmax_factor(mscale_all_dim: float, factor: float) -> float:
-    """m² of DeepSeek-V2's modeling_deepseek.py, m = 1 + 0.1 · mscale_all_dim · ln(factor)."""
-    return (1.0 if factor <= 1 else 0.1 * mscale_all_dim * math.log(factor) + 1.0) ** 2

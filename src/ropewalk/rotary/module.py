@@ -56,7 +56,7 @@ class RotaryEmbedding(nn.Module):
         # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
         few = (None,) if spec.scaling is None else spec.scaling.lengths()
         self._formed_once = {length: constants(spec, length) for length in few}
-        self._name = enter(spec)
+        self._name = enter(spec) if spec.needs_length else ""
         self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
         self._rows: dict[tuple[torch.device, int | None], tuple[Tensor, Tensor]] = {}
 
@@ -66,11 +66,16 @@ class RotaryEmbedding(nn.Module):
         config: str | PathLike[str] | Mapping[str, Any],
         layer: int = 0,
         stack: str = "text",
+        pairing: str | None = None,
     ) -> RotaryEmbedding:
-        """The rope of one layer of a model, from its config.json: see `ModelSpec.from_config`."""
+        """The rope of one layer of a model, from its config.json: see `ModelSpec.from_config`.
+
+        What belongs to the scores and is no rotation is not in it: `LayerSpec.softmax_factor`
+        (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
+        """
         from ropewalk.rotary.model_spec import ModelSpec
 
-        rope = ModelSpec.from_config(config).layer(layer, stack).rope
+        rope = ModelSpec.from_config(config, pairing=pairing).layer(layer, stack).rope
         if rope is None:
             raise ValueError(
                 f"layer must be one that has a rope, got {layer}, which has none (NoPE): "
@@ -258,7 +263,9 @@ class RotaryEmbedding(nn.Module):
         # A compiler would keep the cache's tensors out of its graph, or bake them in, and would
         # guard on the comparisons of offset and end.
         compiling = torch.compiler.is_compiling()
-        if compiling or isinstance(length, Tensor) or offset < 0 or end > MAX_CACHED_ROWS:
+        # Rows of a dynamic rule serve one length, which the next token has not.
+        passing = compiling or not self._formed_once
+        if passing or isinstance(length, Tensor) or offset < 0 or end > MAX_CACHED_ROWS:
             return self._range_tables(offset, end, length, device)
         key = device, self.spec.served(length)
         rows = self._rows.get(key)
@@ -285,7 +292,8 @@ class RotaryEmbedding(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        enter(self.spec)  # in another process it is not known yet
+        if self.spec.needs_length:
+            enter(self.spec)  # in another process it is not known yet
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles leave the cached rows behind: they are cheap to form again.

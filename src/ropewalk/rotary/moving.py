@@ -25,6 +25,9 @@ def rerotate(
     lengths on both sides of it), a dynamic rule's next length, or a change of rule. Formed in
     float32, or float64 if k is, and rounded once.
     """
+    for name, spec in (("old", old), ("new", new)):
+        if not isinstance(spec, RotarySpec):
+            raise TypeError(f"{name} must be a RotarySpec, got {spec!r}; pass a module's .spec")
     if (old.head_dim, old.rotary_dim, old.start) != (new.head_dim, new.rotary_dim, new.start):
         raise ValueError(
             f"new must turn the same dimensions as old: head_dim, rotary_dim and start of "

@@ -20,9 +20,10 @@ def offset(start: int | Tensor, length: int) -> Tensor:
     """start, start + 1, …: (S,), or (B, S) for starts (B,) that differ within the batch."""
     check_int("length", length, 0)
     if isinstance(start, Tensor):
-        if start.ndim != 1 or start.is_floating_point():
+        if start.ndim != 1 or start.is_floating_point() or start.dtype == torch.bool:
             raise ValueError(f"start must be an int or integers (B,), got {start!r}")
         return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
+    check_int("start", start, -(2**62))
     return torch.arange(start, start + length)
 
 
@@ -48,6 +49,8 @@ def left_padded(mask: Tensor) -> Tensor:
 
     mask: (B, S), True or 1 at real tokens, which are the last of each row. Padding gets 0.
     """
+    if not isinstance(mask, Tensor) or ((mask != 0) & (mask != 1)).any():
+        raise TypeError(f"mask must be a tensor of 0 and 1, False and True, got {mask!r}")
     real = mask.to(torch.bool)
     if mask.ndim != 2 or (real.to(torch.int8).diff(dim=-1) < 0).any():
         raise ValueError(
@@ -75,6 +78,7 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
     apart. In text all axes are alike. Each segment begins one behind the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
     """
+    check_int("start", start, 0)
     parts, here = [torch.zeros(3, 0, dtype=torch.int64)], start
     for segment in segments:
         if isinstance(segment, int):

@@ -44,9 +44,9 @@ def rotate(
     read, write = pairing, pairing if write_pairing is None else write_pairing
     for name, value in (("pairing", read), ("write_pairing", write)):
         check_pairing(name, value)
+    check_tables(cos, sin, x, seq_dim)
     if not x.is_floating_point():
         raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
-    check_tables(cos, sin, x, seq_dim)
     turning = 2 * cos.shape[-1]
     rest = x.shape[-1] - start - turning
     if start < 0 or rest < 0:
@@ -63,6 +63,8 @@ def rotate(
 
 def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     """S of a tensor whose sequence axis is `seq_dim`; ValueError where it has none."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
     if seq_dim not in (-2, -3):
         raise ValueError(
             f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
@@ -79,6 +81,9 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
 def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
     """Raise unless cos and sin are tables for x."""
     length = sequence_length("x", x, seq_dim)
+    for name, table in (("cos", cos), ("sin", sin)):
+        if not isinstance(table, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(table).__name__}")
     if cos.shape != sin.shape or cos.ndim not in (2, 3, 4):
         raise ValueError(
             f"cos and sin must both be (S, R/2), both (B, N, S, R/2) or both (B, S, R/2), "

@@ -65,7 +65,7 @@ class Scaling:
 class Linear(Scaling):
     """Position interpolation: f_i / s for every pair.
 
-    Source: kaiokendev's SuperHOT; Chen et al. 2023, arXiv 2306.15595, eq. 3 (positions m / s, which
+    Source: kaiokendev's SuperHOT; Chen et al. 2023, arXiv 2306.15595 (positions m / s, which
     is the same). In config.json: `rope_type` (earlier `type`) "linear", `factor`.
     Trap: short distances blur as well; such models are fine-tuned with the rule on.
     """
@@ -144,8 +144,10 @@ class YaRN(Scaling):
     DeepSeek-V2's (modeling_deepseek.py). In config.json: `rope_type` "yarn" with `factor`,
     `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
     `mscale`, `mscale_all_dim`.
-    Traps: gpt-oss has truncate=False; high is clamped to R - 1 and not to R/2 - 1; DeepSeek
-    multiplies the softmax scale by m(mscale_all_dim)² besides (`LayerSpec.softmax_factor`).
+    Traps: the paper blends over the number of turns within L, its code and all published models
+    over the pair's index, as here; gpt-oss has truncate=False; high is clamped to R - 1 and not to
+    R/2 - 1; mscale alone changes nothing here and in transformers; DeepSeek multiplies the softmax
+    scale by m(mscale_all_dim)² besides (`LayerSpec.softmax_factor`).
     """
 
     factor: float
@@ -197,6 +199,12 @@ class YaRN(Scaling):
             low = low.to_integral_value(ROUND_FLOOR)
             high = high.to_integral_value(ROUND_CEILING)
         low, high = max(low, Decimal(0)), min(high, Decimal(rope.rotary_dim - 1))
+        if high < low:
+            raise ValueError(
+                f"original_length and theta must leave pairs that turn between beta_slow="
+                f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
+                f"original_length={self.original_length} and theta={rope.theta}"
+            )
         return low, high + Decimal("0.001") if low == high else high
 
     def amplitude(self, length: int | None) -> float:
@@ -293,7 +301,7 @@ class Llama3(Scaling):
 
         f_i' = (1 - w) · f_i / s + w · f_i.
 
-    Source: meta-llama/llama-models, `apply_scaling`; arXiv 2407.21783, section 3.4. In config.json:
+    Source: meta-llama/llama-models, `apply_scaling`. In config.json:
     `rope_type` "llama3" with `factor`, `low_freq_factor`, `high_freq_factor`,
     `original_max_position_embeddings`.
     Trap: where both factors are equal (Llama 4 Scout has 1 and 1) there is nothing to blend, and
@@ -335,7 +343,7 @@ class Proportional(Scaling):
     """p-RoPE: the fastest pairs turn as ever, the rest not at all; all may be divided by s.
 
     f_i / s for i < k, else 0, with k = int(p · R / 2) and the exponents 2i/R of the whole width.
-    Source: Barbero et al. 2024, arXiv 2410.06205, section 5; Gemma 4. In config.json: `rope_type`
+    Source: Barbero et al. 2024, arXiv 2410.06205; Gemma 4. In config.json: `rope_type`
     "proportional" with `partial_rotary_factor` (p) and `factor`.
     Trap: it is not partial rotary, which turns the leading dimensions with exponents 2i/(pD): here
     dimension i is paired with i + R/2 of the whole width.
@@ -352,6 +360,10 @@ class Proportional(Scaling):
 
     def frequencies(self, rope: Unscaled, length: int | None) -> list[Decimal]:
         turning = int(self.fraction * rope.rotary_dim // 2)
+        if not turning:
+            raise ValueError(
+                f"fraction must leave a pair to turn, got {self.fraction} of {rope.rotary_dim // 2}"
+            )
         plain = rope.frequencies()
         slowed = [f / Decimal(self.factor) for f in plain[:turning]]
         return slowed + [Decimal(0)] * (len(plain) - turning)

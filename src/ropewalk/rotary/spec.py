@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from ropewalk.rotary import frequencies
-from ropewalk.rotary.checks import check_bool, check_int, check_number
+from ropewalk.rotary.checks import check_amplitude, check_bool, check_int, check_number
 from ropewalk.rotary.scaling import Scaling, Unscaled
 
 Pairing = Literal["half", "interleaved"]
@@ -87,15 +87,14 @@ class RotarySpec:
                 f"scaling must be a rule of ropewalk.scaling or None, got {self.scaling!r}"
             )
         check_number("amplitude", self.amplitude)
+        check_amplitude("amplitude", self.amplitude)
         self._fill("amplitude", float(self.amplitude))
         check_bool("reverse", self.reverse)
         check_bool("continuous", self.continuous)
         self._fill("axes", self._checked_axes())
         self._check_blocks()
-        if self.scaling is not None:
-            self.turns(
-                1 if self.needs_length else None
-            )  # what the rule cannot do with this rope is said here
+        # What the rule cannot do with this rope is said here.
+        self._check_sizes(1 if self.needs_length else None)
 
     @property
     def pairs(self) -> int:
@@ -157,9 +156,14 @@ class RotarySpec:
         if isinstance(self.axes, (list, tuple)):
             return 2 * len(self.axes)
         rest = self.head_dim - self.start
-        if rest % 2:
+        if rest < 2:
             raise ValueError(
-                f"head_dim must be even where all of it turns, got {self.head_dim}; "
+                f"start must leave a pair of head_dim={self.head_dim} dimensions, got {self.start}"
+            )
+        if rest % 2:
+            behind = f" less start={self.start}" if self.start else ""
+            raise ValueError(
+                f"head_dim{behind} must be even where all of it turns, got {self.head_dim}; "
                 f"set rotary_dim={rest - 1} to leave the last dimension unturned"
             )
         return rest
@@ -194,9 +198,19 @@ class RotarySpec:
             )
         for axis, _ in axes:
             check_int("each axis of axes", axis, 0)
-        if used := set(range(max(axis for axis, _ in axes) + 1)) - {axis for axis, _ in axes}:
-            raise ValueError(f"axes must use every axis from 0 on, got none for {sorted(used)}")
+        used = {axis for axis, _ in axes}
+        if used != set(range(len(used))):
+            raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
         return axes
+
+    def _check_sizes(self, length: int | None) -> None:
+        fastest = max(abs(f) for f in _frequencies(self, self.served(length)))
+        if fastest.adjusted() > frequencies.precision(self.theta).prec - 40:
+            raise ValueError(
+                f"axes and scaling must give frequencies whose turns can be counted, "
+                f"got {float(fastest):.3g} radians per position"
+            )
+        check_amplitude("amplitude and the rule's own", self.amplitude_at(length))
 
     def _check_blocks(self) -> None:
         if self.blocks is None:

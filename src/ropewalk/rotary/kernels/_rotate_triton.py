@@ -18,16 +18,17 @@ def rotate(
     q, q_out, q_heads, q_b, q_h, q_s, q_out_b, q_out_h, q_out_s,
     k, k_out, k_heads, k_b, k_h, k_s, k_out_b, k_out_h, k_out_s,
     cos, sin, table_b, table_s,
-    length,
+    length, sign,
     START: tl.constexpr, PAIRS: tl.constexpr, DIM: tl.constexpr,
     READ_INTERLEAVED: tl.constexpr, WRITE_INTERLEAVED: tl.constexpr,
-    ADJOINT: tl.constexpr, COPIES: tl.constexpr, PAIRED: tl.constexpr,
+    COPIES: tl.constexpr, PAIRED: tl.constexpr,
     BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     """Rotate q, and where PAIRED also k, whose programs follow q's.
 
-    Strides end in the axis that they belong to: b batch, h heads, s sequence. Each head block of q
-    has a column of the grid, then each of k; rows of the grid are batch rows' blocks of positions.
+    Strides end in the axis that they belong to: b batch, h heads, s sequence. sign is -1.0 for the
+    adjoint, else 1.0. Each block of q's heads has a column of the grid, then each of k's; its rows
+    are the blocks of positions, batch row by batch row.
     """
     blocks = (length + BLOCK_S - 1) // BLOCK_S
     row, column = tl.program_id(0), tl.program_id(1)
@@ -37,9 +38,7 @@ def rotate(
     inside = (s < length) & (pair < PAIRS)
     table = b * table_b + s * table_s + pair
     c = tl.load(cos + table, mask=inside, other=0.0)
-    t = tl.load(sin + table, mask=inside, other=0.0)
-    if ADJOINT:
-        t = -t
+    t = sign * tl.load(sin + table, mask=inside, other=0.0)
 
     q_columns = (q_heads + BLOCK_H - 1) // BLOCK_H
     if column < q_columns or not PAIRED:

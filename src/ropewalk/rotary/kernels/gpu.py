@@ -126,10 +126,10 @@ def _launch(
             *described[0],
             *described[-1],
             cos, sin, cos.stride(0) if cos.ndim > 2 and cos.shape[0] > 1 else 0, cos.stride(-2),
-            length,
+            length, -1.0 if adjoint else 1.0,
             start, pairs, x.shape[-1],
             read_interleaved, write_interleaved,
-            adjoint, any(x is not out for x, out in tensors), len(tensors) == 2,
+            any(x is not out for x, out in tensors), len(tensors) == 2,
             block_s, block_h, block_p,
             num_warps=warps, enable_fp_fusion=False,
         )  # fmt: skip
