@@ -179,16 +179,22 @@ def rules(draw, rotary_dim: int):
     return kind(draw(factors))
 
 
+def frequencies_if_any(rule, rotary_dim: int, theta: float, length: int) -> list[float]:
+    """A YaRN without a band and a Proportional without a pair are no examples."""
+    try:
+        return frequencies(rule, rotary_dim, theta, length)
+    except ValueError as error:
+        if "must leave" in str(error):
+            reject()
+        raise
+
+
 @given(st.data(), st.sampled_from([4, 16, 64]), thetas, st.integers(1, 1 << 18))
 def test_every_rule_is_its_source_and_its_frequencies_are_correctly_rounded(
     data, rotary_dim, theta, length
 ):
     rule = data.draw(rules(rotary_dim), label="rule")
-    try:
-        ours = frequencies(rule, rotary_dim, theta, length)
-    except ValueError as error:  # a YaRN without a band, a Proportional without a pair
-        assert "must leave" in str(error)
-        reject()
+    ours = frequencies_if_any(rule, rotary_dim, theta, length)
     assert ours == [float(f) for f in exact(rule, theta, rotary_dim, length)]
 
 
@@ -722,5 +728,5 @@ def test_yarn_without_a_band_is_refused(theta, original):
 
 
 def test_a_proportion_of_no_pair_is_refused():
-    with pytest.raises(ValueError, match="fraction must leave a pair to turn, got 0.01 of 32"):
+    with pytest.raises(ValueError, match=r"fraction must leave a pair to turn, got 0\.01 of 32"):
         RotarySpec(64, scaling=scaling.Proportional(0.01))
