@@ -244,7 +244,7 @@ def test_without_its_kernel_ropewalk_is_its_reference_and_the_kernel_comes_back(
     turn.rotation(q, k)
     with pytest.raises(AssertionError, match="the kernel was called"):
         contenders.ropewalk(case).rotation(q, k)
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="q must be a tensor"):
         turn.rotation(None, None)
     assert contenders.kernel_serves(CPU)
 
