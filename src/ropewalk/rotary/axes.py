@@ -12,8 +12,7 @@ from fractions import Fraction
 
 from ropewalk.rotary.checks import check_int
 from ropewalk.rotary.frequencies import standard_exponents
-
-Axes = tuple[tuple[int, Fraction], ...]
+from ropewalk.rotary.spec import Axes
 
 
 def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:

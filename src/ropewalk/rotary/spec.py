@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.checks import check_amplitude, check_bool, check_int, check_number
-from ropewalk.rotary.scaling import Scaling, Unscaled
+from ropewalk.rotary.rule import Scaling, Unscaled
 
 Pairing = Literal["half", "interleaved"]
 """Which two of the R turning dimensions make pair i.

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from ropewalk.rotary.checks import check_number
+from ropewalk.rotary.fits import check_same_length
 from ropewalk.rotary.module import Length, RotaryEmbedding
-from ropewalk.rotary.rotate import sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 GAMMA = 0.4
@@ -81,12 +81,7 @@ class XPosEmbedding(nn.Module):
         own_positions = key_positions is not None
         if not own_positions:
             key_positions = positions
-            queries, keys = (sequence_length(n, x, seq_dim) for n, x in (("q", q), ("k", k)))
-            if queries != keys:
-                raise ValueError(
-                    f"k must be as long as q unless it has positions of its own, got {keys} keys "
-                    f"and {queries} queries; pass positions and key_positions"
-                )
+            check_same_length(q, k, seq_dim)
         k_name, k_offset = ("key_positions", 0) if own_positions else ("positions", offset)
         return (
             self._turn("q", q, "positions", positions, offset, length, seq_dim, 1),
