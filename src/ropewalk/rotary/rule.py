@@ -1,0 +1,50 @@
+"""What a scaling rule is: the rules themselves are in `ropewalk.scaling`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import ClassVar
+
+from ropewalk.rotary.frequencies import powers
+
+
+@dataclass(frozen=True)
+class Unscaled:
+    """What a rule starts from: theta^-exponent for each pair; R is the rotary_dim."""
+
+    theta: float
+    exponents: tuple[Fraction, ...]
+    rotary_dim: int
+
+    def frequencies(self) -> list[Decimal]:
+        """f_i, to the precision of the current decimal context."""
+        return powers(self.theta, self.exponents)
+
+    def with_base_times(self, factor: Decimal) -> list[Decimal]:
+        """The frequencies of the base theta · factor."""
+        logarithm = (Decimal(self.theta) * factor).ln()
+        return [(-logarithm * e.numerator / e.denominator).exp() for e in self.exponents]
+
+
+class Scaling:
+    """A rule. `needs_length` says that n must be given; `amplitude` multiplies cos and sin."""
+
+    needs_length: ClassVar[bool] = False
+
+    def frequencies(self, rope: Unscaled, length: int | None) -> list[Decimal]:
+        """The frequency of each pair, in radians per position."""
+        raise NotImplementedError
+
+    def amplitude(self, length: int | None) -> float:
+        """What cos and sin are multiplied by; scores of turned q and k grow by its square."""
+        return 1.0
+
+    def served(self, length: int | None) -> int | None:
+        """The least length that is served as this one is: tables are kept under it."""
+        return None
+
+    def lengths(self) -> tuple[int | None, ...]:
+        """All that `served` may give, where they are few; else none."""
+        return () if self.needs_length else (None,)
