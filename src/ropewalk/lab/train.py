@@ -105,11 +105,12 @@ class Trainer:
                 record.seconds += time.perf_counter() - began
                 self._note(loss, validate=record.step in marks)
                 progress(record, loss)
-                ended = record.status != "training" or bool(interrupted)
-                if ended or time.monotonic() - saved > SAVE_EVERY:
+                # Asked once: who interrupts behind this line is heard at the next step, and saved.
+                stop = bool(interrupted)
+                if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
                     self._save()
                     saved = time.monotonic()
-                if interrupted and record.status == "training":
+                if stop and record.status == "training":
                     raise KeyboardInterrupt
         return record
 
