@@ -10,18 +10,21 @@
  * float, in double for double, and not contracted, so that it agrees with the reference bit for bit.
  *
  * The loops are compiled for several instruction sets, of which the best that the processor has is
- * chosen when the module is loaded. Threads are started for a call and joined at its end: nothing is
- * left that a fork could break, and for the tensors that are worth several threads their start is a
- * small part.
+ * chosen when the module is loaded. Threads are started for a call and end with it: nothing is left
+ * that a fork could break, and for the tensors that are worth several threads their start is a small
+ * part.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if !defined(_WIN32)
 #include <pthread.h>
+#include <sched.h>
 #define HAS_THREADS 1
 #endif
 
@@ -120,40 +123,89 @@ static void rotate_rows(const Work *w, int64_t first, int64_t last) {
     }
 }
 
-typedef struct {
-    const Work *work;
-    int count, part, parts;
-} Share;
+enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNK = 1 << 17 /* bytes of x */ };
 
-/* Each tensor's rows are dealt out in runs, as even as they go. */
-static void *rotate_share(void *argument) {
-    const Share *share = argument;
-    for (int i = 0; i < share->count; i++) {
-        const Work *w = share->work + i;
-        int64_t all = w->batch * w->heads * w->length;
-        rotate_rows(w, all * share->part / share->parts, all * (share->part + 1) / share->parts);
+/* What threads share: chunks of rows, which each takes as it is free. The last to leave frees it, for
+ * a thread may come to run only when all has long been done. */
+typedef struct {
+    Work work[MOST_TENSORS];
+    int64_t rows[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* rows in a chunk of each tensor */
+    int count;
+    atomic_llong next, done;
+    atomic_int users;
+} Job;
+
+static void take_chunks(Job *job) {
+    int64_t all = job->first_chunk[job->count], chunk;
+    while ((chunk = atomic_fetch_add(&job->next, 1)) < all) {
+        int i = 0;
+        while (chunk >= job->first_chunk[i + 1]) i++;
+        const Work *w = &job->work[i];
+        int64_t first = (chunk - job->first_chunk[i]) * job->rows[i], last = first + job->rows[i];
+        int64_t end = w->batch * w->heads * w->length;
+        rotate_rows(w, first, last < end ? last : end);
+        atomic_fetch_add(&job->done, 1);
     }
+}
+
+static void leave(Job *job) {
+    if (atomic_fetch_sub(&job->users, 1) == 1) free(job);
+}
+
+#ifdef HAS_THREADS
+static void *help(void *job) {
+    take_chunks(job);
+    leave(job);
     return NULL;
 }
 
-enum { MOST_THREADS = 256 };
+/* Starts up to n threads; where none is to be had, the caller does all. */
+static void start_helpers(Job *job, int n) {
+    pthread_attr_t detached;
+    pthread_t thread;
+    if (pthread_attr_init(&detached)) return;
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    for (; n > 0; n--) {
+        atomic_fetch_add(&job->users, 1);
+        if (pthread_create(&thread, &detached, help, job)) {
+            atomic_fetch_sub(&job->users, 1);
+            break;
+        }
+    }
+    pthread_attr_destroy(&detached);
+}
+#endif
 
 static void rotate_all(const Work *work, int count, int threads) {
-    Share shares[MOST_THREADS];
-    for (int i = 0; i < threads; i++) shares[i] = (Share){work, count, i, threads};
-#ifdef HAS_THREADS
-    pthread_t started[MOST_THREADS];
-    int running[MOST_THREADS] = {0};
-    for (int i = 1; i < threads; i++)
-        running[i] = pthread_create(&started[i], NULL, rotate_share, &shares[i]) == 0;
-    rotate_share(&shares[0]);
-    for (int i = 1; i < threads; i++) {
-        if (running[i]) pthread_join(started[i], NULL);
-        else rotate_share(&shares[i]); /* no thread was to be had: its share is done here */
+    Job *job = threads > 1 ? malloc(sizeof(Job)) : NULL;
+    if (!job) {
+        for (int i = 0; i < count; i++)
+            rotate_rows(&work[i], 0, work[i].batch * work[i].heads * work[i].length);
+        return;
     }
-#else
-    for (int i = 0; i < threads; i++) rotate_share(&shares[i]);
+    job->count = count;
+    job->first_chunk[0] = 0;
+    for (int i = 0; i < count; i++) {
+        const Work *w = &work[i];
+        int64_t bytes = w->dim * SIZE[w->dtype], all = w->batch * w->heads * w->length;
+        job->work[i] = *w;
+        job->rows[i] = bytes < CHUNK ? CHUNK / bytes : 1;
+        job->first_chunk[i + 1] = job->first_chunk[i] + (all + job->rows[i] - 1) / job->rows[i];
+    }
+    atomic_init(&job->next, 0);
+    atomic_init(&job->done, 0);
+    atomic_init(&job->users, 1);
+#ifdef HAS_THREADS
+    start_helpers(job, threads - 1);
 #endif
+    take_chunks(job);
+    /* Not the threads are waited for, which may not run yet, but the chunks that they have taken. */
+    while (atomic_load(&job->done) < job->first_chunk[count]) {
+#ifdef HAS_THREADS
+        sched_yield();
+#endif
+    }
+    leave(job);
 }
 
 enum { FIELDS = 23 };
@@ -184,8 +236,6 @@ static int read_work(PyObject *tuple, Work *w) {
     }
     return 0;
 }
-
-enum { MOST_TENSORS = 4 };
 
 /* rotate(threads, tensor, ...): see cpu.py, which alone calls it. */
 static PyObject *py_rotate(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
