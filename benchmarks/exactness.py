@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import torch
+from exact_angles import RULES, exact, exact_frequencies
+from far_ropes import (
+    DRAWN,
+    FARTHEST,
+    HEAD_DIM,
+    LARGEST_TABLE,
+    PEERS,
+    ROPES,
+    Rope,
+    Tables,
+    float64_product,
+    gptj,
+    installed,
+    llama,
+    llama_written_out,
+    turned,
+)
 from measuring import FOLDER, conditions, table
 from torch import Tensor
 
@@ -26,348 +40,9 @@ from ropewalk.figures.static import png
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.machine import cores
 
-HEAD_DIM = 128
 THETAS = (10_000.0, 500_000.0)
 ENDS = (4_096, 131_072, 1_000_000, 10_000_000)
-FARTHEST = 2**31 - 1
 TABLE_CLAIM, OUTPUT_CLAIM = 1e-7, 1e-6
-LARGEST_TABLE = 131_072  # positions, for those who build their tables from 0 on
-PEERS = {  # and the module of each that is driven
-    "transformers": "transformers.models.llama.modeling_llama",
-    "rotary-embedding-torch": "rotary_embedding_torch",
-    "x-transformers": "x_transformers.x_transformers",
-    "torchtune": "torchtune.modules",
-}
-
-Tables = tuple[Tensor, Tensor]  # cos and sin, (S, R/2)
-
-
-@dataclass(frozen=True)
-class Rope:
-    """A rope to measure: its cos and sin at positions (S,), and how it turns (1, H, S, D)."""
-
-    tables: Callable[[Tensor], Tables]
-    turn: Callable[[Tensor, Tensor], Tensor]  # x, positions
-    pairing: str
-    longest: int = FARTHEST + 1
-
-
-# The ropes: each function makes one from a theta, or gives None where it has no such theta
-
-
-def ropewalk(theta: float) -> Rope:
-    """Ours."""
-    rope = RotaryEmbedding(RotarySpec(HEAD_DIM, theta=theta))
-    return Rope(rope.tables, lambda x, positions: rope.rotate(x, positions), "half")
-
-
-def float64_product(theta: float) -> Rope:
-    """The product in float64, and cos and sin rounded to float32."""
-
-    def tables(positions: Tensor) -> Tables:
-        exponents = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
-        angle = positions.double()[:, None] * theta**-exponents
-        return angle.cos().float(), angle.sin().float()
-
-    return with_tables(tables, "half")
-
-
-def llama_written_out(
-    theta: float, buffer: torch.dtype = torch.float32, tables: torch.dtype = torch.float32
-) -> Rope:
-    """What `llama` computes, without transformers."""
-    inv_freq = float32_frequencies(theta).to(buffer).float()
-
-    def of(positions: Tensor) -> Tables:
-        angle = positions[:, None].float() * inv_freq
-        return angle.cos().to(tables), angle.sin().to(tables)
-
-    return with_tables(of, "half")
-
-
-def llama(
-    theta: float, buffer: torch.dtype = torch.float32, tables: torch.dtype = torch.float32
-) -> Rope:
-    """transformers' LlamaRotaryEmbedding in a model cast to `buffer`, given q of dtype `tables`."""
-    if installed("transformers") is None:
-        return llama_written_out(theta, buffer, tables)
-    source = import_module(PEERS["transformers"])
-    config = source.LlamaConfig(
-        vocab_size=8,
-        hidden_size=HEAD_DIM,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        rope_theta=theta,
-    )
-    rope = source.LlamaModel(config).to(buffer).rotary_emb
-    like = torch.empty(0, dtype=tables)
-
-    def of(positions: Tensor) -> Tables:
-        cos, sin = (t[0, :, : HEAD_DIM // 2] for t in rope(like, positions[None]))
-        return cos, sin
-
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        turned, _ = source.apply_rotary_pos_emb(x, x, *rope(like, positions[None]))
-        return turned
-
-    return Rope(of, turn, "half")
-
-
-def llama_bfloat16_tables(theta: float) -> Rope:
-    """A model loaded in bfloat16: frequencies stay float32, cos and sin come in q's dtype."""
-    return llama(theta, tables=torch.bfloat16)
-
-
-def llama_bfloat16_buffer(theta: float) -> Rope:
-    """The same after `model.bfloat16()`, which casts the buffer of frequencies too."""
-    return llama(theta, torch.bfloat16, torch.bfloat16)
-
-
-def bfloat16_positions(theta: float) -> Rope:
-    """Positions in the dtype of the frequencies, after `.bfloat16()`: as in x-transformers."""
-    inv_freq = float32_frequencies(theta).bfloat16()
-
-    def tables(positions: Tensor) -> Tables:
-        angle = positions.bfloat16()[:, None] * inv_freq
-        return angle.cos(), angle.sin()
-
-    return with_tables(tables, "half")
-
-
-def gptj(theta: float) -> Rope | None:
-    """GPT-J's create_sinusoidal_positions, written out: its own table would start from 0."""
-    if theta != 10_000:
-        return None  # it has no other
-    inv_freq = 1.0 / (10_000 ** (torch.arange(0, HEAD_DIM, 2, dtype=torch.int64) / HEAD_DIM))
-
-    def tables(positions: Tensor) -> Tables:
-        angle = positions.float()[:, None] * inv_freq
-        return angle.cos(), angle.sin()
-
-    return with_tables(tables, "interleaved")
-
-
-def meta(theta: float) -> Rope:
-    """Meta's precompute_freqs_cis and apply_rotary_emb, written out for any positions."""
-    freqs = float32_frequencies(theta)
-
-    def freqs_cis(positions: Tensor) -> Tensor:
-        outer = torch.outer(positions.float(), freqs)
-        return torch.polar(torch.ones_like(outer), outer)
-
-    def tables(positions: Tensor) -> Tables:
-        cis = freqs_cis(positions)
-        return cis.real, cis.imag
-
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * freqs_cis(positions)).flatten(-2).type_as(x)
-
-    return Rope(tables, turn, "interleaved")
-
-
-def rotary_embedding_torch(theta: float) -> Rope:
-    """lucidrains' rotary-embedding-torch."""
-    source = import_module(PEERS["rotary-embedding-torch"])
-    rope = source.RotaryEmbedding(HEAD_DIM, theta=theta)
-
-    def tables(positions: Tensor) -> Tables:
-        angle = rope(positions)[:, ::2].detach()
-        return angle.cos(), angle.sin()
-
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        return rope.rotate_queries_or_keys(x, offset=int(positions[0])).detach()
-
-    return Rope(tables, turn, "interleaved")
-
-
-def x_transformers(theta: float) -> Rope:
-    """lucidrains' x-transformers."""
-    source = import_module(PEERS["x-transformers"])
-    rope = source.RotaryEmbedding(HEAD_DIM, base=theta)
-
-    def tables(positions: Tensor) -> Tables:
-        angle = rope(positions)[0][0, :, ::2]
-        return angle.cos(), angle.sin()
-
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        return source.apply_rotary_pos_emb(x, rope(positions)[0])
-
-    return Rope(tables, turn, "interleaved")
-
-
-def torchtune(theta: float) -> Rope:
-    """torchtune's RotaryPositionalEmbeddings, whose table starts from 0."""
-    source = import_module(PEERS["torchtune"])
-    rope = source.RotaryPositionalEmbeddings(HEAD_DIM, LARGEST_TABLE, int(theta))
-
-    def tables(positions: Tensor) -> Tables:
-        cos, sin = rope.cache[positions].unbind(-1)
-        return cos, sin
-
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        return rope(x.transpose(1, 2), input_pos=positions[None]).transpose(1, 2)
-
-    return Rope(tables, turn, "interleaved", LARGEST_TABLE)
-
-
-ROPES: dict[str, Callable[[float], Rope | None]] = {
-    "ropewalk": ropewalk,
-    "float64 product": float64_product,
-    "transformers, Llama": llama,
-    "GPT-J": gptj,
-    "Meta, freqs_cis": meta,
-    "rotary-embedding-torch": rotary_embedding_torch,
-    "x-transformers": x_transformers,
-    "torchtune": torchtune,
-    "Llama, bfloat16 tables": llama_bfloat16_tables,
-    "Llama, .bfloat16()": llama_bfloat16_buffer,
-    "bfloat16 positions": bfloat16_positions,
-}
-DRAWN = (  # the other float32 ropes fall on the line of transformers'
-    "ropewalk",
-    "transformers, Llama",
-    "float64 product",
-    "Llama, bfloat16 tables",
-    "Llama, .bfloat16()",
-)
-
-
-def with_tables(tables: Callable[[Tensor], Tables], pairing: str) -> Rope:
-    """Make a rope of tables that turns in the dtype that x and they promote to."""
-    return Rope(tables, lambda x, positions: turned(x, *tables(positions), pairing), pairing)
-
-
-def float32_frequencies(theta: float) -> Tensor:
-    """The frequencies in float32, as most write them."""
-    return 1.0 / (theta ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
-
-
-def installed(library: str) -> str | None:
-    """Give the version of a library that is installed and can be imported."""
-    try:
-        import_module(PEERS[library])
-        return version(library)
-    except Exception:  # beside other versions than it knows, an import may fail in any way
-        return None
-
-
-# The reference
-
-
-def exact(frequencies: Iterable[Any], positions: Tensor) -> Tables:
-    """cos and sin of positions · frequencies from 50 digits, rounded once to float64."""
-    frequencies = list(frequencies)
-    with mpmath.workdps(50):
-        both = [[mpmath.cos_sin(m * f) for f in frequencies] for m in positions.tolist()]
-        numbers = [[[float(value) for value in pair] for pair in row] for row in both]
-    cos, sin = torch.tensor(numbers, dtype=torch.float64).unbind(-1)
-    return cos, sin
-
-
-def exact_frequencies(theta: float, rule: Any = None, length: int | None = None) -> list[Any]:
-    """theta^(-2i/R) in 50 digits, and what a rule makes of them after its source."""
-    with mpmath.workdps(50):
-        base = mpmath.mpf(theta)
-        if rule is not None:
-            return SOURCES[type(rule)](rule, base, length)
-        return plain(base)
-
-
-def plain(base: Any) -> list[Any]:
-    """base^(-2i/R)."""
-    return [base ** (-mpmath.mpf(2 * i) / HEAD_DIM) for i in range(HEAD_DIM // 2)]
-
-
-def linear(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """arXiv 2306.15595, eq. 3."""
-    return [f / mpmath.mpf(rule.factor) for f in plain(base)]
-
-
-def ntk(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """arXiv 2309.00071, eq. 15 and 16; the dynamic one as in transformers."""
-    s = mpmath.mpf(rule.factor)
-    if isinstance(rule, scaling.DynamicNTK):
-        s = s * max(length or 0, rule.original_length) / rule.original_length - (s - 1)
-    return plain(base * s ** (mpmath.mpf(HEAD_DIM) / (HEAD_DIM - 2)))
-
-
-def yarn(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """arXiv 2309.00071, with the band as jquesnelle/yarn finds it."""
-
-    def pair(turns: float) -> Any:
-        wavelength = mpmath.mpf(rule.original_length) / (2 * mpmath.pi * mpmath.mpf(turns))
-        return HEAD_DIM * mpmath.log(wavelength) / (2 * mpmath.log(base))
-
-    low, high = pair(rule.beta_fast), pair(rule.beta_slow)
-    if rule.truncate:
-        low, high = mpmath.floor(low), mpmath.ceil(high)
-    low, high = max(low, 0), min(high, HEAD_DIM - 1)
-    slow = [min(max((i - low) / (high - low), 0), 1) for i in range(HEAD_DIM // 2)]
-    s = mpmath.mpf(rule.factor)
-    return [f * (1 - g) + f / s * g for f, g in zip(plain(base), slow, strict=True)]
-
-
-def longrope(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """modeling_phi3.py: beyond the original length, the long list."""
-    long = (length or 0) > rule.original_length
-    divisors = rule.long_factor if long else rule.short_factor
-    return [f / mpmath.mpf(d) for f, d in zip(plain(base), divisors, strict=True)]
-
-
-def llama3(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """meta-llama/llama-models, apply_scaling."""
-    low, high = mpmath.mpf(rule.low_freq_factor), mpmath.mpf(rule.high_freq_factor)
-    scaled = []
-    for f in plain(base):
-        turns = rule.original_length * f / (2 * mpmath.pi)
-        smooth = min(max((turns - low) / (high - low), 0), 1)
-        scaled.append((1 - smooth) * f / mpmath.mpf(rule.factor) + smooth * f)
-    return scaled
-
-
-def proportional(rule: Any, base: Any, length: int | None) -> list[Any]:
-    """arXiv 2410.06205, section 5."""
-    turning = int(rule.fraction * HEAD_DIM // 2)
-    kept = [f / mpmath.mpf(rule.factor) for f in plain(base)[:turning]]
-    return kept + [mpmath.mpf(0)] * (HEAD_DIM // 2 - turning)
-
-
-SOURCES: dict[type[scaling.Scaling], Callable[[Any, Any, int | None], list[Any]]] = {
-    scaling.Linear: linear,
-    scaling.NTKAware: ntk,
-    scaling.DynamicNTK: ntk,
-    scaling.YaRN: yarn,
-    scaling.LongRoPE: longrope,
-    scaling.Llama3: llama3,
-    scaling.Proportional: proportional,
-}
-SHORT, LONG = (tuple(1 + i * step for i in range(HEAD_DIM // 2)) for step in (0.05, 1.0))
-RULES: list[tuple[float, scaling.Scaling | None, int | None]] = [  # theta, rule, length served
-    (10_000.0, None, None),
-    (500_000.0, None, None),
-    (10_000.0, scaling.Linear(4.0), None),
-    (10_000.0, scaling.NTKAware(4.0), None),
-    (10_000.0, scaling.DynamicNTK(2.0, 4_096), 32_768),
-    (10_000.0, scaling.YaRN(40.0, 4_096, mscale=1.0, mscale_all_dim=0.707), None),
-    (150_000.0, scaling.YaRN(32.0, 4_096, truncate=False), None),
-    (10_000.0, scaling.LongRoPE(SHORT, LONG, 4_096, factor=32.0), 131_072),
-    (500_000.0, scaling.Llama3(8.0, 1.0, 4.0, 8_192), None),
-    (1_000_000.0, scaling.Proportional(0.25, 8.0), None),
-]
-
-
-# Measures
-
-
-def turned(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
-    """Rotate x (..., S, D), in the dtype that all promote to (RoFormer, eq. 34)."""
-    if pairing == "half":
-        x1, x2 = x.chunk(2, dim=-1)
-        return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
-    x1, x2 = x[..., ::2], x[..., 1::2]
-    return torch.stack((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).flatten(-2)
 
 
 def unit_vectors(heads: int, count: int, seed: int) -> Tensor:

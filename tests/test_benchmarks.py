@@ -29,9 +29,9 @@ from ropewalk.lab.tokens import PAD
 from ropewalk.model import Transformer, TransformerShape, initialise
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # as when a script is run there
-annotated, exactness, measuring, training, translation = (
+annotated, exactness, far_ropes, measuring, training, translation = (
     importlib.import_module(name)
-    for name in ("annotated", "exactness", "measuring", "training", "translation")
+    for name in ("annotated", "exactness", "far_ropes", "measuring", "training", "translation")
 )
 
 SHAPE = TransformerShape(20, 32, 4, 48, encoder_layers=2, decoder_layers=2)
@@ -177,14 +177,14 @@ def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     errors = exactness.table_errors(wrong, reference)
     assert errors["worst"] == pytest.approx(1e-3, rel=1e-2)
     assert errors["rms"] == pytest.approx(1e-3 / math.sqrt(2), rel=1e-2)
-    rope = exactness.with_tables(lambda positions: wrong, pairing)
+    rope = far_ropes.with_tables(lambda positions: wrong, pairing)
     x = exactness.paired(exactness.unit_vectors(2, 4, 0), pairing).double()
     out = rope.turn(x, positions)
     assert exactness.output_error(out, x, reference, pairing) == pytest.approx(1e-3, rel=1e-2)
     # Scores see differences of angles only: the same error in q and k is none.
-    fixed = exactness.with_tables(lambda at: tuple(t[at - positions[0]] for t in wrong), pairing)
+    fixed = far_ropes.with_tables(lambda at: tuple(t[at - positions[0]] for t in wrong), pairing)
     assert exactness.score_error(fixed, positions, one_step, 2) < 1e-6
-    still = exactness.with_tables(lambda at: tuple(t[: len(at)] for t in wrong), pairing)
+    still = far_ropes.with_tables(lambda at: tuple(t[: len(at)] for t in wrong), pairing)
     assert exactness.score_error(still, positions, one_step, 2) > 1e-3
 
 

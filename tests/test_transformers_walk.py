@@ -46,8 +46,7 @@ DIFFERS = {
     "qwen2_5_omni.Qwen2_5OmniDiTRotaryEmbedding": "head 0 alone turns",
 }
 
-# Worst of all ropes: 1.05e-4, which is the error of transformers' float32 angles.
-TOLERANCE = 1.1e-4
+TOLERANCE = 1e-4
 
 # Coordinates are multiplied by 2π in the model, and by `positions.coordinates` here.
 IN_TURNS = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
@@ -90,7 +89,9 @@ def turned(case: Case, rope: RotarySpec | None, q: Tensor, k: Tensor) -> tuple[T
 
 
 def far(ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> float:
-    return max((a - b).abs().max().item() for a, b in zip(ours, theirs, strict=True))
+    """The greatest difference, as a part of 1 + the number itself (absolute and relative)."""
+    pairs = zip(ours, theirs, strict=True)
+    return max(((a - b).abs() / (1 + b.abs())).max().item() for a, b in pairs)
 
 
 def queries_and_keys(case: Case) -> tuple[Tensor, Tensor]:

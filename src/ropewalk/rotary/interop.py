@@ -114,6 +114,38 @@ def onnx_rotary_embedding(
     older than 2.8. An export needs onnx and onnxscript; this function does not.
     Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
     """
+    _check_onnx(x, cos, sin, pairing, write_pairing, start, seq_dim)
+    turning, head_dim = 2 * cos.shape[-1], x.shape[-1]
+    try:
+        from torch.onnx.ops import rotary_embedding
+    except ImportError:
+        raise RuntimeError(
+            f"torch must be 2.8 or later for RotaryEmbedding of ONNX, got {torch.__version__}; "
+            f"pip install --upgrade torch, or use rotate"
+        ) from None
+    heads_first = x if seq_dim == -2 else x.transpose(1, 2)
+    # The operator broadcasts no batch.
+    cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
+    turned = rotary_embedding(
+        heads_first.to(torch.float32),
+        cos,
+        sin,
+        interleaved=pairing == "interleaved",
+        rotary_embedding_dim=0 if turning == head_dim else turning,
+    ).to(x.dtype)
+    return turned if seq_dim == -2 else turned.transpose(1, 2)
+
+
+def _check_onnx(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    pairing: Pairing,
+    write_pairing: Pairing | None,
+    start: int,
+    seq_dim: int,
+) -> None:
+    """Raise for what ONNX's operator cannot say."""
     check_pairing("pairing", pairing)
     if write_pairing not in (None, pairing):
         raise ValueError(
@@ -139,24 +171,6 @@ def onnx_rotary_embedding(
             f"x's last axis must be even for ONNX, and at least R={turning} (twice the last axis "
             f"of cos), got {head_dim}"
         )
-    try:
-        from torch.onnx.ops import rotary_embedding
-    except ImportError:
-        raise RuntimeError(
-            f"torch must be 2.8 or later for RotaryEmbedding of ONNX, got {torch.__version__}; "
-            f"pip install --upgrade torch, or use rotate"
-        ) from None
-    heads_first = x if seq_dim == -2 else x.transpose(1, 2)
-    # The operator broadcasts no batch.
-    cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
-    turned = rotary_embedding(
-        heads_first.to(torch.float32),
-        cos,
-        sin,
-        interleaved=pairing == "interleaved",
-        rotary_embedding_dim=0 if turning == head_dim else turning,
-    ).to(x.dtype)
-    return turned if seq_dim == -2 else turned.transpose(1, 2)
 
 
 def _wide(table: Tensor) -> Tensor:

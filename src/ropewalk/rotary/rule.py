@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -28,14 +29,14 @@ class Unscaled:
         return [(-logarithm * e.numerator / e.denominator).exp() for e in self.exponents]
 
 
-class Scaling:
+class Scaling(ABC):
     """A rule. `needs_length` says that n must be given; `amplitude` multiplies cos and sin."""
 
     needs_length: ClassVar[bool] = False
 
+    @abstractmethod
     def frequencies(self, rope: Unscaled, length: int | None) -> list[Decimal]:
         """The frequency of each pair, in radians per position."""
-        raise NotImplementedError
 
     def amplitude(self, length: int | None) -> float:
         """What cos and sin are multiplied by; scores of turned q and k grow by its square."""

@@ -95,27 +95,19 @@ def _gradient(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
     return (list(back), None, None, *[None] * len(ctx.layout))
 
 
-def _to_new(
-    xs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
-) -> list[Tensor]:
-    if adjoint:
-        read_interleaved, write_interleaved = write_interleaved, read_interleaved
+def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> list[Tensor]:
     outs = [torch.empty_like(x) for x in xs]
-    pairs = read_interleaved, write_interleaved
-    kernel = cpu if cos.is_cpu else gpu
-    kernel.rotate(xs, outs, cos, sin, *pairs, start, seq_dim, adjoint)
+    _into(xs, outs, cos, sin, *layout)
     return outs
 
 
-def _in_place(
+def _in_place(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> None:
+    _into(xs, xs, cos, sin, *layout)
+
+
+def _into(
     xs: Sequence[Tensor],
+    outs: Sequence[Tensor],
     cos: Tensor,
     sin: Tensor,
     read_interleaved: bool,
@@ -124,9 +116,11 @@ def _in_place(
     seq_dim: int,
     adjoint: bool,
 ) -> None:
-    pairs = read_interleaved, write_interleaved
+    if adjoint:
+        read_interleaved, write_interleaved = write_interleaved, read_interleaved
     kernel = cpu if cos.is_cpu else gpu
-    kernel.rotate(xs, xs, cos, sin, *pairs, start, seq_dim, adjoint)
+    pairs = read_interleaved, write_interleaved
+    kernel.rotate(xs, outs, cos, sin, *pairs, start, seq_dim, adjoint)
 
 
 def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:

@@ -1,0 +1,245 @@
+"""The ropes whose exactness is measured: ours, formulas as they are written, other libraries'.
+
+Each function makes one from a theta, or gives None where it has no such theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+
+import torch
+from torch import Tensor
+
+from ropewalk import RotaryEmbedding, RotarySpec
+
+HEAD_DIM = 128
+FARTHEST = 2**31 - 1
+LARGEST_TABLE = 131_072  # positions, for those who build their tables from 0 on
+PEERS = {  # and the module of each that is driven
+    "transformers": "transformers.models.llama.modeling_llama",
+    "rotary-embedding-torch": "rotary_embedding_torch",
+    "x-transformers": "x_transformers.x_transformers",
+    "torchtune": "torchtune.modules",
+}
+
+Tables = tuple[Tensor, Tensor]  # cos and sin, (S, R/2)
+
+
+@dataclass(frozen=True)
+class Rope:
+    """A rope to measure: its cos and sin at positions (S,), and how it turns (1, H, S, D)."""
+
+    tables: Callable[[Tensor], Tables]
+    turn: Callable[[Tensor, Tensor], Tensor]  # x, positions
+    pairing: str
+    longest: int = FARTHEST + 1
+
+
+def ropewalk(theta: float) -> Rope:
+    """Ours."""
+    rope = RotaryEmbedding(RotarySpec(HEAD_DIM, theta=theta))
+    return Rope(rope.tables, lambda x, positions: rope.rotate(x, positions), "half")
+
+
+def float64_product(theta: float) -> Rope:
+    """The product in float64, and cos and sin rounded to float32."""
+
+    def tables(positions: Tensor) -> Tables:
+        exponents = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
+        angle = positions.double()[:, None] * theta**-exponents
+        return angle.cos().float(), angle.sin().float()
+
+    return with_tables(tables, "half")
+
+
+def llama_written_out(
+    theta: float, buffer: torch.dtype = torch.float32, tables: torch.dtype = torch.float32
+) -> Rope:
+    """What `llama` computes, without transformers."""
+    inv_freq = float32_frequencies(theta).to(buffer).float()
+
+    def of(positions: Tensor) -> Tables:
+        angle = positions[:, None].float() * inv_freq
+        return angle.cos().to(tables), angle.sin().to(tables)
+
+    return with_tables(of, "half")
+
+
+def llama(
+    theta: float, buffer: torch.dtype = torch.float32, tables: torch.dtype = torch.float32
+) -> Rope:
+    """transformers' LlamaRotaryEmbedding in a model cast to `buffer`, given q of dtype `tables`."""
+    if installed("transformers") is None:
+        return llama_written_out(theta, buffer, tables)
+    source = import_module(PEERS["transformers"])
+    config = source.LlamaConfig(
+        vocab_size=8,
+        hidden_size=HEAD_DIM,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        rope_theta=theta,
+    )
+    rope = source.LlamaModel(config).to(buffer).rotary_emb
+    like = torch.empty(0, dtype=tables)
+
+    def of(positions: Tensor) -> Tables:
+        cos, sin = (t[0, :, : HEAD_DIM // 2] for t in rope(like, positions[None]))
+        return cos, sin
+
+    def turn(x: Tensor, positions: Tensor) -> Tensor:
+        turned, _ = source.apply_rotary_pos_emb(x, x, *rope(like, positions[None]))
+        return turned
+
+    return Rope(of, turn, "half")
+
+
+def llama_bfloat16_tables(theta: float) -> Rope:
+    """A model loaded in bfloat16: frequencies stay float32, cos and sin come in q's dtype."""
+    return llama(theta, tables=torch.bfloat16)
+
+
+def llama_bfloat16_buffer(theta: float) -> Rope:
+    """The same after `model.bfloat16()`, which casts the buffer of frequencies too."""
+    return llama(theta, torch.bfloat16, torch.bfloat16)
+
+
+def bfloat16_positions(theta: float) -> Rope:
+    """Positions in the dtype of the frequencies, after `.bfloat16()`: as in x-transformers."""
+    inv_freq = float32_frequencies(theta).bfloat16()
+
+    def tables(positions: Tensor) -> Tables:
+        angle = positions.bfloat16()[:, None] * inv_freq
+        return angle.cos(), angle.sin()
+
+    return with_tables(tables, "half")
+
+
+def gptj(theta: float) -> Rope | None:
+    """GPT-J's create_sinusoidal_positions, written out: its own table would start from 0."""
+    if theta != 10_000:
+        return None  # it has no other
+    inv_freq = 1.0 / (10_000 ** (torch.arange(0, HEAD_DIM, 2, dtype=torch.int64) / HEAD_DIM))
+
+    def tables(positions: Tensor) -> Tables:
+        angle = positions.float()[:, None] * inv_freq
+        return angle.cos(), angle.sin()
+
+    return with_tables(tables, "interleaved")
+
+
+def meta(theta: float) -> Rope:
+    """Meta's precompute_freqs_cis and apply_rotary_emb, written out for any positions."""
+    freqs = float32_frequencies(theta)
+
+    def freqs_cis(positions: Tensor) -> Tensor:
+        outer = torch.outer(positions.float(), freqs)
+        return torch.polar(torch.ones_like(outer), outer)
+
+    def tables(positions: Tensor) -> Tables:
+        cis = freqs_cis(positions)
+        return cis.real, cis.imag
+
+    def turn(x: Tensor, positions: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * freqs_cis(positions)).flatten(-2).type_as(x)
+
+    return Rope(tables, turn, "interleaved")
+
+
+def rotary_embedding_torch(theta: float) -> Rope:
+    """lucidrains' rotary-embedding-torch."""
+    source = import_module(PEERS["rotary-embedding-torch"])
+    rope = source.RotaryEmbedding(HEAD_DIM, theta=theta)
+
+    def tables(positions: Tensor) -> Tables:
+        angle = rope(positions)[:, ::2].detach()
+        return angle.cos(), angle.sin()
+
+    def turn(x: Tensor, positions: Tensor) -> Tensor:
+        return rope.rotate_queries_or_keys(x, offset=int(positions[0])).detach()
+
+    return Rope(tables, turn, "interleaved")
+
+
+def x_transformers(theta: float) -> Rope:
+    """lucidrains' x-transformers."""
+    source = import_module(PEERS["x-transformers"])
+    rope = source.RotaryEmbedding(HEAD_DIM, base=theta)
+
+    def tables(positions: Tensor) -> Tables:
+        angle = rope(positions)[0][0, :, ::2]
+        return angle.cos(), angle.sin()
+
+    def turn(x: Tensor, positions: Tensor) -> Tensor:
+        return source.apply_rotary_pos_emb(x, rope(positions)[0])
+
+    return Rope(tables, turn, "interleaved")
+
+
+def torchtune(theta: float) -> Rope:
+    """torchtune's RotaryPositionalEmbeddings, whose table starts from 0."""
+    source = import_module(PEERS["torchtune"])
+    rope = source.RotaryPositionalEmbeddings(HEAD_DIM, LARGEST_TABLE, int(theta))
+
+    def tables(positions: Tensor) -> Tables:
+        cos, sin = rope.cache[positions].unbind(-1)
+        return cos, sin
+
+    def turn(x: Tensor, positions: Tensor) -> Tensor:
+        return rope(x.transpose(1, 2), input_pos=positions[None]).transpose(1, 2)
+
+    return Rope(tables, turn, "interleaved", LARGEST_TABLE)
+
+
+ROPES: dict[str, Callable[[float], Rope | None]] = {
+    "ropewalk": ropewalk,
+    "float64 product": float64_product,
+    "transformers, Llama": llama,
+    "GPT-J": gptj,
+    "Meta, freqs_cis": meta,
+    "rotary-embedding-torch": rotary_embedding_torch,
+    "x-transformers": x_transformers,
+    "torchtune": torchtune,
+    "Llama, bfloat16 tables": llama_bfloat16_tables,
+    "Llama, .bfloat16()": llama_bfloat16_buffer,
+    "bfloat16 positions": bfloat16_positions,
+}
+DRAWN = (  # the other float32 ropes fall on the line of transformers'
+    "ropewalk",
+    "transformers, Llama",
+    "float64 product",
+    "Llama, bfloat16 tables",
+    "Llama, .bfloat16()",
+)
+
+
+def with_tables(tables: Callable[[Tensor], Tables], pairing: str) -> Rope:
+    """Make a rope of tables that turns in the dtype that x and they promote to."""
+    return Rope(tables, lambda x, positions: turned(x, *tables(positions), pairing), pairing)
+
+
+def float32_frequencies(theta: float) -> Tensor:
+    """The frequencies in float32, as most write them."""
+    return 1.0 / (theta ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
+
+
+def installed(library: str) -> str | None:
+    """Give the version of a library that is installed and can be imported."""
+    try:
+        import_module(PEERS[library])
+        return version(library)
+    except Exception:  # beside other versions than it knows, an import may fail in any way
+        return None
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
+    """Rotate x (..., S, D), in the dtype that all promote to (RoFormer, eq. 34)."""
+    if pairing == "half":
+        x1, x2 = x.chunk(2, dim=-1)
+        return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return torch.stack((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).flatten(-2)
