@@ -448,3 +448,11 @@ X = torch.zeros(2, 3, 5, 8)
 def test_axes_that_do_not_fit_are_an_error(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize("form", [axes.axial, axes.sectioned, axes.interleaved, axes.ernie])
+def test_one_size_for_all_axes_is_refused_by_name(form):
+    with pytest.raises(
+        TypeError, match="must be a list or tuple of sizes, one for each axis, got 8"
+    ):
+        form(8)

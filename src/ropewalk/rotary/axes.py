@@ -111,6 +111,10 @@ def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
 
 
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:
+    if not isinstance(sizes, (list, tuple)):
+        raise TypeError(
+            f"{name} must be a list or tuple of sizes, one for each axis, got {sizes!r}"
+        )
     if not sizes:
         raise ValueError(f"{name} must hold a size for each axis, got {sizes!r}")
     for i, size in enumerate(sizes):
