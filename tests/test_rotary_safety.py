@@ -421,3 +421,24 @@ def test_an_import_and_an_eager_call_load_no_compiler():
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+TRANSFORMS = {
+    "grad": lambda f, x, t: torch.func.grad(lambda y: (f(y) ** 2 * t).sum())(x),
+    "vmap": lambda f, x, t: torch.func.vmap(f)(x),
+    "jvp": lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1],
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_within_a_compiled_function(transform):
+    """An operator there has no forward derivative, and gave zeros without a word."""
+    rope = RotaryEmbedding(RotarySpec(8))
+    x, t = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
+
+    def whole(x: Tensor, t: Tensor) -> Tensor:
+        return TRANSFORMS[transform](rope.rotate, x, t)
+
+    fast = torch.compile(whole, backend="aot_eager")
+    torch.testing.assert_close(fast(x, t), whole(x, t))

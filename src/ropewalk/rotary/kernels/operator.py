@@ -1,8 +1,8 @@
 """The operator `ropewalk::rotate`: one call for q and k, and what compilers and autograd must know.
 
 On a CPU the C kernel computes it, where it is installed, and on a GPU the Triton kernel, where
-triton is; elsewhere, and where angles themselves need a gradient or a transform of torch.func is at
-work, the reference does, whose plain torch operations have every rule already.
+triton is; elsewhere, and where angles themselves need a gradient, a transform of torch.func is at
+work or a compiler, the reference does, whose plain torch operations have every rule already.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ def rotated(
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
+    # A compiler fuses the formula as well, and knows what torch.func makes of it.
+    if torch.compiler.is_compiling():
+        return False
     if cos.ndim == 4:  # heads that differ in their angles have learned them
         return False
     on_cpu = cos.is_cpu and sin.is_cpu
@@ -55,8 +58,6 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
             return False
     if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
         return False
-    if torch.compiler.is_compiling():
-        return True
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     return not transformed and torch.autograd.forward_ad._current_level < 0
 
@@ -66,12 +67,12 @@ def _holds_its_own(x: Tensor) -> bool:
     repeated = any(
         stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)
     )
-    return not repeated and (torch.compiler.is_compiling() or not x.is_neg())
+    return not repeated and not x.is_neg()
 
 
 def _at_once(xs: Sequence[Tensor]) -> bool:
     """Whether nobody but the kernel need know of the call, whose dispatch takes longer than it."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack():
         return False
     grad = torch.is_grad_enabled()
     for x in xs:
