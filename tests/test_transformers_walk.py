@@ -48,6 +48,9 @@ DIFFERS = {
 
 TOLERANCE = 1e-4
 
+# Defects there: with a theta of 1,000 more pairs are fast, and float32 angles are further off.
+LESS_EXACT = {"nomic_bert": 1.2e-4}
+
 # Coordinates are multiplied by 2π in the model, and by `positions.coordinates` here.
 IN_TURNS = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
 
@@ -121,7 +124,9 @@ def walk(family: str) -> None:
             continue
         rope = our_rope(case)
         distance = far(turned(case, rope, q, k), theirs)
-        assert distance <= TOLERANCE, f"{label}: off by {distance}, read as {rope}"
+        assert distance <= LESS_EXACT.get(family, TOLERANCE), (
+            f"{label}: off by {distance}, read as {rope}"
+        )
         seen[label] = "same"
         if rope is not None:
             for wrong in disturbed(rope):
