@@ -1,6 +1,7 @@
 """The C extension, which needs more than pyproject.toml can say; all else stands there."""
 
 import sys
+from glob import glob
 
 from setuptools import Extension, setup
 
@@ -11,17 +12,19 @@ FLAGS = [
     "-fno-trapping-math",  # selections need no branch
     "-pthread",
 ]
+LIBRARIES = ["-pthread", "-ldl"]
 if sys.platform == "win32":
-    FLAGS = []
+    FLAGS = LIBRARIES = []
+HERE = "src/ropewalk/rotary/kernels/"
 
 setup(
     ext_modules=[
         Extension(
             "ropewalk.rotary.kernels._rotate",
-            ["src/ropewalk/rotary/kernels/_rotate.c"],
-            depends=["src/ropewalk/rotary/kernels/_rotate_loops.h"],
+            [HERE + "_rotate.c"],
+            depends=sorted(glob(HERE + "*.h")),
             extra_compile_args=FLAGS,
-            extra_link_args=FLAGS[-1:],
+            extra_link_args=LIBRARIES,
             py_limited_api=True,
             optional=True,  # without a compiler the same is computed in torch
         )

@@ -7,6 +7,7 @@ forked process, or is asked for what it cannot do.
 
 import itertools
 import multiprocessing
+import subprocess
 import sys
 
 import pytest
@@ -153,18 +154,31 @@ def test_any_shape_by_any_number_of_threads(batch, heads, length, pairs, data):
     x, (cos, sin) = torch.randn(batch, heads, length, 2 * pairs).to(dtype), tables(length, pairs)
     out = torch.full_like(x, 7)
     layout = (pairing == "interleaved",) * 2
-    described = (*cpu._described(x, out, *_of(dtype, cos, sin), -2), 0, pairs, cpu.DTYPES[dtype])
-    cpu._rotate(data.draw(st.integers(1, 300)), (*described, *layout, False))
+    of_dtype = [t.double() if dtype == torch.float64 else t for t in (cos, sin)]
+    shared = data.draw(st.integers(1, 300)), data.draw(st.sampled_from([1, 1000, 1 << 17]))
+    assert cpu._rotate((x,), (out,), *of_dtype, 0, (*layout, 0, -2, False), *shared)[0] is out
     assert torch.equal(out, turned(x, cos, sin, pairing, pairing, 0, -2, False))
 
 
-KEPT: list[Tensor] = []
-
-
-def _of(dtype: torch.dtype, *given: Tensor) -> list[Tensor]:
-    """Tables in the arithmetic of this dtype, kept while the kernel reads them."""
-    KEPT[:] = [t.double() if dtype == torch.float64 else t for t in given]
-    return KEPT
+@given(st.integers(0, 2**31), st.sampled_from([16, 24, 48]), st.booleans())
+@settings(max_examples=15)
+def test_any_bits_in_x_and_in_the_tables(seed, pairs, adjoint):
+    """Subnormals, infinities and NaN of any payload, alone or together in one vector."""
+    generator = torch.Generator().manual_seed(seed)
+    bits = torch.randint(-(2**31), 2**31, (3, 7, 2 * pairs), generator=generator)
+    cos, sin = (
+        torch.randint(-(2**31), 2**31, (2, 7, pairs), generator=generator).int().view(torch.float32)
+    )
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        x = bits.short().view(dtype) if dtype.itemsize == 2 else bits.int().view(dtype)
+        for pairing in PAIRINGS:
+            for table in ((cos, sin), (cos.cos(), cos.sin()), (cos * 2**-60, sin * 2**-60)):
+                found = rotate(x, *table, pairing=pairing, adjoint=adjoint)
+                expected = turned(x, *table, pairing, pairing, 0, -2, adjoint)
+                assert same(found, expected)
+                assert torch.equal(
+                    found.signbit() | found.isnan(), expected.signbit() | found.isnan()
+                )
 
 
 def test_numbers_held_as_their_negatives_are_read_as_they_are():
@@ -186,6 +200,15 @@ def test_rows_that_are_not_whole_go_the_other_way():
     assert torch.equal(rotate(x, cos, sin, pairing="half"), expected)
     cos, sin = (t.T.contiguous().T for t in (cos, sin))
     assert torch.equal(rotate(x.contiguous(), cos, sin, pairing="half"), expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (1, 4), (2, 5, 4), (1, 5, 4), (2, 1, 4)])
+def test_cos_and_sin_may_lie_each_in_its_own_way(shape):
+    x = torch.randn(2, 3, shape[-2], 8)
+    sin = torch.randn(shape)
+    for cos in (torch.randn(*shape[:-1], 9)[..., 2:6], torch.randn(shape[-1:]).expand(shape)):
+        expected = turned(x, cos, sin, "half", "half", 0, -2, False)
+        assert torch.equal(rotate(x, cos, sin, pairing="half"), expected)
 
 
 # Gradients
@@ -234,8 +257,7 @@ def test_the_operator_is_what_torch_expects_of_one():
 
 def _rotated_by_threads(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     out = torch.empty_like(x)
-    described = cpu._described(x, out, cos, sin, -2)
-    cpu._rotate(4, (*described, 0, cos.shape[-1], 0, False, False, False))
+    cpu._rotate((x,), (out,), cos, sin, 0, LAYOUT, 4, 4096)
     return out
 
 
@@ -266,7 +288,217 @@ def test_without_the_extension_the_reference_serves(monkeypatch):
     assert torch.equal(rotate(x, cos, sin, pairing="half"), fast)
 
 
-@pytest.mark.parametrize("wrong", [(), ((),), ((1, 2),), ("x",), ((*range(22), "x"),)])
-def test_the_extension_refuses_what_it_cannot_read(wrong):
-    with pytest.raises((TypeError, ValueError)):
-        cpu._rotate(1, *wrong)
+LAYOUT = (False, False, 0, -2, False)
+X, TABLE = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
+
+REFUSED = {
+    "x is no tensor": ("x",),
+    "x is no sequence": 1,
+    "more than four": (X,) * 5,
+    "other lengths": (X, X[:, :, :4]),
+    "integers": (X.long(),),
+    "rows not whole": (X.mT.contiguous().mT,),
+    "sparse": (X.to_sparse(),),
+    "five axes": (X[None],),
+    "one axis": (X[0, 0, 0],),
+    "not on the CPU": (X.to("meta"),),
+    "float64 by float32 tables": (X.double(),),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_the_extension_leaves_alone_what_it_cannot_take(wrong):
+    assert cpu._rotate(REFUSED[wrong], None, TABLE, TABLE, 0, LAYOUT, 2, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("cos", "sin", "first", "layout"),
+    [
+        (TABLE, TABLE, 1, LAYOUT),
+        (TABLE, TABLE, -1, LAYOUT),
+        (TABLE, TABLE, 2**70, LAYOUT),
+        (TABLE, TABLE[:4], 0, LAYOUT),
+        (TABLE, TABLE.double(), 0, LAYOUT),
+        (TABLE[None].repeat(3, 1, 1), TABLE[None].repeat(3, 1, 1), 0, LAYOUT),
+        (TABLE[0], TABLE[0], 0, LAYOUT),
+        (TABLE, TABLE, 0, (False, False, 1, -2, False)),
+        (TABLE, TABLE, 0, (False, False, -1, -2, False)),
+        (TABLE, TABLE, 0, (False, False, 0, -1, False)),
+        (TABLE, TABLE, 0, (False, False, 0)),
+        (TABLE, TABLE, 0, "half"),
+    ],
+)
+def test_the_extension_leaves_alone_what_the_tables_are_not_for(cos, sin, first, layout):
+    assert cpu._rotate((X,), None, TABLE, TABLE, 0, LAYOUT, 2, 1) is not None
+    assert cpu._rotate((X,), None, cos, sin, first, layout, 2, 1) is None
+    assert cpu._rotate((X,), (X[:1],), TABLE, TABLE, 0, LAYOUT, 2, 1) is None
+    with pytest.raises(TypeError):
+        cpu._rotate(X)
+
+
+def test_the_operator_called_by_itself_refuses_tables_for_another_length():
+    with pytest.raises(ValueError, match="a row for each position"):
+        torch.ops.ropewalk.rotate([X], TABLE[:3], TABLE[:3], *LAYOUT)
+
+
+def test_tensors_are_read_by_their_attributes_where_torch_has_no_table_of_functions():
+    """Before torch 2.10. Fails if one way of reading gives another tensor than the other."""
+    code = (
+        "import torch\n"
+        "for name in ('__dlpack_c_exchange_api__',):\n"
+        "    if hasattr(torch.Tensor, name): delattr(torch.Tensor, name)\n"
+        "import pytest, sys\n"
+        f"sys.exit(pytest.main([{__file__!r}, '-q', '-p', 'no:cacheprovider', '-k',"
+        " 'leaves_alone or absent or at_once_equals']))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+
+
+# By rows that are kept
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Whether the last call was one call of the kernel, q and k by kept rows."""
+    answers, whole = [], cpu.rotated_at_once
+
+    def noted(*arguments):
+        answers.append(whole(*arguments))
+        return answers[-1]
+
+    monkeypatch.setattr(cpu, "rotated_at_once", noted)
+    return lambda: bool(answers) and answers.pop() is not None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seq_dim", [-2, -3])
+@pytest.mark.parametrize(("pairing", "write"), BOTH)
+def test_at_once_equals_the_formula(at_once, dtype, seq_dim, pairing, write):
+    spec = RotarySpec(20, rotary_dim=16, pairing=pairing, write_pairing=write, start=2)
+    rope = RotaryEmbedding(spec)
+    rope(torch.randn(1, 1, 64, 20), torch.randn(1, 1, 64, 20))  # keeps 64 rows
+    for offset, length in ((0, 1), (63, 1), (7, 5), (0, 64)):
+        q, k = (torch.randn(2, heads, length, 20).to(dtype) for heads in (4, 2))
+        if seq_dim == -3:
+            q, k = q.transpose(1, 2), k.transpose(1, 2)
+        found = rope(q, k, offset=offset, seq_dim=seq_dim)
+        assert at_once() is (dtype != torch.float64)  # whose tables are formed by conversion
+        cos, sin = rope.tables(torch.arange(offset, offset + length))
+        for x, y in zip((q, k), found, strict=True):
+            assert torch.equal(y, turned(x, cos, sin, pairing, write, 2, seq_dim, False))
+            assert y.stride() == torch.empty_like(x).stride()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch.func itself
+def test_at_once_is_left_to_whoever_must_know_of_the_call(at_once):
+    rope = RotaryEmbedding(RotarySpec(8))
+    q, k = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8)
+    expected = rope(q, k)
+    rope(q, k)
+    assert at_once()
+
+    leaf = q.clone().requires_grad_()
+    assert rope(leaf, k)[0].requires_grad
+    assert not at_once()
+    with torch.no_grad():
+        rope(leaf, k)
+    assert at_once()
+
+    _, derivative = torch.func.jvp(lambda q: rope(q, k)[0], (q,), (q,))
+    assert torch.equal(derivative, expected[0])
+    doubled = torch.func.vmap(lambda q: rope(q[None], k)[0][0])(q)
+    assert torch.equal(doubled, expected[0])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, q)
+        assert torch.autograd.forward_ad.unpack_dual(rope(dual, k)[0]).tangent is not None
+
+    class Like(Tensor):
+        pass
+
+    assert type(rope(q.as_subclass(Like), k)[0]) is Like
+    assert torch.equal(rope(torch._neg_view(q), k)[0], -expected[0])
+    assert not at_once()
+
+
+@pytest.mark.filterwarnings("ignore")  # tracing is deprecated
+def test_a_traced_rope_turns_other_tensors_too():
+    rope = RotaryEmbedding(RotarySpec(8))
+    q, k = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8)
+    rope(q, k)
+    traced = torch.jit.trace(lambda q, k: rope(q, k), (q, k), check_trace=False)
+    assert all(map(torch.equal, traced(2 * q, k), rope(2 * q, k)))
+
+
+WRONG = {
+    "head_dim": lambda rope, q, k: rope(q[..., :6], k),
+    "head_dim of k": lambda rope, q, k: rope(q, k[..., :6]),
+    "head_dim of q, too wide": lambda rope, q, k: rope(torch.cat((q, q), -1), k),
+    "head_dim of k, too wide": lambda rope, q, k: rope(q, torch.cat((k, k), -1)),
+    "lengths": lambda rope, q, k: rope(q, k[:, :, :2]),
+    "offset": lambda rope, q, k: rope(q, k, offset=True),
+    "seq_dim": lambda rope, q, k: rope(q, k, seq_dim=-1),
+    "seq_dim, of no number": lambda rope, q, k: rope(q, k, seq_dim="S"),
+    "integers": lambda rope, q, k: rope(q.long(), k),
+    "no tensor": lambda rope, q, k: rope(None, k),
+    "length": lambda rope, q, k: rope(q, k, length=0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_named_alike_before_and_after_rows_are_kept(name):
+    q, k, said = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8), []
+    rope = RotaryEmbedding(RotarySpec(8))
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError)) as error:
+            WRONG[name](rope, q, k)
+        said.append((error.type, str(error.value)))
+        rope(q, k)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_autograd_hears_of_rotation_in_place(available, monkeypatch):
+    """Fails if a gradient is computed from what was kept and then turned: it would be wrong."""
+    if not available:
+        monkeypatch.setattr(cpu, "AVAILABLE", False)
+    cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
+    kept = torch.randn(1, 2, 4, 8, requires_grad=True).exp()  # its gradient needs its own result
+    with torch.no_grad():
+        rotate(kept, cos, sin, pairing="half", out=kept)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.sum().backward()
+
+
+def test_rotation_in_place_serves_inference_mode():
+    """Fails if tensors that have no version are asked for one."""
+    cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
+    with torch.inference_mode():
+        x = torch.randn(1, 2, 4, 8)
+        expected = rotate(x, cos, sin, pairing="half")
+        assert torch.equal(rotate(x, cos, sin, pairing="half", out=x), expected)
+
+
+@pytest.mark.parametrize("strides", [(0, 8, 4, 1), (0, 0, 8, 1), (32, 8, 8, 1), (64, 32, 1, 1)])
+def test_out_that_overlaps_itself_is_refused(strides):
+    """Fails if elements are turned twice, or in an order that decides what they become."""
+    cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
+    x = torch.randn(128).as_strided((1, 2, 4, 8), strides)
+    before = x.clone()
+    with pytest.raises(ValueError, match="in memory of its own"):
+        rotate(x, cos, sin, pairing="half", out=x)
+    assert torch.equal(x, before)
+
+
+@given(
+    order=st.permutations(range(4)), cut=st.booleans(), sizes=st.tuples(*[st.integers(0, 3)] * 2)
+)
+def test_out_in_any_order_of_axes_is_turned(order, cut, sizes):
+    """Fails if a layout without overlap is taken for one with it: transposed, sliced, empty."""
+    cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
+    shape = (*sizes, 4, 8)
+    held = torch.randn(*(shape[axis] * (1 + cut) for axis in order))
+    x = held.permute(*(list(order).index(axis) for axis in range(4)))
+    x = x[tuple(slice(0, size) for size in shape)]
+    expected = rotate(x.clone(), cos, sin, pairing="half")
+    assert torch.equal(rotate(x, cos, sin, pairing="half", out=x), expected)

@@ -132,7 +132,7 @@ def _rows(
             "gb_per_s": moved / middle / 1e9,
             "times_transformers": None if theirs is None else theirs / middle,
             "peak_bytes": peaks[name],
-            "samples": samples[name],
+            "rounds": len(samples[name]),
         }
         for name, (low, middle, high) in times.items()
     ]

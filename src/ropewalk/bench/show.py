@@ -80,7 +80,7 @@ def print_notes(console: Console, results: Facts) -> None:
     if results["absent"]:
         named = "; ".join(f"{row['name']} ({row['reason']})" for row in results["absent"])
         _say(console, f"\nabsent: {named}")
-    rounds = [len(timed["rows"][0]["samples"]) for timed in results["tables"]]
+    rounds = [timed["rows"][0]["rounds"] for timed in results["tables"]]
     spread = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
     _say(
         console,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from ropewalk.rotary.rotate import rotate, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 MAX_CACHED_ROWS = 16_384
+CPU = torch.device("cpu")
 
 
 Length: TypeAlias = "int | Tensor | None"
@@ -103,6 +104,10 @@ class RotaryEmbedding(nn.Module):
         H and K may differ (GQA), S and T where key_positions are given. Returns both, of the shapes
         and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
         """
+        if positions is None and key_positions is None:
+            both = self._at_once(q, k, offset, length, seq_dim)
+            if both is not None:
+                return both[0], both[1]
         if key_positions is None:
             check_same_length(q, k, seq_dim)
             check_positions_of("k", k, "positions", positions, seq_dim, self.spec)
@@ -171,6 +176,28 @@ class RotaryEmbedding(nn.Module):
     ) -> Tensor:
         spec = self.spec
         return _turned(x, tables, spec, spec.pairing, spec.write_pairing, seq_dim, adjoint)
+
+    def _at_once(
+        self, q: Tensor, k: Tensor, offset: int, length: Length, seq_dim: int
+    ) -> Sequence[Tensor] | None:
+        """Both by rows that are kept already, in one call, which is most of a decode's time.
+
+        None where rows must be formed, something else must know of the call, or it is wrong: for
+        all of that the other way is right, and this one has done nothing.
+        """
+        if torch.compiler.is_compiling():  # it would guard on what rows there are
+            return None
+        if not self._rows or type(offset) is not int or isinstance(length, Tensor):
+            return None
+        rows = self._rows.get((CPU, self.spec.served(length)))
+        if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
+            return None
+        wide = (self.spec.head_dim,)
+        if q.shape[-1:] != wide or k.shape[-1:] != wide or self.spec.blocks is not None:
+            return None
+        pairs = self.spec.pairing == "interleaved", self.spec.write_pairing == "interleaved"
+        layout = *pairs, self.spec.start, seq_dim, False
+        return operator.rotated_at_once((q, k), *rows, offset, layout)
 
     def _alike(self, q: Tensor, k: Tensor, tables: tuple[Tensor, Tensor]) -> bool:
         """Whether q and k can be rotated by one call, with nothing left to check."""

@@ -131,8 +131,24 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
             f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "
             f"got {tuple(out.shape)} and {out.dtype}"
         )
+    if _overlaps_itself(out):
+        raise ValueError(
+            f"out must hold each of its elements in memory of its own, got strides {out.stride()} "
+            f"for shape {tuple(out.shape)}; clone it first"
+        )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, cos, sin, out)):
         raise ValueError(
             "out must be left away where a gradient is needed, got requires_grad=True; "
             "or call under torch.no_grad()"
         )
+
+
+def _overlaps_itself(x: Tensor) -> bool:
+    """Whether axes do not nest: from the smallest stride on, each must step over all before it."""
+    reach = 0
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return x.numel() > 0
+            reach += stride * (size - 1)
+    return False

@@ -110,6 +110,16 @@ class XPosEmbedding(nn.Module):
         """Rotate k alone, and scale it by 1/z: what a cache keeps."""
         return self._turn("k", k, "positions", positions, offset, length, seq_dim, -1)
 
+    def tables(
+        self, positions: Tensor, dtype: torch.dtype, keys: bool = False, length: Length = None
+    ) -> tuple[Tensor, Tensor]:
+        """cos·z and sin·z at positions (S,) or (B, S), or cos/z and sin/z for keys: (…, S, R/2).
+
+        dtype: that of the q or k which they will turn (`rotate`); float32, or float64 if it is.
+        """
+        cos, sin = self.rope.tables(positions, length)
+        return self._scaled(cos, sin, "positions", positions, dtype, -1 if keys else 1)
+
     def scales(self, positions: Tensor) -> Tensor:
         """The z of each pair at positions (…, S): float64 (…, S, R/2)."""
         # Apple's GPUs have no float64.
@@ -137,24 +147,36 @@ class XPosEmbedding(nn.Module):
         cos, sin = self.rope._tables_for(x_name, x, name, positions, offset, length, seq_dim)
         if positions is None:
             end = offset + x.shape[seq_dim]
-            self._check_reach(name, (offset, end - 1), x)
+            self._check_reach(name, (offset, end - 1), x.dtype)
             positions = torch.arange(offset, end, device=x.device)
-        elif positions.device.type == "cpu" and positions.numel() and not is_compiling():
-            self._check_reach(name, (positions.min().item(), positions.max().item()), x)
+        tables = self._scaled(cos, sin, name, positions, x.dtype, sign)
+        return self.rope._turn(x, tables, seq_dim)
+
+    def _scaled(
+        self,
+        cos: Tensor,
+        sin: Tensor,
+        name: str,
+        positions: Tensor,
+        dtype: torch.dtype,
+        sign: int,
+    ) -> tuple[Tensor, Tensor]:
+        if positions.device.type == "cpu" and positions.numel() and not is_compiling():
+            self._check_reach(name, (positions.min().item(), positions.max().item()), dtype)
         # z is an amplitude that differs from row to row and from pair to pair: one rotation does
         # it all, and rounds once.
-        z = self.scales(positions.to(x.device)) ** sign
-        z = z.to(torch.promote_types(x.dtype, torch.float32)).to(cos.device)
-        return self.rope._turn(x, (cos * z, sin * z), seq_dim)
+        z = self.scales(positions.to(cos.device)) ** sign
+        z = z.to(torch.promote_types(dtype, torch.float32)).to(cos.device)
+        return cos * z, sin * z
 
-    def _check_reach(self, name: str, ends: tuple[float, float], x: Tensor) -> None:
-        if not x.is_floating_point():
+    def _check_reach(self, name: str, ends: tuple[float, float], dtype: torch.dtype) -> None:
+        if not dtype.is_floating_point:
             return  # `rotate` says what is wrong
-        reach = self.reach(x.dtype)
+        reach = self.reach(dtype)
         for position in ends:
             if abs(position - self.centre) > reach:
                 raise ValueError(
-                    f"{name} must lie within {reach} of centre={self.centre} where x is {x.dtype}, "
+                    f"{name} must lie within {reach} of centre={self.centre} where x is {dtype}, "
                     f"got {position}: scales further out leave the range of the dtype; put the "
                     f"centre in the middle of the context, or train with a larger scale_base"
                 )

@@ -10,10 +10,9 @@
  * float, in double for double, and not contracted, so that it agrees with the reference bit for bit.
  *
  * The loops are compiled for several instruction sets, of which the best that the processor has is
- * chosen when the module is loaded. Threads are started for a call and end with it: nothing is left
- * that a fork could break, and for the tensors that are worth several threads their start is a small
- * part.
+ * chosen when the module is loaded.
  */
+#define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
@@ -22,14 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if !defined(_WIN32)
-#include <pthread.h>
-#include <sched.h>
-#define HAS_THREADS 1
-#endif
-
-enum { FLOAT32, FLOAT64, BFLOAT16, FLOAT16, DTYPES };
-static const int64_t SIZE[DTYPES] = {4, 8, 2, 2};
+#include "_rotate_tensor.h"
 
 /* One tensor to rotate. Strides are in elements; those of axes that a tensor has not are 0. */
 typedef struct {
@@ -53,20 +45,35 @@ typedef struct {
 
 typedef void (*Rotate)(const Work *, const Rows *);
 
+/* Asks for what stands so many bytes behind a row: what processors fetch ahead by themselves ends with
+ * a page. Beyond the tensor it is asked for in vain. */
+enum { AHEAD = 4096, LINE = 64 };
+
+static inline void fetch_ahead(const void *row, int64_t bytes) {
+#ifdef __GNUC__
+    for (int64_t i = AHEAD; i < AHEAD + bytes; i += LINE)
+        __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)i));
+#endif
+}
+
 #define SET portable
 #include "_rotate_loops.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HAS_SETS 1
 #pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
+#pragma GCC target("avx2,fma")
 #define SET avx2
 #include "_rotate_loops.h"
 #pragma GCC pop_options
 #pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
 #define SET avx512
 #include "_rotate_loops.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,prefer-vector-width=512")
+#include "_rotate_16_bits.h"
 #pragma GCC pop_options
 #endif
 
@@ -79,7 +86,7 @@ static void choose_set(void) {
         rotate_of_dtype = ROTATE_avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        rotate_of_dtype = ROTATE_avx512;
+        rotate_of_dtype = __builtin_cpu_supports("avx512bf16") ? ROTATE_16_bits : ROTATE_avx512;
 #endif
 }
 
@@ -123,136 +130,119 @@ static void rotate_rows(const Work *w, int64_t first, int64_t last) {
     }
 }
 
-enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNK = 1 << 17 /* bytes of x */ };
+#include "_rotate_threads.h"
 
-/* What threads share: chunks of rows, which each takes as it is free. The last to leave frees it, for
- * a thread may come to run only when all has long been done. */
+/* How pairs lie in x and in out, as `Layout` in cpu.py says. */
 typedef struct {
-    Work work[MOST_TENSORS];
-    int64_t rows[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* rows in a chunk of each tensor */
-    int count;
-    atomic_llong next, done;
-    atomic_int users;
-} Job;
+    int64_t read_interleaved, write_interleaved, start, seq_dim, adjoint;
+} Layout;
 
-static void take_chunks(Job *job) {
-    int64_t all = job->first_chunk[job->count], chunk;
-    while ((chunk = atomic_fetch_add(&job->next, 1)) < all) {
-        int i = 0;
-        while (chunk >= job->first_chunk[i + 1]) i++;
-        const Work *w = &job->work[i];
-        int64_t first = (chunk - job->first_chunk[i]) * job->rows[i], last = first + job->rows[i];
-        int64_t end = w->batch * w->heads * w->length;
-        rotate_rows(w, first, last < end ? last : end);
-        atomic_fetch_add(&job->done, 1);
+/* Of the axes batch, heads and sequence, in whichever order x has them. */
+static void find_axes(int axes, const int64_t *of_axes, int64_t seq_dim, int64_t absent, int64_t *found) {
+    int heads_behind = seq_dim == -3;
+    found[0] = axes == 4 || (axes == 3 && !heads_behind) ? of_axes[0] : absent;
+    found[1] = heads_behind ? of_axes[axes - 2] : axes == 4 ? of_axes[1] : absent;
+    found[2] = of_axes[axes + seq_dim];
+}
+
+/* What is to be done for x, whose first position has row `first` of the tables; 0 where that cannot be. */
+static int plan(const View *x, const View *out, const View *cos, const View *sin, int64_t first,
+                const Layout *layout, Work *w) {
+    int64_t sizes[3], dim = x->size[x->axes - 1], row = cos->stride[cos->axes - 2];
+    int64_t pairs = cos->size[cos->axes - 1], rows = cos->size[cos->axes - 2];
+    int64_t batch = cos->axes == 3 ? cos->size[0] : 1;
+    if ((layout->seq_dim != -2 && layout->seq_dim != -3) || x->axes < -layout->seq_dim) return 0;
+    find_axes(x->axes, x->size, layout->seq_dim, 1, sizes);
+    if (batch != 1 && batch != sizes[0]) return 0;
+    if (cos->dtype != (x->dtype == FLOAT64 ? FLOAT64 : FLOAT32)) return 0;
+    if (first < 0 || first > rows - sizes[2]) return 0;
+    if (layout->start < 0 || layout->start > dim - 2 * pairs) return 0;
+    if (out->dtype != x->dtype || out->axes != x->axes) return 0;
+    if (memcmp(out->size, x->size, x->axes * sizeof(int64_t))) return 0;
+    *w = (Work){
+        .x = x->data, .out = out->data,
+        .cos = cos->data + first * row * SIZE[cos->dtype],
+        .sin = sin->data + first * row * SIZE[cos->dtype],
+        .batch = sizes[0], .heads = sizes[1], .length = sizes[2], .dim = dim,
+        .table_stride = {batch > 1 ? cos->stride[0] : 0, 0, row},
+        .start = layout->start, .pairs = pairs, .dtype = x->dtype,
+        .read_interleaved = layout->read_interleaved != 0,
+        .write_interleaved = layout->write_interleaved != 0,
+        .adjoint = layout->adjoint != 0,
+    };
+    find_axes(x->axes, x->stride, layout->seq_dim, 0, w->x_stride);
+    find_axes(out->axes, out->stride, layout->seq_dim, 0, w->out_stride);
+    return 1;
+}
+
+/* Whether cos and sin are tables of one kind, (S, R/2) or (B, S, R/2), and lie alike. */
+static int alike(const View *cos, const View *sin) {
+    int n = cos->axes, same = (n == 2 || n == 3) && sin->axes == n && sin->dtype == cos->dtype;
+    for (int i = 0; same && i < n; i++)
+        same = sin->size[i] == cos->size[i] &&
+               (sin->stride[i] == cos->stride[i] || cos->size[i] == 1);
+    return same;
+}
+
+static int read_layout(PyObject *tuple, Layout *layout) {
+    int64_t v[5];
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 5) return 0;
+    for (int i = 0; i < 5; i++) v[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    *layout = (Layout){v[0], v[1], v[2], v[3], v[4]};
+    return !PyErr_Occurred();
+}
+
+/* Plans the rotation of each x into its out, which is made where outs is None; the outs, or NULL where
+ * one cannot be planned. */
+static PyObject *plan_all(PyObject *xs, PyObject *outs, const View *cos, const View *sin,
+                          int64_t first, const Layout *layout, Work *work) {
+    Py_ssize_t count = PyTuple_Size(xs);
+    PyObject *found = outs == Py_None ? PyTuple_New(count) : PySequence_Tuple(outs);
+    int right = found && PyTuple_Size(found) == count && count <= MOST_TENSORS;
+    for (Py_ssize_t i = 0; right && i < count; i++) {
+        View x, out;
+        PyObject *given = PyTuple_GetItem(xs, i);
+        right = view(given, &x);
+        if (right && outs == Py_None) {
+            PyObject *made = PyObject_CallFunctionObjArgs(empty_like, given, NULL);
+            right = made && !PyTuple_SetItem(found, i, made);
+        }
+        right = right && view(PyTuple_GetItem(found, i), &out) &&
+                plan(&x, &out, cos, sin, first, layout, &work[i]) &&
+                work[i].length == work[0].length;
     }
-}
-
-static void leave(Job *job) {
-    if (atomic_fetch_sub(&job->users, 1) == 1) free(job);
-}
-
-#ifdef HAS_THREADS
-static void *help(void *job) {
-    take_chunks(job);
-    leave(job);
+    if (right) return found;
+    Py_XDECREF(found);
     return NULL;
 }
 
-/* Starts up to n threads; where none is to be had, the caller does all. */
-static void start_helpers(Job *job, int n) {
-    pthread_attr_t detached;
-    pthread_t thread;
-    if (pthread_attr_init(&detached)) return;
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    for (; n > 0; n--) {
-        atomic_fetch_add(&job->users, 1);
-        if (pthread_create(&thread, &detached, help, job)) {
-            atomic_fetch_sub(&job->users, 1);
-            break;
-        }
-    }
-    pthread_attr_destroy(&detached);
-}
-#endif
+enum { XS, OUTS, COS, SIN, FIRST, LAYOUT, THREADS, CHUNK, ARGUMENTS };
 
-static void rotate_all(const Work *work, int count, int threads) {
-    Job *job = threads > 1 ? malloc(sizeof(Job)) : NULL;
-    if (!job) {
-        for (int i = 0; i < count; i++)
-            rotate_rows(&work[i], 0, work[i].batch * work[i].heads * work[i].length);
-        return;
-    }
-    job->count = count;
-    job->first_chunk[0] = 0;
-    for (int i = 0; i < count; i++) {
-        const Work *w = &work[i];
-        int64_t bytes = w->dim * SIZE[w->dtype], all = w->batch * w->heads * w->length;
-        job->work[i] = *w;
-        job->rows[i] = bytes < CHUNK ? CHUNK / bytes : 1;
-        job->first_chunk[i + 1] = job->first_chunk[i] + (all + job->rows[i] - 1) / job->rows[i];
-    }
-    atomic_init(&job->next, 0);
-    atomic_init(&job->done, 0);
-    atomic_init(&job->users, 1);
-#ifdef HAS_THREADS
-    start_helpers(job, threads - 1);
-#endif
-    take_chunks(job);
-    /* Not the threads are waited for, which may not run yet, but the chunks that they have taken. */
-    while (atomic_load(&job->done) < job->first_chunk[count]) {
-#ifdef HAS_THREADS
-        sched_yield();
-#endif
-    }
-    leave(job);
-}
-
-enum { FIELDS = 23 };
-
-/* The integers of one tuple, in the order of `described` in cpu.py. */
-static int read_work(PyObject *tuple, Work *w) {
-    int64_t v[FIELDS];
-    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != FIELDS) {
-        PyErr_SetString(PyExc_TypeError, "each tensor must be described by a tuple of 23 integers");
-        return -1;
-    }
-    for (int i = 0; i < FIELDS; i++) {
-        v[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-        if (v[i] == -1 && PyErr_Occurred()) return -1;
-    }
-    *w = (Work){
-        .x = (const char *)(intptr_t)v[0], .out = (char *)(intptr_t)v[1],
-        .cos = (const char *)(intptr_t)v[2], .sin = (const char *)(intptr_t)v[3],
-        .batch = v[4], .heads = v[5], .length = v[6], .dim = v[7],
-        .x_stride = {v[8], v[9], v[10]}, .out_stride = {v[11], v[12], v[13]},
-        .table_stride = {v[14], v[15], v[16]},
-        .start = v[17], .pairs = v[18], .dtype = (int)v[19],
-        .read_interleaved = v[20] != 0, .write_interleaved = v[21] != 0, .adjoint = v[22] != 0,
-    };
-    if (w->dtype < 0 || w->dtype >= DTYPES) {
-        PyErr_SetString(PyExc_ValueError, "dtype must be 0, 1, 2 or 3");
-        return -1;
-    }
-    return 0;
-}
-
-/* rotate(threads, tensor, ...): see cpu.py, which alone calls it. */
-static PyObject *py_rotate(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+/* rotate(xs, outs, cos, sin, first, layout, threads, chunk) -> outs: see cpu.py, which alone calls it.
+ * None, with nothing done, where an argument is not what it must be; what is wrong the caller knows. */
+static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    View cos, sin;
+    Layout layout;
     Work work[MOST_TENSORS];
-    if (count < 2 || count > 1 + MOST_TENSORS) {
-        PyErr_SetString(PyExc_TypeError, "rotate takes threads and 1 to 4 tensors");
+    if (count != ARGUMENTS) {
+        PyErr_SetString(PyExc_TypeError, "rotate takes 8 arguments");
         return NULL;
     }
-    long threads = PyLong_AsLong(arguments[0]);
-    if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (threads < 1) threads = 1;
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
-    for (Py_ssize_t i = 1; i < count; i++)
-        if (read_work(arguments[i], &work[i - 1]) < 0) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rotate_all(work, (int)count - 1, (int)threads);
-    Py_END_ALLOW_THREADS
+    int64_t first = PyLong_AsLongLong(given[FIRST]), threads = PyLong_AsLongLong(given[THREADS]);
+    int64_t chunk = PyLong_AsLongLong(given[CHUNK]);
+    PyObject *xs = PySequence_Tuple(given[XS]), *outs = NULL;
+    if (xs && !PyErr_Occurred() && read_layout(given[LAYOUT], &layout) && view(given[COS], &cos) &&
+        view(given[SIN], &sin) && alike(&cos, &sin))
+        outs = plan_all(xs, given[OUTS], &cos, &sin, first, &layout, work);
+    if (outs) {
+        int tensors = (int)PyTuple_Size(outs);
+        Py_BEGIN_ALLOW_THREADS
+        rotate_all(work, tensors, threads, chunk > 0 ? chunk : 1);
+        Py_END_ALLOW_THREADS
+    }
+    Py_XDECREF(xs);
+    if (outs) return outs;
+    PyErr_Clear();
     Py_RETURN_NONE;
 }
 
@@ -262,6 +252,8 @@ static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rotate", NULL, -1, 
                                     NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__rotate(void) {
+    if (find_torch()) return NULL;
     choose_set();
+    find_team();
     return PyModule_Create(&MODULE);
 }

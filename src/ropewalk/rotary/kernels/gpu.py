@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.kernels.cpu import _as, _rows_are_whole, _three
+from ropewalk.rotary.kernels.cpu import as_whole_rows, rows_are_whole
 from ropewalk.rotary.reference import turned
 from ropewalk.rotary.spec import PAIRINGS
 
@@ -38,7 +38,7 @@ def serves(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
     """Whether triton is there and can walk through x: (B, H, S, D), axes absent in front."""
     if not (AVAILABLE and x.is_cuda and x.device == cos.device == sin.device):
         return False
-    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and _rows_are_whole(x) and cos.shape[-1] > 0
+    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x) and cos.shape[-1] > 0
 
 
 def rotate(
@@ -56,7 +56,7 @@ def rotate(
 
     Of the tensors, each two neighbours of like batch, length and head_dim share a launch.
     """
-    cos, sin = _as(cos, torch.float32), _as(sin, torch.float32)
+    cos, sin = as_whole_rows(cos, torch.float32), as_whole_rows(sin, torch.float32)
     layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
     # A view of other numbers' negatives is read as what it says, not as what lies there.
     waiting = [(x.resolve_neg(), out) for x, out in zip(xs, outs, strict=True)]
@@ -144,6 +144,19 @@ def blocks(length: int, heads: int, pairs: int) -> tuple[int, int, int, int]:
     block_s = min(_power_of_two(length), rows // block_h)
     warps = block_s * block_h * block_p // (PAIRS_PER_THREAD * WARP)
     return block_s, block_h, block_p, max(1, min(MOST_WARPS, warps))
+
+
+def _three(of_axes: Sequence[int], seq_dim: int, absent: int) -> tuple[int, int, int]:
+    """Of the axes batch, heads and sequence, in whichever order x has them."""
+    if len(of_axes) == 4:
+        batch, heads, length, _ = of_axes
+    elif len(of_axes) == 3:  # in front of the sequence a batch, or heads; behind it, heads
+        batch, heads, length = of_axes[0], absent, of_axes[1]
+        if seq_dim == -3:
+            return absent, length, batch
+    else:
+        return absent, absent, of_axes[0]
+    return (batch, length, heads) if seq_dim == -3 else (batch, heads, length)
 
 
 def _power_of_two(n: int) -> int:

@@ -38,12 +38,31 @@ def rotated(
     layout = read == "interleaved", write == "interleaved", start, seq_dim, adjoint
     if not _kernel_serves(xs, cos, sin):
         found = [turned(x, cos, sin, read, write, start, seq_dim, adjoint) for x in xs]
-    elif out is xs[0] and read == write and _holds_its_own(out):
+    elif out is xs[0] and read == write and not out.is_neg():
         (_in_place if _at_once(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
         found = (_to_new if _at_once(xs) else torch.ops.ropewalk.rotate)(xs, cos, sin, *layout)
     return found if out is None else [out.copy_(found[0])]
+
+
+def rotated_at_once(
+    xs: Sequence[Tensor],
+    cos: Tensor,
+    sin: Tensor,
+    first: int,
+    layout: tuple[bool, bool, int, int, bool],
+) -> Sequence[Tensor] | None:
+    """`rotated` by rows first, first + 1, … of tables on the CPU, nothing checked, in one call.
+
+    None where others must know of the call, or the kernel cannot do it: then `rotated` can.
+    """
+    if torch.compiler.is_compiling() or _is_transformed() or not _at_once(xs):
+        return None
+    for x in xs:
+        if not x.is_cpu or x.is_neg():
+            return None
+    return cpu.rotated_at_once(xs, cos, sin, first, layout)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
@@ -58,21 +77,19 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
             return False
     if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
         return False
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    return not transformed and torch.autograd.forward_ad._current_level < 0
+    return not _is_transformed()
 
 
-def _holds_its_own(x: Tensor) -> bool:
-    """Whether x can be written: no row stands for several, and numbers are as they are held."""
-    repeated = any(
-        stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)
-    )
-    return not repeated and not x.is_neg()
+def _is_transformed() -> bool:
+    """Whether a transform of torch.func or a forward derivative is at work."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return torch.autograd.forward_ad._current_level >= 0
 
 
 def _at_once(xs: Sequence[Tensor]) -> bool:
     """Whether nobody but the kernel need know of the call, whose dispatch takes longer than it."""
-    if torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     grad = torch.is_grad_enabled()
     for x in xs:
@@ -104,6 +121,8 @@ def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> lis
 
 def _in_place(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> None:
     _into(xs, xs, cos, sin, *layout)
+    # The kernel writes behind autograd's back: who kept x for a gradient must hear of it.
+    torch.autograd.graph.increment_version([x for x in xs if not x.is_inference()])
 
 
 def _into(

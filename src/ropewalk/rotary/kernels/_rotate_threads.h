@@ -1,0 +1,127 @@
+/* Work shared by threads: chunks of rows, which each thread takes as it is free.
+ *
+ * Where torch computes with OpenMP, its own team of threads takes them, which is awake when the call
+ * stands among others of torch, and would else be in the way of ours. In a forked process, which has
+ * no such team and hangs at the attempt to use it, and elsewhere, threads are started for a call and
+ * end with it.
+ */
+
+#if !defined(_WIN32)
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#define HAS_THREADS 1
+#endif
+
+enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNKS_OF_A_THREAD = 16, CHUNKS_WORTH_A_START = 4 };
+
+/* The last to leave frees it, for a thread may come to run only when all has long been done. */
+typedef struct {
+    Work work[MOST_TENSORS];
+    int64_t rows[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* rows in a chunk of each tensor */
+    int count;
+    atomic_llong next, done;
+    atomic_int users;
+} Job;
+
+static void take_chunks(void *shared) {
+    Job *job = shared;
+    int64_t all = job->first_chunk[job->count], chunk;
+    while ((chunk = atomic_fetch_add(&job->next, 1)) < all) {
+        int i = 0;
+        while (chunk >= job->first_chunk[i + 1]) i++;
+        const Work *w = &job->work[i];
+        int64_t first = (chunk - job->first_chunk[i]) * job->rows[i], last = first + job->rows[i];
+        int64_t end = w->batch * w->heads * w->length;
+        rotate_rows(w, first, last < end ? last : end);
+        atomic_fetch_add(&job->done, 1);
+    }
+}
+
+static void leave(Job *job) {
+    if (atomic_fetch_sub(&job->users, 1) == 1) free(job);
+}
+
+#ifdef HAS_THREADS
+/* GNU OpenMP's entry for a parallel region, which LLVM's and Intel's have as well. */
+static void (*team)(void (*function)(void *), void *argument, unsigned threads, unsigned flags);
+
+static void forget_team(void) { team = NULL; }
+
+static void find_team(void) {
+    *(void **)&team = dlsym(RTLD_DEFAULT, "GOMP_parallel");
+    if (team && pthread_atfork(NULL, NULL, forget_team)) team = NULL;
+}
+
+static void *help(void *job) {
+    take_chunks(job);
+    leave(job);
+    return NULL;
+}
+
+/* Starts up to n threads; where none is to be had, the caller does all. */
+static void start_helpers(Job *job, int64_t n) {
+    pthread_attr_t detached;
+    pthread_t thread;
+    if (pthread_attr_init(&detached)) return;
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    for (; n > 0; n--) {
+        atomic_fetch_add(&job->users, 1);
+        if (pthread_create(&thread, &detached, help, job)) {
+            atomic_fetch_sub(&job->users, 1);
+            break;
+        }
+    }
+    pthread_attr_destroy(&detached);
+}
+
+static void take_all_chunks(Job *job, int64_t threads) {
+    if (team) {
+        team(take_chunks, job, (unsigned)threads, 0);
+        return;
+    }
+    start_helpers(job, threads - 1);
+    take_chunks(job);
+    /* Not the threads are waited for, which may not run yet, but the chunks that they have taken. */
+    while (atomic_load(&job->done) < job->first_chunk[job->count]) sched_yield();
+}
+#else
+static void find_team(void) {}
+static void take_all_chunks(Job *job, int64_t threads) { take_chunks(job); }
+#endif
+
+/* By at most so many threads, each of which takes about so many bytes of x at a time; of large tensors
+ * more, for a processor fetches long runs best, but never so many that threads wait for the last. */
+static void rotate_all(const Work *work, int count, int64_t threads, int64_t chunk) {
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += work[i].batch * work[i].heads * work[i].length * work[i].dim * SIZE[work[i].dtype];
+    int64_t worth = bytes / chunk;
+#ifdef HAS_THREADS
+    if (!team) worth /= CHUNKS_WORTH_A_START;
+#endif
+    if (threads > worth) threads = worth;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > 1 && chunk < bytes / (threads * CHUNKS_OF_A_THREAD))
+        chunk = bytes / (threads * CHUNKS_OF_A_THREAD);
+    Job *job = threads > 1 ? malloc(sizeof(Job)) : NULL;
+    if (!job) {
+        for (int i = 0; i < count; i++)
+            rotate_rows(&work[i], 0, work[i].batch * work[i].heads * work[i].length);
+        return;
+    }
+    job->count = count;
+    job->first_chunk[0] = 0;
+    for (int i = 0; i < count; i++) {
+        const Work *w = &work[i];
+        int64_t row = w->dim * SIZE[w->dtype], all = w->batch * w->heads * w->length;
+        job->work[i] = *w;
+        job->rows[i] = row < chunk ? chunk / row : 1;
+        job->first_chunk[i + 1] = job->first_chunk[i] + (all + job->rows[i] - 1) / job->rows[i];
+    }
+    atomic_init(&job->next, 0);
+    atomic_init(&job->done, 0);
+    atomic_init(&job->users, 1);
+    take_all_chunks(job, threads);
+    leave(job);
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Run the C kernel's tests under the address and undefined-behaviour sanitizers:
+#   bash tests/sanitize.sh [python] [pytest's arguments]
+# A copy of the package is built for it, so that nothing installed changes. It takes minutes.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+python=${1:-python}
+shift || true
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cp -r "$here/src" "$here/tests" "$here/pyproject.toml" "$work"
+kernels=$work/src/ropewalk/rotary/kernels
+rm -f "$kernels"/*.so
+include=$("$python" -c "import sysconfig; print(sysconfig.get_path('include'))")
+${CC:-gcc} -O1 -g -ffp-contract=off -fno-trapping-math -fno-omit-frame-pointer \
+    -fsanitize=address,undefined -fno-sanitize-recover=all \
+    -shared -fPIC -pthread "-I$include" "$kernels/_rotate.c" -o "$kernels/_rotate.abi3.so" -ldl
+
+cd "$work"
+# Python itself keeps memory to its end; torch's threads were not built for the sanitizer's stacks.
+export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0
+export UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$work/src PYTHONMALLOC=malloc
+LD_PRELOAD="$(${CC:-gcc} -print-file-name=libasan.so) $(${CC:-gcc} -print-file-name=libubsan.so)" \
+    "$python" -m pytest -q -p no:cacheprovider tests/test_rotary_kernels.py "$@"
