@@ -1,19 +1,17 @@
-"""Encodings: how they are named and built, and what each computes.
+"""Encodings: how they are named and built, and how long what they compute is kept.
 
 These fail when a mistyped name or argument passes or is answered without the way out; when
-sinusoids, a learned table or a rotation differ from their papers' formulas; when cross-attention is
-encoded unasked; and when tables are formed once a layer, or kept from one pass to the next.
+cross-attention is encoded unasked; and when tables are formed once a layer, or kept from one pass
+to the next. What each encoding computes is tried beside it, in test_encodings_*.py.
 """
 
-import cmath
 import contextlib
 import dataclasses
-import math
 import re
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk import RotaryEmbedding
@@ -27,10 +25,9 @@ from ropewalk.encodings import (
     parse,
     split_names,
 )
-from ropewalk.model import Attention, DecoderCache, Transformer, TransformerShape
+from ropewalk.model import DecoderCache, Transformer, TransformerShape
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
-seeds = st.integers(0, 2**32 - 1)
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -77,9 +74,9 @@ def test_parse_answers_nonsense_with_value_error_alone(start, text):
     [
         ("", "encoding must read name or name(key=value, ...), got ''"),
         ("rotary theta=1", "encoding must read name or name(key=value, ...), got 'rotary theta=1'"),
-        ("rotery", "must be one of none, sinusoidal, learned, rotary, got 'rotery'; did you mean"),
+        ("rotery", f"must be one of {', '.join(REGISTRY)}, got 'rotery'; did you mean 'rotary'?"),
         ("Sinusoidal", "did you mean 'sinusoidal'?"),
-        ("xyz", "encoding must be one of none, sinusoidal, learned, rotary, got 'xyz'"),
+        ("xyz", f"encoding must be one of {', '.join(REGISTRY)}, got 'xyz'"),
         (
             "rotary(thetta=1)",
             "'rotary' has no argument 'thetta'; it has theta, rotary_dim, pairing",
@@ -143,27 +140,9 @@ def test_build(text, parameters, longest):
     assert isinstance(encoding.site(1), AttentionEncoding)
 
 
-def test_rotary_arguments_become_its_spec():
-    spec = build("rotary(theta=5e5, rotary_dim=4, pairing=interleaved)", STACK).site(0).rope.spec
-    assert (spec.head_dim, spec.theta, spec.rotary_dim, spec.pairing) == (8, 5e5, 4, "interleaved")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("sinusoidal(theta=0)", "theta must be finite and above 0, got 0"),
-        ("sinusoidal(theta=big)", "theta must be finite and above 0, got 'big'"),
-        ("sinusoidal(theta=1e999)", "theta must be finite and above 0, got inf"),
-        ("learned(longest=0)", "longest must be an int of at least 1, got 0"),
-        ("learned(longest=2.5)", "longest must be an int of at least 1, got 2.5"),
-        ("learned(longest=True)", "longest must be an int of at least 1, got True"),
-        ("rotary(rotary_dim=10)", "rotary_dim must be at most head_dim=8, got 10"),
-        ("rotary(cross=True)", "cross belongs to an encoder-decoder, not to one stack"),
-    ],
-)
-def test_a_wrong_value_is_named(text, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build(text, STACK)
+def test_cross_is_no_argument_of_one_stack():
+    with pytest.raises(ValueError, match="cross belongs to an encoder-decoder, not to one stack"):
+        build("rotary(cross=True)", STACK)
 
 
 def test_cross_attention_gets_an_encoding_only_when_asked():
@@ -174,96 +153,9 @@ def test_cross_attention_gets_an_encoding_only_when_asked():
     assert cross.site(0).rope.spec.theta == 7
 
 
-@pytest.mark.parametrize("name", ["none", "sinusoidal", "learned"])
-def test_cross_is_refused_where_nothing_acts_in_attention(name):
-    with pytest.raises(ValueError, match=f"cross must be False for '{name}', got True: it does no"):
-        build_encoder_decoder(f"{name}(cross=True)", STACK, STACK)
-
-
-# What each computes
-
-
-@given(st.integers(1, 33), st.lists(st.integers(0, 100_000), min_size=1), st.floats(10, 1e6))
-def test_sinusoids_are_those_of_the_paper(width, positions, theta):
-    encoding = build(f"sinusoidal(theta={theta})", dataclasses.replace(STACK, width=width))
-    added = encoding.embed(torch.zeros(1, len(positions), width), torch.tensor(positions))
-    for row, position in zip(added[0].tolist(), positions, strict=True):
-        for column, value in enumerate(row):
-            angle = position / theta ** (2 * (column // 2) / width)
-            wave = math.cos(angle) if column % 2 else math.sin(angle)
-            assert abs(value - wave) < 1e-6
-
-
-@pytest.mark.parametrize("name", ["sinusoidal", "learned(longest=9)"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_absolute_encodings_are_added_to_embeddings(name, dtype):
-    encoding, x = build(name, STACK), random(2, 5, 32).to(dtype)
-    positions = torch.tensor([[0, 1, 2, 3, 4], [4, 4, 8, 0, 1]])
-    rows = encoding.embed(torch.zeros(1, 9, 32), torch.arange(9))[0]
-    result = encoding.embed(x, positions)
-    assert result.dtype == dtype
-    assert torch.equal(result, x + rows[positions].to(dtype))
-    assert torch.equal(encoding.embed(x, positions[0]), x + rows[positions[0]].to(dtype))
-    site = encoding.site(0)
-    assert type(site) is AttentionEncoding
-
-
-@given(st.integers(1, 40), st.integers(-2, 45))
-def test_a_learned_table_refuses_what_it_has_not_got(longest, position):
-    encoding = build(f"learned(longest={longest})", dataclasses.replace(STACK, width=2))
-    x, positions = torch.zeros(1, 2, 2), torch.tensor([0, position])
-    if 0 <= position < longest:
-        row = encoding.table.weight[position]
-        assert torch.equal(encoding.embed(x, positions)[0, 1], row)
-    elif position < 0:
-        with pytest.raises(ValueError, match=f"positions must be at least 0, .* got {position}"):
-            encoding.embed(x, positions)
-    else:
-        message = (
-            f"must lie in 0..{longest - 1}, the rows of this learned table, got {position}; train "
-            f"with learned(longest={position + 1}) or more, shorten the input, or choose an encod"
-        )
-        with pytest.raises(ValueError, match=re.escape(message)):
-            encoding.embed(x, positions)
-
-
-@given(
-    st.lists(st.integers(0, 5000), min_size=1, max_size=4),
-    st.lists(st.integers(0, 5000), min_size=1, max_size=4),
-    st.sampled_from(["half", "interleaved"]),
-    st.sampled_from([2, 6, 8]),
-    seeds,
-)
-def test_rotary_turns_each_pair_by_position_times_frequency(queries, keys, pairing, turning, seed):
-    site = build(f"rotary(theta=100, pairing={pairing}, rotary_dim={turning})", STACK).site(0)
-    q, k = random(1, 4, len(queries), 8, seed=seed), random(1, 2, len(keys), 8, seed=seed + 1)
-    placement = Placement(torch.tensor(queries), torch.tensor(keys))
-    turned = site.rotate(q, k, placement)
-    for x, y, positions in ((q, turned[0], queries), (k, turned[1], keys)):
-        expected = x.clone()
-        for i in range(turning // 2):
-            a, b = (i, i + turning // 2) if pairing == "half" else (2 * i, 2 * i + 1)
-            for s, position in enumerate(positions):
-                turn = cmath.exp(1j * position * 100 ** (-2 * i / turning))
-                pair = torch.complex(x[..., s, a], x[..., s, b]) * turn
-                expected[..., s, a], expected[..., s, b] = pair.real, pair.imag
-        torch.testing.assert_close(y, expected, rtol=0, atol=1e-5)
-
-
-@given(st.integers(-(2**30), 2**30), st.booleans(), seeds)
-@settings(max_examples=30)
-def test_attention_with_rotary_sees_distances_alone(shift, batched, seed):
-    attention = Attention(32, 4, kv_heads=2, encoding=build("rotary", STACK).site(0)).double()
-    x = random(2, 6, 32, seed=seed)
-    positions = torch.randint(0, 1000, (2, 6) if batched else (6,))
-    at_home, away = (
-        attention(x, placement=Placement(p), causal=True, need_probabilities=True)
-        for p in (positions, positions + shift)
-    )
-    torch.testing.assert_close(away.probabilities, at_home.probabilities, rtol=0, atol=1e-5)
-    torch.testing.assert_close(away.output, at_home.output, rtol=0, atol=1e-5)
-    wider = attention(x, placement=Placement(3 * positions + 1), causal=True)
-    assert (wider.output - at_home.output).abs().max() > 1e-4
+def test_cross_is_refused_where_nothing_acts_in_attention():
+    with pytest.raises(ValueError, match="cross must be False for 'none', got True: it does not"):
+        build_encoder_decoder("none(cross=True)", STACK, STACK)
 
 
 def test_none_does_nothing():
@@ -276,12 +168,6 @@ def test_none_does_nothing():
     assert site.scale is None
     with pytest.raises(RuntimeError, match="says attends = False"):
         site.attend(q, k, k, placement, None)
-
-
-def test_a_site_of_another_head_dim_is_refused():
-    attention = Attention(64, 4, encoding=build("rotary", STACK).site(0))
-    with pytest.raises(ValueError, match=r"head_dim=8 .* built for, got heads of 16 dimensions"):
-        attention(torch.zeros(1, 2, 64))
 
 
 # A placement lasts for one forward pass
@@ -314,9 +200,9 @@ def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_d
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     formed, tables = [], RotaryEmbedding.tables
 
-    def counted(self: RotaryEmbedding, positions: torch.Tensor) -> object:
+    def counted(self: RotaryEmbedding, positions: torch.Tensor, length: None) -> object:
         formed.append(positions.tolist())
-        return tables(self, positions)
+        return tables(self, positions, length)
 
     monkeypatch.setattr(RotaryEmbedding, "tables", counted)
     source, target = torch.randint(4, 20, (2, 2, 5))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 import inspect
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ropewalk.encodings.absolute import Learned, Sinusoidal
+from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
+from ropewalk.encodings.alibi import ALiBi
+from ropewalk.encodings.calls import check_arguments, read_call
+from ropewalk.encodings.contextual import CoPE
+from ropewalk.encodings.deberta import Deberta
+from ropewalk.encodings.fire import Fire
 from ropewalk.encodings.interface import (
     Attended,
     AttentionEncoding,
@@ -18,20 +20,42 @@ from ropewalk.encodings.interface import (
     Placement,
     StackShape,
 )
+from ropewalk.encodings.kerple import Kerple
 from ropewalk.encodings.rotary import Rotary
+from ropewalk.encodings.shaw import Shaw
+from ropewalk.encodings.t5 import T5
+from ropewalk.encodings.together import Together, acts_in_attention
+from ropewalk.encodings.transformer_xl import TransformerXL
+from ropewalk.encodings.tupe import Tupe
+from ropewalk.encodings.xpos import XPos
 
 
 def _none(shape: StackShape) -> Encoding:
-    """No position encoding at all (NoPE): only a causal mask tells order."""
+    """No position encoding at all (NoPE): only a causal mask tells order.
+
+    An encoder without one sees a bag of words. Source: Kazemnejad et al. 2023, arXiv 2305.19466.
+    """
     return Encoding()
 
 
 #: A new encoding is one class and one line here; every task, plot and report then has it.
 REGISTRY: dict[str, Callable[..., Encoding]] = {
     "none": _none,
+    "integer": Integer,
+    "binary": Binary,
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
+    "xpos": XPos,
+    "shaw": Shaw,
+    "transformer_xl": TransformerXL,
+    "deberta": Deberta,
+    "cope": CoPE,
+    "alibi": ALiBi,
+    "t5": T5,
+    "kerple": Kerple,
+    "fire": Fire,
+    "tupe": Tupe,
 }
 
 
@@ -40,22 +64,9 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     """
-    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
-    if match is None:
-        raise ValueError(f"encoding must read name or name(key=value, ...), got {text!r}")
-    name, inside = match.group(1), match.group(2) or ""
-    if name not in REGISTRY:
-        raise ValueError(
-            f"encoding must be one of {', '.join(REGISTRY)}, got {name!r}{_near(name, REGISTRY)}"
-        )
-    arguments = _read_arguments(name, inside)
-    known = [p for p in inspect.signature(REGISTRY[name]).parameters if p != "shape"] + ["cross"]
-    for key in arguments:
-        if key not in known:
-            raise ValueError(
-                f"encoding {name!r} has no argument {key!r}; it has {', '.join(known)}"
-                f"{_near(key, known)}"
-            )
+    name, arguments = read_call("encoding", text, REGISTRY)
+    known = [*_parameters(REGISTRY[name], arguments), "cross"]
+    check_arguments("encoding", name, arguments, known)
     cross = arguments.get("cross", False)
     if not isinstance(cross, bool):
         raise ValueError(f"cross must be True or False, got {cross!r} for encoding {name!r}")
@@ -63,11 +74,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def build(encoding: str, shape: StackShape) -> Encoding:
-    """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``."""
-    name, arguments = parse(encoding)
-    if "cross" in arguments:
+    """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``.
+
+    Names joined by + act together, as ``sinusoidal+rotary``.
+    """
+    parts = _parts(encoding)
+    if any("cross" in arguments for _, arguments in parts):
         raise ValueError(f"cross belongs to an encoder-decoder, not to one stack, got {encoding!r}")
-    return REGISTRY[name](shape, **arguments)
+    return _made(parts, shape)
 
 
 class EncoderDecoder(NamedTuple):
@@ -86,53 +100,48 @@ def build_encoder_decoder(
     Every encoding that acts inside attention has the argument ``cross``; by default nothing acts in
     cross-attention. What acts there is built for a stack that is not causal: it looks both ways.
     """
-    name, arguments = parse(encoding)
-    cross = arguments.pop("cross", False)
-    make = REGISTRY[name]
-    between = make(replace(decoder, causal=False), **arguments) if cross else None
-    if between is not None and type(between.site(0)) is AttentionEncoding:
+    parts = _parts(encoding)
+    crossing = [(name, arguments) for name, arguments in parts if arguments.pop("cross", False)]
+    between = _made(crossing, replace(decoder, causal=False)) if crossing else None
+    if between is not None and not acts_in_attention(between):
+        name = crossing[0][0]
         raise ValueError(
-            f"cross must be False for {name!r}, got {cross!r}: it does not act in attention"
+            f"cross must be False for {name!r}, got True: it does not act in attention"
         )
-    return EncoderDecoder(make(encoder, **arguments), make(decoder, **arguments), between)
+    return EncoderDecoder(_made(parts, encoder), _made(parts, decoder), between)
 
 
 def split_names(text: str) -> list[str]:
     """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets."""
+    return [part for part in _split(text, ",") if part]
+
+
+def _split(text: str, sign: str) -> list[str]:
     parts, depth = [""], 0
     for character in text:
         depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and depth <= 0:
+        if character == sign and depth <= 0:
             parts.append("")
         else:
             parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
+    return [part.strip() for part in parts]
 
 
-def _read_arguments(name: str, inside: str) -> dict[str, Any]:
-    """Read ``key=value, …`` as Python reads the arguments of a call."""
-    try:
-        call = ast.parse(f"f({inside})", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError
-        arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}
-        named = {key: value for key, value in arguments.items() if key is not None}  # no **mapping
-        if call.args or len(named) < len(call.keywords):
-            raise ValueError
-    except (SyntaxError, TypeError, ValueError):
-        raise ValueError(
-            f"arguments of encoding {name!r} must read key=value, ..., each once, got {inside!r}"
-        ) from None
-    return named
+def _parts(encoding: str) -> list[tuple[str, dict[str, Any]]]:
+    return [parse(part) for part in _split(encoding, "+")]
 
 
-def _literal(node: ast.expr) -> Any:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encoding:
+    made = [REGISTRY[name](shape, **arguments) for name, arguments in parts]
+    return made[0] if len(made) == 1 else Together([name for name, _ in parts], made)
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:
+    """Name what an encoding takes; some arguments bring further ones (rotary's scaling rule)."""
+    parameters = inspect.signature(make).parameters.values()
+    named = [p.name for p in parameters if p.name != "shape" and p.kind is not p.VAR_KEYWORD]
+    further = getattr(make, "further_arguments", None)
+    return named if further is None else [*named, *further(given)]
 
 
 __all__ = [

@@ -6,8 +6,11 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from ropewalk.encodings.interface import Encoding, StackShape
+
+POSITION_BITS = 63  # of an int64 that is not negative
 
 
 def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
@@ -24,8 +27,8 @@ def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
 class Sinusoidal(Encoding):
     """Add fixed sines and cosines of the position.
 
-    Acts on embeddings; absolute; no parameters; any position; keys can be cached.
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+    Acts on embeddings, which costs one addition a token; absolute; no parameters; any position;
+    keys can be cached. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
@@ -40,11 +43,86 @@ class Sinusoidal(Encoding):
         return x + sinusoids(positions, x.shape[-1], self.theta).to(x.dtype)
 
 
+class Integer(Encoding):
+    """Add the position m itself to every column, or m/``length`` where a length is given.
+
+    Acts on embeddings, which costs one addition a token; absolute; no parameters; any position;
+    keys can be cached. It is where tutorials start, to show what goes wrong: m soon drowns
+    embeddings, whose columns are of size 1, and has no bound, so that positions beyond the trained
+    ones are larger than anything seen; in bfloat16, integers above 256 run together. m/``length``
+    is small, but then neighbours differ by 1/``length`` alone. (The length is fixed: divided by
+    each sentence's own, one distance would look different in every sentence, and a sentence that is
+    being written has no length yet.) Layers that norm their input first, as here, do not see it at
+    all: what all columns share goes with the mean.
+    Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
+    art positional encoding", 2024, "Integer Position Encoding".
+    """
+
+    def __init__(self, shape: StackShape, length: int | None = None) -> None:
+        super().__init__()
+        if length is not None and (type(length) is not int or length < 1):
+            raise ValueError(
+                f"length must be an int of at least 1, or None to add the position itself, "
+                f"got {length!r}"
+            )
+        self.length = length
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        numbers = positions[..., None].to(wide) / (self.length or 1)
+        return x + numbers.to(x.dtype)
+
+
+class Binary(Encoding):
+    """Add bit i of the position, 0 or 1, to column i, for the ``bits`` lowest bits.
+
+    ``bits`` is the width unless given; columns behind them stay as they are. Acts on embeddings,
+    which costs one addition a token; absolute; no parameters; refuses positions that have more
+    bits; keys can be cached. It is bounded, but tells nothing of distance: 7 and 8 differ in four
+    columns, 0 and 8 in one; and positions behind the trained ones set bits that were never seen
+    set. Sinusoids are its smooth form: their columns, too, each change at a speed of their own.
+    Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
+    art positional encoding", 2024, "Binary Position Encoding".
+    """
+
+    def __init__(self, shape: StackShape, bits: int | None = None) -> None:
+        super().__init__()
+        bits = shape.width if bits is None else bits
+        if type(bits) is not int or not 1 <= bits <= shape.width:
+            raise ValueError(
+                f"bits must be an int from 1 to width={shape.width}, one column for each, "
+                f"got {bits!r}"
+            )
+        self.bits = min(bits, POSITION_BITS)
+        self.rest = shape.width - self.bits
+        self.longest = None if self.bits == POSITION_BITS else 2**self.bits
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        self._check(positions)
+        places = torch.arange(self.bits, device=positions.device)
+        bits = (positions[..., None].long() >> places) & 1
+        return x + pad(bits, (0, self.rest)).to(x.dtype)
+
+    def _check(self, positions: Tensor) -> None:
+        if positions.numel() == 0:
+            return
+        first, last = int(positions.min()), int(positions.max())
+        if self.longest is not None and last >= self.longest:
+            raise ValueError(
+                f"positions must lie in 0..{self.longest - 1}, which have {self.bits} bits, got "
+                f"{last}; write binary(bits={last.bit_length()}) or more, which takes as many "
+                f"columns, shorten the input, or choose another encoding"
+            )
+        if first < 0:
+            raise ValueError(f"positions must be at least 0, where bits start, got {first}")
+
+
 class Learned(Encoding):
     """Add a trained vector for each position.
 
-    Acts on embeddings; absolute; ``longest * width`` parameters; refuses positions from ``longest``
-    on. Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1.
+    Acts on embeddings, which costs one addition a token; absolute; ``longest * width`` parameters;
+    refuses positions from ``longest`` on; keys can be cached.
+    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1.
     """
 
     longest: int
@@ -57,19 +135,21 @@ class Learned(Encoding):
         self.table = nn.Embedding(longest, shape.width)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        self._check(positions)
+        check_rows("learned", positions, self.longest)
         rows: Tensor = self.table(positions)
         return x + rows.to(x.dtype)
 
-    def _check(self, positions: Tensor) -> None:
-        if positions.numel() == 0:
-            return
-        first, last = int(positions.min()), int(positions.max())
-        if last >= self.longest:
-            raise ValueError(
-                f"positions must lie in 0..{self.longest - 1}, the rows of this learned table, got "
-                f"{last}; train with learned(longest={last + 1}) or more, shorten the input, or "
-                f"choose an encoding without a table"
-            )
-        if first < 0:
-            raise ValueError(f"positions must be at least 0, where this table starts, got {first}")
+
+def check_rows(name: str, positions: Tensor, longest: int) -> None:
+    """Raise ValueError unless all positions have a row in this encoding's table of ``longest``."""
+    if positions.numel() == 0:
+        return
+    first, last = int(positions.min()), int(positions.max())
+    if last >= longest:
+        raise ValueError(
+            f"positions must lie in 0..{longest - 1}, the rows of this {name} table, got {last}; "
+            f"train with {name}(longest={last + 1}) or more, shorten the input, or choose an "
+            f"encoding without a table"
+        )
+    if first < 0:
+        raise ValueError(f"positions must be at least 0, where this table starts, got {first}")

@@ -4,7 +4,7 @@ Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`
 ``D`` head_dim.
 
 An encoding is built for a stack of layers and met at *sites*, one for each attention layer. A
-published encoding acts at one or more of four places, and each place is one method:
+published encoding acts at one or more of five places, each of which has its method:
 
 ==================  =====================================  =======================================
 place               method                                 who acts there
@@ -13,6 +13,7 @@ embeddings          ``Encoding.embed``                     sinusoidal, learned, 
 queries and keys    ``AttentionEncoding.rotate``           rotary, xPos
 scores              ``AttentionEncoding.bias`` (H, S, T)   ALiBi, T5, KERPLE, FIRE, TUPE
 scores and values   ``AttentionEncoding.attend``           Shaw, Transformer-XL, DeBERTa, CoPE
+values and output   ``rotate_values`` and ``restore``      rotary, if values are to turn as well
 ==================  =====================================  =======================================
 """
 
@@ -33,7 +34,8 @@ class StackShape:
 
     ``causal`` says whether these attentions look back only: the decoder's self-attention does, the
     encoder's and cross-attention do not. Encodings that act by distance need to know (T5 halves its
-    buckets between the two sides).
+    buckets between the two sides). ``head_dim`` is the size of the vectors that ``rotate`` gets:
+    in linear attention that turns features, the number of features.
     """
 
     layers: int
@@ -93,6 +95,13 @@ class AttentionEncoding(nn.Module):
     cached_keys: Literal["rotated", "raw", "none"] = "rotated"
     #: True where ``attend`` replaces the softmax of ``scale * q k^T + bias``.
     attends: bool = False
+    #: True where ``rotate_values`` turns values.
+    turns_values: bool = False
+
+    @property
+    def biases(self) -> bool:
+        """Whether there is a ``bias``, known without forming it."""
+        return type(self).bias is not AttentionEncoding.bias
 
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
@@ -102,6 +111,14 @@ class AttentionEncoding(nn.Module):
         k is None when a cache already holds all keys turned (cross-attention after its first step).
         """
         return q, k
+
+    def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
+        """Turn v ``(B, K, T, D)``, of the keys that ``rotate`` receives; cached as they are."""
+        return v
+
+    def restore(self, output: Tensor, placement: Placement) -> Tensor:
+        """Turn what was attended to, ``(B, H, S, D)``, back by ``placement.queries``."""
+        return output
 
     def bias(self, placement: Placement) -> Tensor | None:
         """Give what is added to the scores whatever their content: ``(H, S, T)``, or None.

@@ -2,61 +2,218 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import Parameter, signature
+from typing import Any, Literal, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from ropewalk.encodings.calls import near
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.rotary import RotaryEmbedding, RotarySpec, rotate
+from ropewalk.rotary import LearnedRotaryEmbedding, Pairing, RotaryEmbedding, RotarySpec, rotate
+from ropewalk.rotary.checks import check_number
+from ropewalk.rotary.scaling import RULES, Scaling
+
+THETA = 10_000.0
 
 
 class RotarySite(AttentionEncoding):
-    """Turn queries and keys by their own positions, so that scores depend on the distance alone."""
+    """Turn queries and keys by their own positions, so that scores depend on the distance alone.
 
-    def __init__(self, rope: RotaryEmbedding) -> None:
+    length: what the scaling rule serves, where it depends on that. values: turn values as well, by
+    their keys' positions; back: and the output back by its query's.
+    """
+
+    def __init__(
+        self,
+        rope: RotaryEmbedding,
+        length: int | None = None,
+        values: bool = False,
+        back: bool = False,
+    ) -> None:
         super().__init__()
-        self.rope = rope
+        self.rope, self.length, self.turns_values, self.back = rope, length, values, back
 
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        q = self._turn(q, placement.queries, placement)
-        return q, None if k is None else self._turn(k, placement.fresh, placement)
+        q = self._turn(q, self._tables(placement.queries, placement))
+        return q, None if k is None else self._turn(k, self._tables(placement.fresh, placement))
 
-    def _turn(self, x: Tensor, positions: Tensor, placement: Placement) -> Tensor:
+    def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
+        return self._turn(v, self._pure(placement.fresh, placement)) if self.turns_values else v
+
+    def restore(self, output: Tensor, placement: Placement) -> Tensor:
+        if not self.back:
+            return output
+        return self._turn(output, self._pure(placement.queries, placement), adjoint=True)
+
+    def _tables(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
+        # The placement keeps its positions alive, so the id of such a tensor names them.
+        key = self.rope, id(positions)
+        return placement.once(key, lambda: self.rope.tables(positions, self.length))
+
+    def _pure(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
+        """Tables without amplitude, which sharpens scores and would only stretch values."""
+        amplitude = self.rope.spec.amplitude_at(self.length)
+        cos, sin = self._tables(positions, placement)
+        if amplitude == 1:
+            return cos, sin
+        key = self.rope, id(positions), "pure"
+        return placement.once(key, lambda: (cos / amplitude, sin / amplitude))
+
+    def _turn(self, x: Tensor, tables: tuple[Tensor, Tensor], adjoint: bool = False) -> Tensor:
         spec = self.rope.spec
         if x.shape[-1] != spec.head_dim:
             raise ValueError(
                 f"attention must have the head_dim={spec.head_dim} that this rotary encoding was "
                 f"built for, got heads of {x.shape[-1]} dimensions"
             )
-        # The placement keeps its positions alive, so the id of such a tensor names them.
-        key = (spec, id(positions))
-        cos, sin = placement.once(key, lambda: self.rope.tables(positions))
-        return rotate(x, cos, sin, pairing=spec.pairing)
+        return rotate(x, *tables, pairing=spec.pairing, adjoint=adjoint)
 
 
 class Rotary(Encoding):
     """Rotate pairs of query and key dimensions by position times frequency.
 
-    Acts on queries and keys of every layer; relative; no parameters; any position; keys can be
-    cached rotated. ``rotary_dim`` turns only the leading dimensions of each head; ``pairing`` says
-    which dimensions form a pair (``half``: i and i + R/2; ``interleaved``: 2i and 2i + 1).
+    At position m, pair i of the R turning dimensions is turned by m·f_i, f_i = theta^(-2i/R), so
+    that the score of a query at m and a key at n depends on m - n alone. Acts on queries and keys
+    of every layer; no parameters unless learned; any position; keys can be cached rotated; in
+    cross-attention only when asked (``cross=True``), where a distance is that between a target and
+    a source position. Cost: one pass over q and k (and over v and the output, if values turn); cos
+    and sin are formed once for all layers that share frequencies.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
+
+    theta: base of the frequencies.
+    rotary_dim: R; only these leading dimensions of each head turn (GPT-J, GPT-NeoX). None: all.
+    pairing: which dimensions form a pair, ``half`` (i and i + R/2) or ``interleaved`` (2i, 2i + 1).
+    reverse: turn the other way (nanochat).
+    frequency: one for all pairs, in radians per position, instead of theta's.
+    rule: a scaling rule by its name in ``ropewalk.scaling``, whatever its case; its fields are
+        further arguments: ``rotary(rule=yarn, factor=4, original_length=256)``. p-RoPE, which turns
+        the fastest p of all pairs, is ``rotary(rule=proportional, fraction=0.75)``.
+    length: what is served, for the rules that depend on it (DynamicNTK, LongRoPE), and for them
+        required. It is stated, not read off each pass: early tokens would be computed at another
+        length than late ones, and then no cache could give what computing all anew gives, not even
+        one of raw keys, which are made from hidden states of that other length.
+    learned: frequencies become parameters, which start from those above: True for one set for the
+        stack, ``layer`` for one for each layer, ``head`` for one for each key head of each layer
+        (RoPE-ViT, arXiv 2403.13298, has such). Scores depend on the distance all the same.
+    values: True turns values by their keys' positions as well, and the output back by the query's:
+        what is fetched from n to m is turned by n - m, and stays relative (VO-RoPE: J. Su 2025,
+        kexue.fm/archives/10862). ``absolute`` leaves the output as it is, which depends on absolute
+        positions then (``rotary_value`` of RoFormer in transformers).
     """
 
     def __init__(
         self,
         shape: StackShape,
-        theta: float = 10_000.0,
+        theta: float = THETA,
         rotary_dim: int | None = None,
-        pairing: Literal["half", "interleaved"] = "half",
+        pairing: Pairing = "half",
+        reverse: bool = False,
+        frequency: float | None = None,
+        rule: str | None = None,
+        length: int | None = None,
+        learned: bool | Literal["layer", "head"] = False,
+        values: bool | Literal["absolute"] = False,
+        **fields_of_rule: Any,
     ) -> None:
         super().__init__()
+        _check_choice("learned", learned, "layer", "head")
+        _check_choice("values", values, "absolute")
+        scaling = None if rule is None else rule_of(rule, fields_of_rule)
+        if scaling is None and fields_of_rule:
+            Rotary.further_arguments(fields_of_rule)
+            raise TypeError(f"Rotary has no argument {next(iter(fields_of_rule))!r}")
         spec = RotarySpec(
-            head_dim=shape.head_dim, rotary_dim=rotary_dim, theta=theta, pairing=pairing
+            head_dim=shape.head_dim,
+            rotary_dim=rotary_dim,
+            theta=theta,
+            pairing=pairing,
+            reverse=reverse,
+            scaling=scaling,
         )
-        self.shared = RotarySite(RotaryEmbedding(spec))
+        if frequency is not None:
+            spec = _with_one_frequency(spec, frequency)
+
+        def site() -> RotarySite:
+            heads = shape.kv_heads if learned == "head" else 1
+            rope = LearnedRotaryEmbedding(spec, heads) if learned else RotaryEmbedding(spec)
+            return RotarySite(rope, length, values=bool(values), back=values is True)
+
+        each = learned in ("layer", "head")
+        self.sites = nn.ModuleList(site() for _ in range(shape.layers if each else 1))
+        _check_length(spec, length)
 
     def site(self, layer: int) -> AttentionEncoding:
-        return self.shared
+        return cast(AttentionEncoding, self.sites[layer if len(self.sites) > 1 else 0])
+
+    @staticmethod
+    def further_arguments(given: Mapping[str, Any]) -> list[str]:
+        """Name the fields of the rule that is given, which are arguments then."""
+        if given.get("rule") is not None:
+            return list(signature(_named(given["rule"])).parameters)
+        for name in given:
+            having = [r.__name__.lower() for r in RULES if name in signature(r).parameters]
+            if having:
+                raise ValueError(
+                    f"rule must be given with {name}={given[name]!r}, which is a field of "
+                    f"{', '.join(having)}; write rotary(rule={having[0]}, {name}={given[name]!r})"
+                )
+        return []
+
+
+def rule_of(name: str, given: Mapping[str, Any]) -> Scaling:
+    """Make the scaling rule of this name with these fields."""
+    rule = _named(name)
+    fields = signature(rule).parameters
+    needed = [n for n, f in fields.items() if f.default is Parameter.empty and n not in given]
+    if needed:
+        raise ValueError(
+            f"rule={name} must have {' and '.join(needed)} as well, got "
+            f"{', '.join(given) or 'none of its fields'}; it has {', '.join(fields)}"
+        )
+    return rule(**given)
+
+
+def _named(name: Any) -> type[Scaling]:
+    named = {rule.__name__.lower(): rule for rule in RULES}
+    if isinstance(name, str) and name.lower() in named:
+        return named[name.lower()]
+    guess = near(str(name).lower(), named)
+    raise ValueError(f"rule must be one of {', '.join(named)}, got {name!r}{guess}")
+
+
+def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
+    check_number("frequency", frequency, why="; reverse=True turns the other way")
+    for name, given in (("theta", spec.theta != THETA), ("rule", spec.scaling is not None)):
+        if given:
+            raise ValueError(
+                f"{name} must be left out where all pairs turn at one frequency={frequency}: it "
+                f"makes or changes frequencies pair by pair"
+            )
+    # theta^-e with e = -1 is the frequency itself, unrounded.
+    return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
+
+
+def _check_length(spec: RotarySpec, length: int | None) -> None:
+    rule = type(spec.scaling).__name__
+    if spec.needs_length and length is None:
+        raise ValueError(
+            f"length must be given with rule={rule}, whose frequencies depend on how long the "
+            f"sequences are that are served, got None: it is stated once, so that results depend "
+            f"neither on chunks nor on a cache; write rotary(rule={rule.lower()}, length=..., ...)"
+        )
+    if length is not None and not spec.needs_length:
+        raise ValueError(
+            f"length must be left out where frequencies do not depend on it, got {length!r}; "
+            f"they do with rule=dynamicntk and rule=longrope"
+        )
+    spec.served(length)
+
+
+def _check_choice(name: str, value: object, *words: str) -> None:
+    if not isinstance(value, bool) and value not in words:
+        *most, last = "True", "False", *map(repr, words)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {value!r}")

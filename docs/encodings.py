@@ -1,0 +1,41 @@
+"""Write docs/encodings.md from what each encoding says of itself: ``python docs/encodings.py``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from ropewalk.encodings import REGISTRY
+
+HEAD = """# Encodings
+
+<!-- Written by `python docs/encodings.py` from the classes' own words. -->
+
+Each is named in `--encodings`, with arguments as in `rotary(theta=1e6)`; those that act inside
+attention take `cross=True` where cross-attention is to have them too. Names joined by +, such as
+`sinusoidal+rotary`, act together: on embeddings all of them, inside attention at most one.
+[How to add one](adding-an-encoding.md).
+"""
+
+
+def page() -> str:
+    """Give the page: for each encoding its arguments with their defaults, and its docstring."""
+    return HEAD + "".join(_section(name, make) for name, make in REGISTRY.items())
+
+
+def _section(name: str, make: object) -> str:
+    assert callable(make)
+    parameters = inspect.signature(make).parameters.values()
+    given = [p for p in parameters if p.name != "shape" and p.kind != p.VAR_KEYWORD]
+    arguments = ", ".join(f"{p.name}={p.default!r}" for p in given)
+    called = f"`{name}({arguments})`" if arguments else f"`{name}`"
+    text = inspect.cleandoc(make.__doc__ or "").replace("``", "`")
+    text = re.sub(r"^([a-z_]+(?:, [a-z_]+)*): ", r"- `\1`: ", text, flags=re.MULTILINE)
+    return f"\n## {name}\n\n{called}\n\n{text}\n"
+
+
+if __name__ == "__main__":
+    path = Path(__file__).with_name("encodings.md")
+    path.write_text(page(), encoding="utf-8")
+    print(path)

@@ -1,0 +1,24 @@
+"""What encodings share that add to the scores by position alone, whatever stands there.
+
+They are ALiBi, T5, KERPLE, FIRE and TUPE. In their formulas, i is the position of a query, j that
+of a key, h a head, counted from 1, of H.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+from ropewalk.encodings.interface import AttentionEncoding, Placement
+
+
+class ScoreBias(AttentionEncoding, ABC):
+    """A site that only adds to the scores; layers that share it form its bias once a pass."""
+
+    def bias(self, placement: Placement) -> Tensor:
+        return placement.once(self, lambda: self.form(placement))
+
+    @abstractmethod
+    def form(self, placement: Placement) -> Tensor:
+        """Form the bias ``(H, S, T)``, or ``(B, H, S, T)`` where positions are batched."""

@@ -1,0 +1,99 @@
+"""DeBERTa's disentangled attention: content to content, to position, and back."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from ropewalk.encodings.interface import Placement, StackShape
+from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
+from ropewalk.rotary.checks import check_int
+
+
+class DebertaSite(ScoringSite):
+    """Score content with content, with the vector of the distance, and that with content."""
+
+    name = "deberta"
+
+    def __init__(
+        self, shape: StackShape, table: nn.Embedding, distance: int, buckets: int | None
+    ) -> None:
+        super().__init__(shape)
+        self.scale = (3 * shape.head_dim) ** -0.5  # of three scores
+        self.table, self.distance, self.buckets = table, distance, buckets
+        self.query = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
+        self.key = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
+
+    def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
+        used, rows = self._rows(placement)
+        vectors: Tensor = self.table(used).to(q.dtype)
+        to_distance = pick(q @ self._project(self.key, vectors).mT, rows)
+        from_distance = pick(k @ self._project(self.query, vectors).mT, rows.mT).mT
+        return (q @ k.mT + to_distance + from_distance) * self.scale
+
+    def _project(self, projection: nn.Linear, vectors: Tensor) -> Tensor:
+        """Project vectors ``(N, width)`` to ``(H, N, D)``."""
+        projected = linear(vectors, projection.weight.to(vectors.dtype))
+        heads: Tensor = projected.unflatten(-1, (self.heads, self.head_dim))
+        return heads.transpose(0, 1)
+
+    def _rows(self, placement: Placement) -> tuple[Tensor, Tensor]:
+        """Give the rows of the table that are used, and which of them each pair has."""
+
+        def find() -> tuple[Tensor, Tensor]:
+            rows = table_rows(-distances(placement), self.distance, self.buckets)
+            used, index = torch.unique(rows, return_inverse=True)
+            return used, index
+
+        return placement.once((DebertaSite, self.distance, self.buckets), find)
+
+
+def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:
+    """Give δ(i, j), the row of the table, for keys i - j behind their queries: 0 is farthest ahead.
+
+    Source: eq. 3 of the paper; with buckets, ``make_log_bucket_position`` of
+    microsoft/DeBERTa/DeBERTa/deberta/da_utils.py.
+    """
+    if buckets is None:
+        return behind.clamp(-distance, distance - 1) + distance
+    exact = buckets // 2
+    far = behind.abs().clamp(min=exact).double() / exact
+    log = (far.log() / math.log((distance - 1) / exact) * (exact - 1)).ceil().long() + exact
+    bucket = torch.where(behind.abs() <= exact, behind, log * behind.sign())
+    return bucket.clamp(-buckets, buckets - 1) + buckets
+
+
+class Deberta(LayerSites):
+    """Score content with content, content with distance, and distance with content.
+
+    (q_i·k_j + q_i·K^r_{δ(i,j)} + k_j·Q^r_{δ(i,j)}) / √(3D), where K^r and Q^r are two projections,
+    of each layer's own, of one table of relative embeddings that the stack shares, and δ(i, j) is
+    i - j clipped to ``[-distance, distance)``. Acts on scores; relative; ``2 * distance * width``
+    parameters, and ``2 * width * H * D`` a layer; any position; keys can be cached. Costs two
+    projections of the rows that are used and, for both queries and keys, a product with them and a
+    look-up a score. With ``cross=True``, the distance is that of target and source positions.
+
+    The paper writes Q^r_{δ(j,i)} in eq. 4; its authors' code, and transformers', read δ(i, j), and
+    so does this. ``buckets``: that many rows to each side, the nearer half of which hold one
+    distance each, and the others grow by equal ratios up to ``distance`` (DeBERTa-v3 has 256, with
+    a distance of 512). Rows of distances that training never meets stay as they were drawn.
+    Source: He et al. 2020, arXiv 2006.03654, eq. 2 to 4 (RoFormer, arXiv 2104.09864, eq. 10),
+    without the absolute positions of its decoder; ``disentangled_attention_bias`` of transformers'
+    deberta_v2, with projections of positions of their own (``share_att_key=False``) and no biases.
+    """
+
+    def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:
+        super().__init__()
+        check_int("distance", distance, 1)
+        if buckets is not None:
+            check_int("buckets", buckets, 4)
+            why = f", as {buckets // 2} have a bucket of their own"
+            check_int("distance", distance, buckets // 2 + 2, why)
+        rows = 2 * (distance if buckets is None else buckets)
+        self.table = nn.Embedding(rows, shape.width)
+        self.sites = nn.ModuleList(
+            DebertaSite(shape, self.table, distance, buckets) for _ in range(shape.layers)
+        )

@@ -1,0 +1,83 @@
+"""FIRE: a small network reads the distance, as a share of how far a query could look."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from ropewalk.encodings.bias import ScoreBias
+from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.relative import distances
+from ropewalk.rotary.checks import check_bool, check_int, check_number
+
+
+class FireSite(ScoreBias):
+    """Add to the scores what a network of one input and H outputs makes of a share in [0, 1]."""
+
+    def __init__(self, heads: int, hidden: int, c: float, length: float) -> None:
+        super().__init__()
+        self.length = length
+        self.c = nn.Parameter(torch.tensor(float(c)))
+        self.stretch = nn.Parameter(torch.tensor(1.0))  # of length, so that both learn alike
+        # Inputs are at least 0: a unit of negative weight and no offset would be dead for good. So
+        # half of the units start with each sign, and all with their kinks spread over [0, 1].
+        kinks = (torch.arange(hidden) + 0.5) / hidden
+        sign = 1.0 - 2.0 * (torch.arange(hidden) % 2)
+        self.weight, self.offset = nn.Parameter(sign), nn.Parameter(-sign * kinks)
+        self.output = nn.Linear(hidden, heads, bias=False)  # softmax would not see one
+
+    def form(self, placement: Placement) -> Tensor:
+        wide = torch.promote_types(self.c.dtype, torch.float32)
+        share = self.share(placement, wide).unsqueeze(-1)
+        weight, offset = self.weight.to(wide), self.offset.to(wide)
+        with torch.autocast(share.device.type, enabled=False):
+            values = linear((share * weight + offset).relu(), self.output.weight.to(wide))
+        return values.movedim(-1, -3).contiguous()
+
+    def share(self, placement: Placement, dtype: torch.dtype) -> Tensor:
+        """Give psi(|i - j|) / psi(max(i, j, L)), in [0, 1]: ``(S, T)`` or ``(B, S, T)``."""
+        c, least = self.c.to(dtype).abs(), (self.stretch.to(dtype) * self.length).abs()
+        queries, keys = placement.queries[..., :, None], placement.keys[..., None, :]
+        reach = torch.maximum(torch.maximum(queries, keys).to(dtype), least)
+        distance = distances(placement).abs().to(dtype)
+        return torch.log1p(c * distance) / (torch.log1p(c * reach) + 1e-6)
+
+
+class Fire(Encoding):
+    """Add ``f_h(psi(i - j) / psi(max(i, L)))`` to the scaled scores, ``psi(x) = log(c x + 1)``.
+
+    f is a network of one hidden layer, ReLU, that gives all heads their numbers; f, c and L are
+    learned. Distances are read as shares of the query's own position, or of L where it stands
+    before L, so that inputs stay in [0, 1] at any length. Acts on scores; relative up to L, but at
+    farther queries the same distance is a lesser share; ``(H + 2) hidden + 2`` parameters a layer,
+    or once where layers are ``shared`` (the paper's FIRE-S); any position; costs a network of
+    ``hidden`` units a score, and their memory in training, in each layer; keys can be cached.
+
+    The paper looks back only. A stack that looks both ways has ``|i - j|`` and ``max(i, j, L)``:
+    the same where j <= i, still in [0, 1], and even, so that it cannot tell a sequence from its
+    reverse.
+    Source: Li et al. 2023, arXiv 2310.04418, section 3 and the code of its appendix, with its
+    ``hidden=32``, ``c=0.1`` and ``length=512`` (L) to start from.
+    """
+
+    def __init__(
+        self,
+        shape: StackShape,
+        hidden: int = 32,
+        c: float = 0.1,
+        length: float = 512,
+        shared: bool = False,
+    ) -> None:
+        super().__init__()
+        check_int("hidden", hidden, 1)
+        check_number("c", c)
+        check_number("length", length)
+        check_bool("shared", shared)
+        sites = 1 if shared else shape.layers
+        self.sites = nn.ModuleList(FireSite(shape.heads, hidden, c, length) for _ in range(sites))
+
+    def site(self, layer: int) -> AttentionEncoding:
+        site = self.sites[layer if len(self.sites) > 1 else 0]
+        assert isinstance(site, FireSite)
+        return site

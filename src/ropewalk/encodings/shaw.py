@@ -1,0 +1,77 @@
+"""Relative position representations (Shaw et al. 2018): a vector for each clipped distance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.encodings.interface import Placement, StackShape
+from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick, sum_by_row
+from ropewalk.rotary.checks import check_bool, check_int
+
+
+class ShawSite(ScoringSite):
+    """Add a vector of the clipped distance to each key and to each value."""
+
+    name = "shaw"
+
+    def __init__(self, shape: StackShape, distance: int, values: bool, per_head: bool) -> None:
+        super().__init__(shape)
+        self.distance, self.count = distance, 2 * distance + 1
+        rows = self.count * (shape.heads if per_head else 1)
+        self.keys = nn.Embedding(rows, shape.head_dim)
+        self.values = nn.Embedding(rows, shape.head_dim) if values else None
+
+    def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
+        q = q * self.scale
+        return q @ k.mT + pick(q @ self._table(self.keys, q.dtype).mT, self._rows(placement))
+
+    def weigh(self, p: Tensor, v: Tensor, placement: Placement) -> Tensor:
+        output = super().weigh(p, v, placement)
+        if self.values is None:
+            return output
+        shares = sum_by_row(p, self._rows(placement), self.count)
+        return output + (shares @ self._table(self.values, p.dtype)).to(v.dtype)
+
+    def _rows(self, placement: Placement) -> Tensor:
+        def clip() -> Tensor:
+            return distances(placement).clamp(-self.distance, self.distance) + self.distance
+
+        return placement.once((ShawSite, self.distance), clip)
+
+    def _table(self, table: nn.Embedding, dtype: torch.dtype) -> Tensor:
+        """Give the table ``(2K + 1, D)`` that heads share, or ``(H, 2K + 1, D)``."""
+        weight = table.weight.to(dtype)
+        return weight if len(weight) == self.count else weight.unflatten(0, (-1, self.count))
+
+
+class Shaw(LayerSites):
+    """Add a trained vector of the distance to each key, and one to each value.
+
+    With c = clip(j - i, -K, K) for a query at i and a key at j: score q_i·(k_j + a^K_c)/√D, and
+    output Σ_j α_ij (v_j + a^V_c). Acts on scores and values; relative; ``2 * (2K + 1) * D``
+    parameters a layer, shared by its heads; any position, all beyond K taken for K; keys can be
+    cached. Costs a product with 2K + 1 rows and a look-up a score, and as much for the values.
+    With ``cross=True``, the distance is that of target and source positions.
+
+    ``distance`` is K. ``values=False`` leaves the values alone, which section 4.3 of the paper
+    finds to be no loss. ``per_head`` gives each head tables of its own, as in the paper's base
+    model.
+    Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
+    ``dot_product_attention_relative`` of tensor2tensor/layers/common_attention.py.
+    """
+
+    def __init__(
+        self,
+        shape: StackShape,
+        distance: int = 16,
+        values: bool = True,
+        per_head: bool = False,
+    ) -> None:
+        super().__init__()
+        check_int("distance", distance, 1, ", so that before and after differ")
+        check_bool("values", values)
+        check_bool("per_head", per_head)
+        self.sites = nn.ModuleList(
+            ShawSite(shape, distance, values, per_head) for _ in range(shape.layers)
+        )

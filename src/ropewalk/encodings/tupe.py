@@ -1,0 +1,92 @@
+"""TUPE: positions and contents make their scores apart, each with projections of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.encodings.absolute import check_rows
+from ropewalk.encodings.bias import ScoreBias
+from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.t5 import T5Site
+from ropewalk.rotary.checks import check_bool, check_int
+
+
+class TupeSite(ScoreBias):
+    """Add to the scores what the trained vectors of two positions make of each other."""
+
+    scale: float
+
+    def __init__(
+        self, shape: StackShape, longest: int, relative: T5Site | None, reset: bool
+    ) -> None:
+        super().__init__()
+        self.longest, self.heads = longest, shape.heads
+        self.scale = (2 * shape.head_dim) ** -0.5
+        self.table = nn.Embedding(longest, shape.width)
+        self.norm = nn.LayerNorm(shape.width)
+        self.query = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
+        self.key = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
+        self.relative = relative
+        self.first = nn.Parameter(torch.zeros(shape.heads)) if reset else None
+
+    def form(self, placement: Placement) -> Tensor:
+        for positions in (placement.queries, placement.keys):
+            check_rows("tupe", positions, self.longest)
+        q = self._heads(self.query, placement.queries)
+        k = self._heads(self.key, placement.keys)
+        bias = self.scale * (q @ k.mT)
+        if self.relative is not None:
+            bias = bias + self.relative.form(placement)
+        return bias if self.first is None else self._reset(bias, self.first, placement)
+
+    def _heads(self, projection: nn.Linear, positions: Tensor) -> Tensor:
+        """Give the projected vectors of positions ``(…, S)`` as ``(…, H, S, D)``."""
+        projected: Tensor = projection(self.norm(self.table(positions)))
+        heads: Tensor = projected.unflatten(-1, (self.heads, -1))
+        return heads.transpose(-3, -2)
+
+    def _reset(self, bias: Tensor, first: Tensor, placement: Placement) -> Tensor:
+        """Let position 0 look by content alone, and others at it by one number of each head."""
+        at_first = placement.keys[..., None, None, :] == 0
+        from_first = placement.queries[..., None, :, None] == 0
+        bias = torch.where(at_first, first[:, None, None].to(bias.dtype), bias)
+        return bias.masked_fill(from_first, 0.0)
+
+
+class Tupe(Encoding):
+    """Add ``p_i U_q · p_j U_k / sqrt(2 D)`` to the scores: a position's part of them, by itself.
+
+    p are trained vectors, normed, and U_q and U_k projections for all heads; content is divided by
+    ``sqrt(2 D)`` as well, so that both together start as content alone would. Acts on scores;
+    absolute; ``(longest + 2 (1 + H D)) * width`` parameters, shared by all layers of the stack;
+    refuses positions from ``longest`` on; costs two projections of a sequence of positions and a
+    product of their heads, once for all layers; keys can be cached.
+
+    ``relative`` adds T5's 32 buckets (the paper's TUPE-R). ``reset`` frees position 0, where
+    [CLS] stands, from its place: others look at it by one number of each head, and it looks by
+    content alone (the paper adds a number there too, the same for all keys, which softmax does not
+    see). The paper has encoders alone, and always resets; causal stacks take the same formulas.
+    Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9); guolinke/TUPE,
+    fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases in U that the
+    norm's own make superfluous.
+    """
+
+    longest: int
+
+    def __init__(
+        self,
+        shape: StackShape,
+        longest: int = 512,
+        relative: bool = False,
+        reset: bool = False,
+    ) -> None:
+        super().__init__()
+        check_int("longest", longest, 1)
+        check_bool("relative", relative)
+        check_bool("reset", reset)
+        self.longest = longest
+        self.shared = TupeSite(shape, longest, T5Site(shape) if relative else None, reset)
+
+    def site(self, layer: int) -> AttentionEncoding:
+        return self.shared

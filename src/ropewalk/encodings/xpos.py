@@ -1,0 +1,94 @@
+"""xPos as an encoding: rotation whose scores decay with the distance to what lies behind."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.rotary import RotarySite
+from ropewalk.rotary import Pairing, RotaryEmbedding, RotarySpec, XPosEmbedding, rotate
+
+
+class XPosSite(AttentionEncoding):
+    """Turn queries and keys by their positions, and scale pairs of queries by z, of keys by 1/z."""
+
+    def __init__(self, xpos: XPosEmbedding) -> None:
+        super().__init__()
+        self.xpos = xpos
+
+    def rotate(
+        self, q: Tensor, k: Tensor | None, placement: Placement
+    ) -> tuple[Tensor, Tensor | None]:
+        q = self._turn(q, placement.queries, placement, keys=False)
+        return q, None if k is None else self._turn(k, placement.fresh, placement, keys=True)
+
+    def _turn(self, x: Tensor, positions: Tensor, placement: Placement, keys: bool) -> Tensor:
+        spec = self.xpos.spec
+        if x.shape[-1] != spec.head_dim:
+            raise ValueError(
+                f"attention must have the head_dim={spec.head_dim} that this xpos encoding was "
+                f"built for, got heads of {x.shape[-1]} dimensions"
+            )
+        cos, sin = self._tables(positions, placement, x.dtype, keys)
+        return rotate(x, cos, sin, pairing=spec.pairing)
+
+    def _tables(
+        self, positions: Tensor, placement: Placement, dtype: torch.dtype, keys: bool
+    ) -> tuple[Tensor, Tensor]:
+        # The placement keeps its positions alive, so the id of such a tensor names them.
+        key = self.xpos, id(positions), dtype, keys
+        return placement.once(key, lambda: self.xpos.tables(positions, dtype, keys))
+
+
+class XPos(Encoding):
+    """Rotate as ``rotary`` does, and let scores decay with the distance, sooner in fast pairs.
+
+    Pair i of a query at m is turned and multiplied by ζ_i^((m - centre) / scale_base), that of a
+    key at n by ζ_i^((centre - n) / scale_base), with ζ_i = (2i + 0.4·R) / (1.4·R): of their score,
+    pair i's part is multiplied by ζ_i^((m - n) / scale_base). Acts on queries and keys of every
+    layer; relative; no parameters; the cost of ``rotary``. The centre is fixed and on it no score
+    depends, so that keys can be cached rotated. Positions have a bound: with scale_base=512 they
+    may lie 16,997 from the centre in float32 and bfloat16, 1,133 in float16 (``XPosEmbedding``).
+    Source: Sun et al. 2022, arXiv 2212.10554, section 3, algorithm 1; microsoft/torchscale.
+
+    It is defined where attention looks back only: a key ahead has m - n < 0, and the power, which
+    decays behind a query, grows ahead of it. So a stack that looks both ways, an encoder or
+    cross-attention, is refused unless ``both_ways`` says what acts there: ``rotary``, rotation
+    without scales; ``xpos``, the formula as it stands, as torchscale has it in its encoders too.
+
+    theta, rotary_dim, pairing: as of ``rotary``. scale_base: the larger, the slower the decay.
+    centre: put it in the middle of long contexts, which doubles what is served.
+    """
+
+    def __init__(
+        self,
+        shape: StackShape,
+        theta: float = 10_000.0,
+        rotary_dim: int | None = None,
+        pairing: Pairing = "half",
+        scale_base: float = 512.0,
+        centre: float = 0.0,
+        both_ways: Literal["rotary", "xpos"] | None = None,
+    ) -> None:
+        super().__init__()
+        if both_ways not in (None, "rotary", "xpos"):
+            raise ValueError(f"both_ways must be rotary, xpos or None, got {both_ways!r}")
+        if not shape.causal and both_ways is None:
+            raise ValueError(
+                "both_ways must say what acts where attention looks both ways, as an encoder's and "
+                "cross-attention do, got None: xPos is for causal attention, since its scores grow "
+                "with the distance to keys ahead; write xpos(both_ways=rotary) to rotate without "
+                "scales there, or both_ways=xpos for the formula as it stands"
+            )
+        spec = RotarySpec(
+            head_dim=shape.head_dim, rotary_dim=rotary_dim, theta=theta, pairing=pairing
+        )
+        xpos = XPosEmbedding(spec, scale_base, centre)
+        scaled = shape.causal or both_ways == "xpos"
+        self.shared = XPosSite(xpos) if scaled else RotarySite(RotaryEmbedding(spec))
+
+    def site(self, layer: int) -> AttentionEncoding:
+        return self.shared

@@ -1,0 +1,77 @@
+"""The documents say what the code does.
+
+This fails if the page of encodings was edited by hand or a class's words changed without it, or if
+the encoding that the guide adds does not work as written there.
+"""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from ropewalk.encodings import REGISTRY, StackShape, build
+from ropewalk.model import Attention, KeyValueCache
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (DOCS / "adding-an-encoding.md").read_text("utf-8"), flags=re.DOTALL
+)
+
+
+def test_the_page_of_encodings_is_written_from_the_code():
+    page = runpy.run_path(str(DOCS / "encodings.py"))["page"]()
+    assert (DOCS / "encodings.md").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_encoding_says_what_it_is(name):
+    """Fails if an encoding lacks what whoever chooses one asks for."""
+    text = " ".join((REGISTRY[name].__doc__ or "").split())
+    assert "Source:" in text
+    if name != "none":
+        assert re.search(r"\bActs? on\b", text)
+        assert "relative" in text or "absolute" in text
+        assert "cache" in text
+        assert re.search(r"\b[Cc]osts?\b", text), "what does it cost?"
+
+
+class TestTheGuide:
+    @pytest.fixture
+    def attention(self, monkeypatch):
+        monkeypatch.setitem(REGISTRY, "gaussian", None)  # so that it is gone behind the test
+        names = {"REGISTRY": REGISTRY}
+        exec(BLOCKS[0] + BLOCKS[1], names)
+        shape = StackShape(1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
+        return Attention(8, 2, encoding=build("gaussian(width=3)", shape).site(0))
+
+    def test_it_is_short(self):
+        """Fails if adding an encoding takes 30 lines."""
+        code = "".join(BLOCKS[:2]).splitlines()
+        assert len([line for line in code if line.strip()]) < 30
+
+    def test_it_is_its_formula(self, attention):
+        """Fails if the bias has the wrong sign, or is not added to scaled scores."""
+        torch.manual_seed(0)
+        x = torch.randn(1, 6, 8)
+        p = attention(x, causal=True, need_probabilities=True).probabilities
+        q = attention.query(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        k = attention.key_value(x).chunk(2, -1)[0].unflatten(-1, (2, 4)).transpose(1, 2)
+        for head in range(2):
+            for i in range(6):
+                scores = [
+                    float((q[0, head, i] @ k[0, head, j]).detach()) / 2 - (j - i) ** 2 / 18
+                    for j in range(i + 1)
+                ]
+                expected = torch.tensor(scores).softmax(0)
+                torch.testing.assert_close(p[0, head, i, : i + 1], expected)
+
+    def test_its_cached_decode_is_the_whole(self, attention):
+        """Fails if the guide's promise on caches does not hold."""
+        torch.manual_seed(0)
+        x = torch.randn(2, 5, 8)
+        whole = attention(x, causal=True).output
+        cache = KeyValueCache()
+        steps = [attention(x[:, i : i + 1], causal=True, cache=cache).output for i in range(5)]
+        torch.testing.assert_close(torch.cat(steps, 1), whole)
