@@ -2,20 +2,23 @@
 
 These fail when heads, groups, masks or the scale are mixed up, when masked keys get any weight or a
 row of them becomes NaN, when positions of the batch are taken for those of its first row, when
-bfloat16 is rounded more than once, and when a cache loses, swaps or keeps copying what it holds.
+bfloat16 is rounded more than once, when blocks of queries compute something else or form all pairs
+after all, and when a cache loses, swaps or keeps copying what it holds.
 """
 
 import itertools
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensor_sizes import Sizes
 from torch import Tensor, nn
 
-from ropewalk.encodings import Placement, StackShape, build
-from ropewalk.model import Attention, KeyValueCache
-from ropewalk.model.attention import fused_attention
+from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
+from ropewalk.encodings.interface import AttentionEncoding
+from ropewalk.model import Attention, KeyValueCache, initialise, softmax_attention
+from ropewalk.model.softmax_attention import fused_attention
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
 
@@ -176,6 +179,118 @@ def test_heads_that_do_not_fit_are_refused(arguments, message):
 def test_attention_refuses_what_it_would_misread(arguments, error, message):
     with pytest.raises(error, match=message):
         Attention(32, 4)(torch.zeros(1, 3, 32), **arguments)
+
+
+# Blocks of queries
+
+LOOKING_BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
+
+
+class KeyBias(Encoding):
+    """A bias of keys alone, (H, 1, T): ALiBi as a row of softmax may see it, looking back."""
+
+    class Site(AttentionEncoding):
+        def bias(self, placement):
+            return torch.arange(1, 5)[:, None, None] * 0.1 * placement.keys[..., None, None, :]
+
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+
+    def site(self, layer: int) -> AttentionEncoding:
+        return self.Site()
+
+
+def stirred(name: str, kv_heads: int, causal: bool, seed: int = 0) -> Attention:
+    """Attention in float64; parameters of its encoding, some of which start at 0, are changed."""
+    shape = StackShape(layers=2, heads=4, kv_heads=kv_heads, head_dim=8, width=32, causal=causal)
+    attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).site(0)).double()
+    initialise(attention, seed)
+    with torch.no_grad():
+        for i, parameter in enumerate(attention.encoding.parameters()):
+            noise = random(*parameter.shape, seed=seed + i)
+            parameter.copy_(torch.where(parameter == 0, noise, parameter * noise.exp()))
+    return attention
+
+
+@given(
+    st.sampled_from([*REGISTRY, "key_bias"]),
+    st.sampled_from([4, 2]),
+    st.sampled_from([(1, 0), (3, 0), (4, 5), (16, 3)]),
+    st.sampled_from(["causal", "masked", "both", "cross", "pairs"]),
+    st.booleans(),
+    seeds,
+)
+@settings(max_examples=120)
+@torch.no_grad()
+def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, batched, seed):
+    """Rows of 16 are one block: then, both are the same computation."""
+    rows, past = sizes
+    causal = kind in ("causal", "both")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(REGISTRY, "key_bias", KeyBias)
+        written = name if causal else LOOKING_BOTH_WAYS.get(name, name)
+        attention = stirred(written, kv_heads, causal, seed)
+    memory = random(2, 12, 32, seed=seed)
+    x = memory[:, past:] if causal else random(2, 11, 32, seed=seed + 1)
+    generator = torch.Generator().manual_seed(seed)
+    masks = {"pairs": (2, 1, 11, 12), "causal": None, "cross": None}
+    mask = masks.get(kind, (2, 1, 1, 12))
+    if mask is not None:
+        mask = torch.rand(mask, generator=generator) < 0.7
+        mask[..., 0] = True
+    positions = torch.arange(12) + torch.tensor([[0], [5]]) if batched else torch.arange(12)
+    queries = positions[..., past:] if causal else positions[..., :11]
+
+    def look(at_once: int, ask: bool):
+        cache = None
+        if causal:
+            cache = KeyValueCache()
+            if past:
+                attention(
+                    memory[:, :past],
+                    placement=Placement(positions[..., :past]),
+                    causal=True,
+                    cache=cache,
+                )
+        fresh = queries if causal and attention.encoding.cached_keys == "rotated" else positions
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(softmax_attention, "_rows_at_once", lambda *_: at_once)
+            return attention(
+                x,
+                None if causal else memory,
+                placement=Placement(queries, positions, fresh),
+                mask=mask,
+                causal=causal,
+                cache=cache,
+                need_probabilities=ask,
+            )
+
+    for ask in (False, True):
+        whole, parts = look(99, ask), look(rows, ask)
+        close(parts.output, whole.output)
+        if ask:
+            close(parts.probabilities, whole.probabilities)
+
+
+@pytest.mark.parametrize("case", ["causal", "masked", "causal masked", "both ways"])
+@pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "kerple", "shaw", "cope", "key_bias"])
+@torch.no_grad()
+def test_without_gradients_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
+    """With gradients, all are formed at once, and are seen."""
+    monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)
+    monkeypatch.setattr(softmax_attention, "BLOCK", 1)
+    monkeypatch.setattr(softmax_attention, "LEAST", 64)
+    name = name if "causal" in case else LOOKING_BOTH_WAYS.get(name, name)
+    attention, x = stirred(name, 2, "causal" in case).float(), random(2, 1024, 32).float()
+    mask = torch.ones(2, 1, 1, 1024, dtype=torch.bool) if "masked" in case else None
+    largest = []
+    for grad in (False, True):
+        with Sizes() as sizes, torch.set_grad_enabled(grad):
+            attention(x, mask=mask, causal="causal" in case)
+        largest.append(sizes.largest)
+    assert largest[0] <= 2 * 4 * 64 * 1024
+    needs_none = name == "rotary" and case != "causal masked"
+    assert largest[1] >= 1024 * 1024 // 8 or needs_none or name == "key_bias"
 
 
 # Caches

@@ -24,8 +24,8 @@ from ropewalk.model import (
     Transformer,
     TransformerShape,
     initialise,
+    softmax_attention,
 )
-from ropewalk.model import attention as attention_module
 from ropewalk.model.dropout import Dropout
 
 ENCODINGS = [
@@ -280,7 +280,7 @@ def test_probabilities_are_formed_on_request_alone(monkeypatch):
     def refuse(*arguments: object) -> None:
         raise AssertionError("probabilities formed")
 
-    monkeypatch.setattr(attention_module, "attention_probabilities", refuse)
+    monkeypatch.setattr(softmax_attention, "attention_probabilities", refuse)
     assert torch.equal(model(source, source), expected)
     assert Attention(32, 4)(torch.zeros(1, 2, 32)).probabilities is None
     with pytest.raises(AssertionError, match="probabilities formed"):

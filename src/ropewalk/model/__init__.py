@@ -1,8 +1,11 @@
 """Attention, its cache and an encoder-decoder; position encodings come from outside."""
 
-from ropewalk.model.attention import Attention, AttentionOutput, attention_probabilities
-from ropewalk.model.cache import DecoderCache, KeyValueCache
+from ropewalk.model.attention import Attention, AttentionOutput
+from ropewalk.model.cache import DecoderCache, KeyValueCache, SumsCache
+from ropewalk.model.features import rotated_dim
 from ropewalk.model.initialise import initialise
+from ropewalk.model.language import LanguageModel
+from ropewalk.model.softmax_attention import attention_probabilities
 from ropewalk.model.transformer import AttentionMaps, Transformer, TransformerShape
 
 __all__ = [
@@ -11,8 +14,11 @@ __all__ = [
     "AttentionOutput",
     "DecoderCache",
     "KeyValueCache",
+    "LanguageModel",
+    "SumsCache",
     "Transformer",
     "TransformerShape",
     "attention_probabilities",
     "initialise",
+    "rotated_dim",
 ]

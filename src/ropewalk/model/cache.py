@@ -1,6 +1,8 @@
-"""Keys and values that generation keeps, so that each token is projected once."""
+"""What generation keeps of earlier tokens, so that each is projected once."""
 
 from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -48,19 +50,63 @@ class KeyValueCache:
         return grown
 
 
+class Sums(NamedTuple):
+    """Sums over all keys seen, as linear attention needs them, divided by exp(scale)."""
+
+    values: Tensor  # of φ(k) v^T: (B, K, M, D)
+    features: Tensor  # of φ(k): (B, K, M)
+    scale: Tensor  # (B, K)
+
+
+class SumsCache:
+    """The sums of one layer of linear attention: of one size, however many tokens come.
+
+    Where it is *branching*, each token of a step is a beam with sums of its own, and the batch of
+    the sums is ``(B * beams)``.
+    """
+
+    def __init__(self, *, branching: bool = False) -> None:
+        self.sums: Sums | None = None
+        self.length = 0
+        self.branching = branching
+
+    def hold(self, sums: Sums, tokens: int) -> None:
+        """Keep these sums, to which that many tokens have been added."""
+        self.sums = sums
+        self.length += tokens
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these batch rows, in this order."""
+        if self.sums is not None:
+            self.sums = Sums(*(x.index_select(0, rows) for x in self.sums))
+
+
+#: What one attention keeps: keys and values, or in linear attention their sums.
+AttentionCache: TypeAlias = KeyValueCache | SumsCache
+
+
 class DecoderCache:
-    """What a decoder keeps between steps: for each layer, own keys and values and the memory's.
+    """What a decoder keeps between steps: for each layer, of its own tokens and of the memory's.
 
     A *branching* cache serves beam search: a row is a sentence, and each step brings one token for
     each of its beams, all at one position. No key is ever moved or repeated: a beam sees the cached
     tokens that it goes on from (``enter``, ``follow``), and all share the keys of their memory.
+    Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and they are
+    copied when beams are followed.
     """
 
-    def __init__(self, layers: int, *, branching: bool = False) -> None:
-        self.own = [KeyValueCache() for _ in range(layers)]
-        self.memory = [KeyValueCache() for _ in range(layers)]
-        self.branching = branching
+    def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:
+        self.own: list[KeyValueCache] | list[SumsCache]
+        self.memory: list[KeyValueCache] | list[SumsCache]
+        if linear:
+            self.own = [SumsCache(branching=branching) for _ in range(layers)]
+            self.memory = [SumsCache() for _ in range(layers)]
+        else:
+            self.own = [KeyValueCache() for _ in range(layers)]
+            self.memory = [KeyValueCache() for _ in range(layers)]
+        self.branching, self.linear = branching, linear
         self._beams: list[int] = []  # of each step
+        self._awaited = 0  # beams of the next step, once there has been one
         self._visible: Tensor | None = None  # (B, beams, T)
 
     @property
@@ -79,32 +125,54 @@ class DecoderCache:
         new, device = target.shape[1], target.device
         if not self.branching:
             return torch.arange(self.length + new, device=device), None
-        seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
-        if self._visible is not None:
-            if self._visible.shape[1] != new:
-                raise ValueError(
-                    f"target must bring one token for each of {self._visible.shape[1]} beams, "
-                    f"got shape {tuple(target.shape)}"
-                )
-            seen = torch.cat((self._visible, seen), -1)
-        self._visible = seen
+        if self._awaited not in (0, new):
+            raise ValueError(
+                f"target must bring one token for each of {self._awaited} beams, "
+                f"got shape {tuple(target.shape)}"
+            )
+        self._awaited = new
         self._beams.append(new)
         steps, beams = torch.arange(self.length), torch.tensor(self._beams)
-        return steps.repeat_interleave(beams).to(device), seen
+        positions = steps.repeat_interleave(beams).to(device)
+        return positions, None if self.linear else self._see(target)
 
     def follow(self, parents: Tensor) -> None:
         """Let the next step's beams go on from these of the last one's: ``(B, beams)``."""
-        if self._visible is None:
+        if not self._awaited:
             raise RuntimeError("only the beams of a branching cache can be followed, after a step")
-        index = parents[..., None].expand(-1, -1, self._visible.shape[-1])
-        self._visible = self._visible.gather(1, index)
+        if self._visible is None:
+            self._keep_sums(torch.arange(len(parents), device=parents.device), parents)
+        else:
+            index = parents[..., None].expand(-1, -1, self._visible.shape[-1])
+            self._visible = self._visible.gather(1, index)
+        self._awaited = parents.shape[1]
 
     def select(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order."""
-        for cache in self.own + self.memory:
+        for cache in self.memory:
             cache.select(rows)
+        if self.linear and self.branching:
+            self._keep_sums(rows, torch.arange(self._awaited, device=rows.device))
+        else:
+            for cache in self.own:
+                cache.select(rows)
         if self._visible is not None:
             self._visible = self._visible[rows]
+
+    def _see(self, target: Tensor) -> Tensor:
+        """Let new beams see themselves beside what those that they follow have seen."""
+        new, device = target.shape[1], target.device
+        seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
+        if self._visible is not None:
+            seen = torch.cat((self._visible, seen), -1)
+        self._visible = seen
+        return seen
+
+    def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
+        """Keep these beams, ``(beams,)`` or ``(rows, beams)``, of these rows."""
+        places = rows[:, None] * self._awaited + beams
+        for cache in self.own:
+            cache.select(places.flatten())
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:

@@ -7,6 +7,8 @@ import hashlib
 import torch
 from torch import nn
 
+from ropewalk.model.features import RandomFeatures
+
 
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
@@ -15,10 +17,13 @@ def initialise(model: nn.Module, seed: int) -> None:
     So a model with more parameters (a learned position table) starts with all others the same.
     Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the identity;
     a parameter that a module of another kind owns keeps the value that its constructor gave it.
+    The random features of linear attention, which are not learned, are drawn likewise.
     """
     for path, module in model.named_modules():
+        if isinstance(module, RandomFeatures):
+            module.draw(_generator(seed, f"{path}.projection"))
         for name, parameter in module.named_parameters(prefix=path, recurse=False):
-            generator = torch.Generator().manual_seed(_number(seed, name))
+            generator = _generator(seed, name)
             if isinstance(module, nn.LayerNorm):
                 module.reset_parameters()
             elif name.endswith("bias") and isinstance(module, nn.Linear):
@@ -28,5 +33,6 @@ def initialise(model: nn.Module, seed: int) -> None:
                 parameter.copy_(values * parameter.shape[1] ** -0.5)
 
 
-def _number(seed: int, name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") >> 1
+def _generator(seed: int, name: str) -> torch.Generator:
+    number = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") >> 1
+    return torch.Generator().manual_seed(number)

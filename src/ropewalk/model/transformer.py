@@ -15,13 +15,18 @@ from torch.nn.functional import linear
 
 from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.model.attention import Attention, self_placement
-from ropewalk.model.cache import DecoderCache, KeyValueCache
+from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
+from ropewalk.model.features import parse_attention, rotated_dim
 
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """Sizes of an encoder-decoder transformer; ``vocabulary`` is shared by source and target."""
+    """Sizes of a transformer and its kind of attention.
+
+    ``vocabulary`` is shared by source and target; ``attention`` is ``softmax``, ``performer``,
+    ``performer(features=64, rotate=before)`` or ``elu``, in all of its attentions.
+    """
 
     vocabulary: int
     width: int
@@ -31,6 +36,7 @@ class TransformerShape:
     decoder_layers: int
     kv_heads: int | None = None
     dropout: float = 0.0
+    attention: str = "softmax"
 
     def stack(self, *, causal: bool) -> StackShape:
         """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
@@ -38,10 +44,25 @@ class TransformerShape:
             layers=self.decoder_layers if causal else self.encoder_layers,
             heads=self.heads,
             kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
-            head_dim=self.width // self.heads,
+            head_dim=rotated_dim(self.attention, self.width // self.heads),
             width=self.width,
             causal=causal,
         )
+
+    def new_attention(self, encoding: AttentionEncoding) -> Attention:
+        """Make an attention of these sizes with this site of an encoding."""
+        return Attention(
+            self.width,
+            self.heads,
+            kv_heads=self.kv_heads,
+            encoding=encoding,
+            kind=self.attention,
+        )
+
+    def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:
+        """Make an empty cache for so many layers of this kind of attention."""
+        linear = parse_attention(self.attention) is not None
+        return DecoderCache(layers, branching=branching, linear=linear)
 
 
 class AttentionMaps(NamedTuple):
@@ -65,26 +86,37 @@ class FeedForward(nn.Module):
         return out
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm)."""
+class SelfAttentionLayer(nn.Module):
+    """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm).
+
+    An encoder's layer; looking back only (``causal``), the layer of a decoder without memory.
+    """
 
     def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
         super().__init__()
-        width, heads, kv_heads = shape.width, shape.heads, shape.kv_heads
+        width = shape.width
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, kv_heads=kv_heads, encoding=own)
+        self.attention = shape.new_attention(own)
         self.feed_forward_norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, shape.feed_forward)
         self.dropout = Dropout(shape.dropout)
 
     def forward(
-        self, x: Tensor, placement: Placement, mask: Tensor | None, need_probabilities: bool
+        self,
+        x: Tensor,
+        placement: Placement,
+        mask: Tensor | None,
+        need_probabilities: bool,
+        causal: bool = False,
+        cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
         output, probabilities = self.attention(
             self.attention_norm(x),
             placement=placement,
             mask=mask,
+            causal=causal,
+            cache=cache,
             need_probabilities=need_probabilities,
         )
         x = self.dropout.add(x, output)
@@ -99,11 +131,11 @@ class DecoderLayer(nn.Module):
         self, shape: TransformerShape, own: AttentionEncoding, cross: AttentionEncoding
     ) -> None:
         super().__init__()
-        width, heads, kv_heads = shape.width, shape.heads, shape.kv_heads
+        width = shape.width
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, kv_heads=kv_heads, encoding=own)
+        self.attention = shape.new_attention(own)
         self.cross_norm = nn.LayerNorm(width)
-        self.cross = Attention(width, heads, kv_heads=kv_heads, encoding=cross)
+        self.cross = shape.new_attention(cross)
         self.feed_forward_norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, shape.feed_forward)
         self.dropout = Dropout(shape.dropout)
@@ -115,7 +147,7 @@ class DecoderLayer(nn.Module):
         own: Placement,
         across: Placement,
         masks: tuple[Tensor | None, Tensor | None],
-        caches: tuple[KeyValueCache | None, KeyValueCache | None],
+        caches: tuple[AttentionCache | None, AttentionCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Give the next x ``(B, S, width)`` and, where asked for, both attentions' probabilities.
@@ -166,7 +198,7 @@ class Transformer(nn.Module):
         self.encoder_encoding, self.decoder_encoding = encoder, decoder
         self.cross_encoding = Encoding() if cross is None else cross
         self.encoder = nn.ModuleList(
-            EncoderLayer(shape, encoder.site(i)) for i in range(shape.encoder_layers)
+            SelfAttentionLayer(shape, encoder.site(i)) for i in range(shape.encoder_layers)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(shape, decoder.site(i), self.cross_encoding.site(i))

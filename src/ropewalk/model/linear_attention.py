@@ -1,0 +1,272 @@
+"""Attention in time and memory that grow with the length alone: sums over keys, seen through φ.
+
+With features φ (``features``) and positions turned in by an encoding, R, a query at m gets
+
+    Σ_n (R_m φ(q_m))·(R_n φ(k_n)) v_n / Σ_n φ(q_m)·φ(k_n),
+
+where the sums over keys are formed once and then read by every query. R stands in the numerator
+alone: turned features have negative products, and a denominator of them could be zero. (Where
+queries and keys turn before features are formed, R is in φ.)
+Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 4 to 12; Su et al. 2021, arXiv 2104.09864,
+eq. 19.
+
+Features come with a scale, φ(k) = values * exp(log_scale), and so do sums, which leave float's
+range in no way: a sum is kept relative to the largest scale seen so far. That of a query cancels.
+
+Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
+``D`` head_dim, ``M`` features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.encodings import AttentionEncoding, Placement
+from ropewalk.model.cache import Sums, SumsCache
+from ropewalk.model.features import Features, rotated_dim
+
+#: Tokens that look back on each other by products of all pairs; on those before, through sums.
+CHUNK = 128
+
+
+class Placed(NamedTuple):
+    """Features of queries or keys at their positions."""
+
+    plain: Tensor  # (B, heads, S, M)
+    turned: Tensor  # the same, turned by the encoding; plain itself where nothing turns
+    log_scale: Tensor  # (B, heads, S)
+
+    def part(self, start: int, end: int) -> Placed:
+        """Give those of tokens start to end."""
+        return self._each(lambda x: x[:, :, start:end])
+
+    def apart(self) -> Placed:
+        """Make each token a row of its own, with one token: ``(B * S, heads, 1, M)``."""
+        return self._each(_apart)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Placed:
+        plain = change(self.plain)
+        turned = plain if self.turned is self.plain else change(self.turned)
+        return Placed(plain, turned, change(self.log_scale))
+
+
+def check_encoding(encoding: AttentionEncoding, kind: str, head_dim: int) -> None:
+    """Raise ValueError where an encoding's site cannot act in this kind of linear attention."""
+    reason = None
+    if encoding.attends:
+        reason = "it attends by itself, to each pair of a query and a key"
+    elif encoding.biases or encoding.scale is not None:
+        reason = "it changes scores, of which linear attention forms none"
+    elif encoding.cached_keys != "rotated":
+        reason = "it needs all keys at each step, of which linear attention keeps but sums"
+    elif encoding.turns_values and rotated_dim(kind, head_dim) != head_dim:
+        reason = "it turns values, which have another size than features; write rotate=before"
+    if reason is not None:
+        raise ValueError(
+            f"attention must be softmax with {type(encoding).__name__}, got {kind!r}: {reason}"
+        )
+
+
+def place(
+    features: nn.Module,
+    encoding: AttentionEncoding,
+    q: Tensor,
+    k: Tensor | None,
+    placement: Placement,
+    *,
+    turn_features: bool,
+) -> tuple[Placed, Placed | None]:
+    """Form features of q ``(B, H, S, D)`` and k ``(B, K, T, D)`` and turn these or q and k."""
+    if not turn_features:
+        q, k = encoding.rotate(q, k, placement)
+    query: Features = features(q)
+    key: Features | None = None if k is None else features(k)
+    turned, turned_key = query.values, None if key is None else key.values
+    if turn_features:
+        turned, turned_key = encoding.rotate(turned, turned_key, placement)
+    placed = Placed(query.values, turned, query.log_scale)
+    if key is None or turned_key is None:
+        return placed, None
+    return placed, Placed(key.values, turned_key, key.log_scale)
+
+
+def hide(key: Placed, mask: Tensor) -> Placed:
+    """Take keys out of all sums where mask, broadcasting to ``(B, 1, 1, T)``, is False.
+
+    A mask that covers cached keys as well, which come first, has acted on those already.
+    """
+    mask = mask[(None,) * (4 - mask.ndim)]
+    if mask.shape[1] != 1 or mask.shape[2] != 1:
+        raise ValueError(
+            f"mask must be the same for all queries and heads in linear attention, which sums over "
+            f"keys once for all of them: (B, 1, 1, T), got {tuple(mask.shape)}"
+        )
+    seen = mask[:, :, 0, -key.log_scale.shape[-1] :]
+    return key._replace(log_scale=key.log_scale.masked_fill(~seen, -torch.inf))
+
+
+def attend(
+    query: Placed,
+    key: Placed | None,
+    v: Tensor | None,
+    mask: Tensor | None,
+    causal: bool,
+    cache: SumsCache | None,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend to keys and values v ``(B, K, T, D)`` and what the cache holds, or to that alone.
+
+    Gives ``(B, H, S, D)`` and, on request and without a cache, the weights ``(B, H, S, T)``.
+    """
+    if key is None or v is None:
+        assert cache is not None
+        assert cache.sums is not None
+        return look(query, cache.sums), None
+    if mask is not None:
+        key = hide(key, mask)
+    if need_weights:
+        if cache is not None:
+            raise ValueError(
+                "need_probabilities must be False with a cache in linear attention, got True: a "
+                "cache holds sums, and no single key; compute the whole prefix anew"
+            )
+        formed = weights(query, key, causal)
+        return formed @ v.repeat_interleave(formed.shape[1] // v.shape[1], dim=1), formed
+    held, beams = None, 0
+    if cache is not None:
+        held = cache.sums
+        if cache.branching:
+            beams = v.shape[-2]
+            query, key, v = query.apart(), key.apart(), _apart(v)
+    if causal and not beams:
+        output, sums = look_back(query, key, v, held)
+    else:
+        sums = absorb(key, v, held)
+        output = look(query, sums)
+    if cache is not None:
+        cache.hold(sums, v.shape[-2])
+    if beams:
+        output = output.squeeze(2).unflatten(0, (-1, beams)).transpose(1, 2)
+    return output, None
+
+
+def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
+    """Add keys and values v ``(B, K, T, D)`` to the sums of those before them."""
+    scale = _finite(key.log_scale.amax(-1))
+    if held is not None:
+        scale = torch.maximum(scale, held.scale)
+    shares = (key.log_scale - scale[..., None]).exp()[..., None]  # (B, K, T, 1)
+    values = (key.turned * shares).mT @ v
+    features = (key.plain * shares).sum(-2)
+    if held is not None:
+        kept = (held.scale - scale).exp()[..., None]
+        values = values + held.values * kept[..., None]
+        features = features + held.features * kept
+    return Sums(values, features, scale)
+
+
+def look(query: Placed, sums: Sums) -> Tensor:
+    """Let all queries look at all that the sums hold: ``(B, H, S, D)``."""
+    kv_heads = sums.features.shape[1]
+    numerator = _rows(query.turned, kv_heads) @ sums.values
+    denominator = _rows(query.plain, kv_heads) @ sums.features[..., None]
+    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], -1)
+
+
+def look_back(
+    query: Placed, key: Placed, v: Tensor, held: Sums | None = None, chunk: int = CHUNK
+) -> tuple[Tensor, Sums]:
+    """Let each query look at its own key and those before it, and at what the sums hold.
+
+    Gives ``(B, H, S, D)`` and the sums of all keys. Memory is O(S): all pairs are formed within a
+    chunk only, for the gradient too.
+    """
+    outputs = []
+    for start in range(0, v.shape[-2], chunk):
+        end = start + chunk
+        keys, values = key.part(start, end), v[..., start:end, :]
+        outputs.append(_look_back_in_chunk(query.part(start, end), keys, values, held))
+        held = absorb(keys, values, held)
+    assert held is not None
+    return torch.cat(outputs, -2), held
+
+
+def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
+    """Form what each query takes of each value ``(B, H, S, T)``, which no computation needs.
+
+    Where features are turned they can be negative, and their sum differs from 1.
+    """
+    shares = _shares(key.log_scale, None)[0] if causal else _shares_of_all(key.log_scale)
+    numerator = _products(query.turned, key.turned, shares)
+    plain = query.turned is query.plain
+    denominator = numerator if plain else _products(query.plain, key.plain, shares)
+    return _ratio(numerator, denominator.sum(-1, keepdim=True)).reshape(*query.plain.shape[:-1], -1)
+
+
+def _apart(x: Tensor) -> Tensor:
+    """``(B, heads, S, …)`` to ``(B * S, heads, 1, …)``."""
+    return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+
+
+def _look_back_in_chunk(query: Placed, key: Placed, v: Tensor, held: Sums | None) -> Tensor:
+    shares, kept = _shares(key.log_scale, held)
+    products = _products(query.turned, key.turned, shares)
+    numerator = products @ v
+    if query.turned is not query.plain:
+        products = _products(query.plain, key.plain, shares)
+    denominator = products.sum(-1, keepdim=True)
+    if held is not None and kept is not None:
+        kv_heads = v.shape[1]
+        kept = kept.repeat(1, 1, query.plain.shape[1] // kv_heads)[..., None]
+        numerator = numerator + kept * (_rows(query.turned, kv_heads) @ held.values)
+        features = held.features[..., None]
+        denominator = denominator + kept * (_rows(query.plain, kv_heads) @ features)
+    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], -1)
+
+
+def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None]:
+    """Give exp(scale of key t - largest scale up to s) for t <= s ``(B, K, S, S)``, else 0.
+
+    And the same of what the sums hold, ``(B, K, S)``. No key ahead of a query is in its scale.
+    """
+    largest = _finite(log_scale.cummax(-1).values)
+    kept = None
+    if held is not None:
+        largest = torch.maximum(largest, held.scale[..., None])
+        kept = (held.scale[..., None] - largest).exp()
+    return (log_scale[..., None, :] - largest[..., None]).exp().tril(), kept
+
+
+def _shares_of_all(log_scale: Tensor) -> Tensor:
+    largest = _finite(log_scale.amax(-1, keepdim=True))
+    return (log_scale - largest).exp()[..., None, :]
+
+
+def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
+    """Give q·k times its share for all pairs: ``(B, K, G S, T)``, G query heads to a key head."""
+    kv_heads, tokens = k.shape[1], q.shape[-2]
+    products: Tensor = _rows(q, kv_heads) @ k.mT
+    products = products.unflatten(2, (-1, tokens)) * shares[:, :, None]
+    return products.flatten(2, 3)
+
+
+def _rows(q: Tensor, kv_heads: int) -> Tensor:
+    """Put query heads that share a key head below each other: ``(B, K, G S, M)``."""
+    return q.reshape(q.shape[0], kv_heads, -1, q.shape[-1])
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Divide; 0 where there is nothing to look at."""
+    # A denominator so small is all rounding, and its inverse would overflow in the gradient.
+    least: float = torch.finfo(denominator.dtype).tiny ** 0.5
+    return numerator / denominator.clamp(min=least)
+
+
+def _finite(log_scale: Tensor) -> Tensor:
+    """Keep differences of scales defined where all keys are hidden."""
+    least: float = torch.finfo(log_scale.dtype).min
+    return log_scale.clamp(min=least)

@@ -1,0 +1,168 @@
+"""Attention by softmax over scores, of queries and keys that stand at their positions.
+
+Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
+``D`` head_dim.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from ropewalk.encodings import AttentionEncoding, Placement
+from ropewalk.encodings.relative import masked_softmax
+from ropewalk.model.cache import causal_mask
+
+#: Scores that are formed at once where no gradient needs them later. On CPU, what its caches hold:
+#: blocks then also take a half to a third of the time, from 1,000 tokens on. Elsewhere, each block
+#: costs launches.
+BLOCK, BLOCK_ELSEWHERE = 2**20, 2**26
+#: Queries of a block at least: DeBERTa multiplies all keys with positions anew for each block.
+LEAST = 128
+
+
+def attend(
+    encoding: AttentionEncoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    placement: Placement,
+    mask: Tensor | None,
+    causal: bool,
+    need_probabilities: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)`` as the encoding wants it.
+
+    Gives the output ``(B, H, S, D)`` and, on request, the probabilities ``(B, H, S, T)``. Looking
+    back (``causal``), the last query's key is the last one. Without gradients, where something must
+    be formed for all pairs of queries and keys, queries come in blocks, which bounds its memory.
+    """
+    if encoding.attends and q.shape[1] != k.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    queries, keys = q.shape[-2], k.shape[-2]
+    rows = _rows_at_once(encoding, q, k, mask, causal)
+    if rows >= queries:
+        return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
+    outputs, probabilities = [], []
+    for start in range(0, queries, rows):
+        end = min(start + rows, queries)
+        reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
+        output, p = _attend(
+            encoding,
+            q[:, :, start:end],
+            k[:, :, :reach],
+            v[:, :, :reach],
+            Placement(placement.queries[..., start:end], placement.keys[..., :reach]),
+            None if mask is None else _part(mask, start, end, reach),
+            causal,
+            need_probabilities,
+        )
+        outputs.append(output)
+        if p is not None:
+            probabilities.append(pad(p, (0, keys - reach)))
+    return torch.cat(outputs, -2), torch.cat(probabilities, -2) if probabilities else None
+
+
+def _attend(
+    encoding: AttentionEncoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    placement: Placement,
+    mask: Tensor | None,
+    causal: bool,
+    need_probabilities: bool,
+) -> tuple[Tensor, Tensor | None]:
+    group = q.shape[1] // k.shape[1]
+    formed = need_probabilities or (_few(q) and group == 1)
+    bias = encoding.bias(placement)
+    plain = not (formed or encoding.attends) and bias is None and mask is None
+    if causal and not (plain and q.shape[-2] == k.shape[-2]):
+        mask, causal = _looking_back(q, k, mask), False
+    if encoding.attends:
+        return encoding.attend(q, k, v, placement, mask, need_probabilities)
+    scale = q.shape[-1] ** -0.5 if encoding.scale is None else encoding.scale
+    if formed:
+        k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+        p = attention_probabilities(q, k, scale, bias, mask)
+        return p.to(v.dtype) @ v, p if need_probabilities else None
+    if bias is not None:
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    return fused_attention(q, k, v, mask, causal, scale), None
+
+
+def _rows_at_once(
+    encoding: AttentionEncoding, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool
+) -> int:
+    """Give the number of queries that attend at once: all, where no pairs need be formed."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    narrowed = causal and (mask is not None or queries != keys)  # to a mask (B, 1, S, T)
+    if torch.is_grad_enabled() or not (encoding.attends or encoding.biases or narrowed):
+        return queries
+    block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
+    return max(LEAST, block // (q.shape[0] * q.shape[1] * keys))
+
+
+def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
+    """Cut a mask, broadcasting to ``(B, H, S, T)``, to some queries and the first keys."""
+    if mask.ndim > 1 and mask.shape[-2] > 1:
+        mask = mask[..., start:end, :]
+    return mask[..., :reach]
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """Attend without forming probabilities; mask is boolean, or is added to the scores."""
+    device, dtype = q.device.type, v.dtype
+    # On CPU, torch's fused kernel takes 3 to 10 times as long in bfloat16 as in float32 to train
+    # with, at sentence lengths, and autocast would cast float32 back.
+    widen = device == "cpu" and dtype == torch.bfloat16 and torch.is_grad_enabled()
+    if widen:
+        q, k, v = q.float(), k.float(), v.float()
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(q.dtype)
+    with torch.autocast(device, enabled=False) if widen else nullcontext():
+        out = scaled_dot_product_attention(
+            q,
+            k.to(q.dtype),
+            v.to(q.dtype),
+            attn_mask=mask,
+            is_causal=causal,
+            scale=scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+    return out.to(dtype)
+
+
+def _few(q: Tensor) -> bool:
+    """Whether queries are so few that torch's fused kernel on CPU loses to plain products.
+
+    In generation it takes 1.3 to 5 times as long, the longer the more threads there are.
+    """
+    plain = q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64)
+    return plain and q.shape[-2] <= 8 and not torch.is_grad_enabled()
+
+
+def attention_probabilities(
+    q: Tensor, k: Tensor, scale: float, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Form softmax(scale * q k^T + bias) ``(B, H, S, T)`` in float32, or float64 if q is.
+
+    Masked keys get exactly 0, also where a query may look nowhere.
+    """
+    wide = torch.promote_types(q.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        scores = (q.to(wide) @ k.to(wide).transpose(-2, -1)) * scale
+        if bias is not None:
+            scores = scores + bias
+        return masked_softmax(scores, mask)
+
+
+def _looking_back(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+    """Narrow the mask to what stands at or before each query, the last of which is the last key."""
+    seen = causal_mask(q.shape[-2], k.shape[-2], q.device)
+    return seen if mask is None else mask & seen
