@@ -137,6 +137,15 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path):
     assert "must be UTF-8, got byte 0xe4 in line 1" in wrong.stderr
 
 
+def test_a_generated_task_from_the_command_line(tmp_path):
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "tested=4"]
+    words = ["compare", "--task", "copy", "--preset", "quick", "--encodings", "none", *sizes]
+    done = ropewalk(*words, "multiples=1,2", "length=3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "exact match, %; x1 is 3 letters, as trained" in done.stdout
+    assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
     words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000", *TINY]
@@ -167,6 +176,9 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     [
         (["compare", "--preset", "quik"], "did you mean 'quick'"),
         (["compare", "wdith=3"], "did you mean 'width'"),
+        (["compare", "--task", "cpoy"], "did you mean 'copy'"),
+        (["compare", "--task", "copy", "beam=3"], "task 'copy' has no beam"),
+        (["compare", "--task", "causal-lm", "--data", "nowhere"], "nowhere"),
         (["compare", "--data", "nowhere"], "nowhere"),
         (["compare", "--encodings", "rotray"], "did you mean 'rotary'"),
         (["translate", "nowhere"], "nowhere"),

@@ -25,7 +25,8 @@ from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, smoothed
 from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
 from ropewalk.lab.publish import publish, readable_json
 from ropewalk.lab.report import write_report
-from ropewalk.lab.report.findings import duration, findings, headline, number, p_value
+from ropewalk.lab.report.findings import duration, findings, headline, p_value
+from ropewalk.lab.report.measures import number
 from ropewalk.lab.report.page import packed, report, script_json
 from ropewalk.lab.report.parts import differences
 
@@ -174,8 +175,8 @@ def test_maps_hold_the_weights(page, facts):
                     assert _unpacked(text) == [weight for row in head for weight in row]
 
 
-@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3)))
-def test_packing_keeps_thousandths(weights):
+@given(st.lists(st.lists(st.floats(-2, 2), min_size=3, max_size=3)))
+def test_packing_keeps_thousandths_also_below_0_and_above_1(weights):
     flat = [weight for row in weights for weight in row]
     assert _unpacked(packed(weights)) == pytest.approx(flat, abs=0.0005001)
 
@@ -340,7 +341,7 @@ OUTCOMES = {
 
 
 def test_plotly_outcome_is_what_was_given():
-    traces = interactive.bleu_by_encoding(OUTCOMES)["data"]
+    traces = interactive.score_by_encoding(OUTCOMES)["data"]
     assert [(t["x"], t["y"]) for t in traces] == [
         ([36.5, 37.9], [0, 0]),
         ([37.2], [0]),
@@ -354,7 +355,7 @@ def test_plotly_outcome_is_what_was_given():
 
 
 def test_matplotlib_outcome_is_what_was_given():
-    scores, difference = static.bleu_by_encoding(OUTCOMES).axes
+    scores, difference = static.score_by_encoding(OUTCOMES).axes
     assert [list(line.get_xdata()) for line in scores.lines] == [[36.5, 37.9], [37.2], [39.0]]
     bar = difference.containers[0]
     assert bar.lines[0].get_xdata() == [2.4]
@@ -363,7 +364,7 @@ def test_matplotlib_outcome_is_what_was_given():
 
 
 def test_matplotlib_lengths_and_losses_are_what_was_given():
-    axes = static.bleu_by_length(["1–5", "6"], {"none": [[30.0, 20.0], [32.0, 26.0]]}).axes[0]
+    axes = static.score_by_length(["1–5", "6"], {"none": [[30.0, 20.0], [32.0, 26.0]]}).axes[0]
     assert [list(line.get_ydata()) for line in axes.lines] == [
         [31.0, 23.0],
         [30.0, 20.0],
@@ -486,7 +487,8 @@ def test_readable_json_is_json(value):
 
 def _unpacked(text: str) -> list[float]:
     digits = [BASE64.index(letter) for letter in text]
-    return [(64 * high + low) / 1000 for high, low in zip(digits[::2], digits[1::2], strict=True)]
+    pairs = zip(digits[::2], digits[1::2], strict=True)
+    return [(64 * high + low - 2048) / 1000 for high, low in pairs]
 
 
 def _without_nan(value):

@@ -28,6 +28,7 @@ from ropewalk.lab.scores import (
 from ropewalk.lab.significance import (
     VersusFirst,
     _resample,
+    compare_statistics,
     compare_systems,
     compare_with_first,
     holm,
@@ -250,7 +251,7 @@ def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
         length, hardness = simulated_sentences(80, generator)
         first = simulated_system(3, length, hardness, 0.1, generator)
         other = simulated_system(3, length, hardness, 0.1, generator, shift)
-        difference, far = _resample(first, other, 399, generator)
+        difference, far = _resample(first, other, 399, generator, bleu_from_statistics)
         reach = torch.quantile(far, 0.95, interpolation="higher").item()
         p = (1 + int((far >= abs(difference)).sum())) / 400
         assert (abs(difference) > reach) == (p <= 0.05)
@@ -294,7 +295,7 @@ def test_systems_alike_are_seldom_called_different(seeds, seed_spread):
         first, other = (
             simulated_system(seeds, length, hardness, seed_spread, generator) for _ in range(2)
         )
-        difference, far = _resample(first, other, 199, generator)
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
         called += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
     assert called / trials <= 0.10
 
@@ -306,7 +307,7 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
     for spread, _ in itertools.product(called, range(100)):
         length, hardness = simulated_sentences(100, generator)
         first, other = (simulated_system(1, length, hardness, spread, generator) for _ in range(2))
-        difference, far = _resample(first, other, 199, generator)
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
         called[spread] += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
     assert called[0.0] <= 10
     assert called[0.5] >= 30
@@ -323,26 +324,27 @@ def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
         length, hardness = simulated_sentences(150, generator)
         first = simulated_system(3, length, hardness, seed_spread, generator)
         other = simulated_system(3, length, hardness, seed_spread, generator, shift)
-        difference, far = _resample(first, other, 199, generator)
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
         seen += difference > 0 and (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
     assert seen >= least
 
 
 def test_every_system_is_compared_with_the_first():
     references = text(100)
-    systems = [
+    texts = [
         [spoilt(references, rate, seed) for seed in (1 + shift, 2 + shift, 3 + shift)]
         for rate, shift in [(0.3, 0), (0.1, 10), (0.3, 20), (0.6, 30)]
     ]
-    systems.insert(2, [])  # every seed diverged
-    rows = compare_with_first(systems, references, resamples=999)
+    systems = [torch.stack([bleu_statistics(h, references)[0] for h in each]) for each in texts]
+    systems.insert(2, None)  # every seed diverged
+    rows = compare_with_first(systems, bleu_from_statistics, resamples=999)
     assert rows[0] is None
     assert rows[2] is None
     better, alike, worse = rows[1], rows[3], rows[4]
     assert isinstance(better, VersusFirst)
     assert (better.verdict, worse.verdict) == ("better", "worse")
     assert alike.verdict == "no difference shown"
-    alone = compare_systems(systems[0], systems[1], references, resamples=999)
+    alone = compare_systems(texts[0], texts[1], references, resamples=999)
     assert (better.difference, better.low, better.high, better.p) == (
         alone.difference,
         alone.low,
@@ -350,8 +352,37 @@ def test_every_system_is_compared_with_the_first():
         alone.p,
     )
     assert [r.p_holm for r in (better, alike, worse)] == holm([better.p, alike.p, worse.p])
-    assert compare_with_first([[], systems[0]], references) == [None, None]
-    assert compare_with_first([systems[0]], references) == [None]
+    assert compare_with_first([None, systems[0]], bleu_from_statistics) == [None, None]
+    assert compare_with_first([systems[0]], bleu_from_statistics) == [None]
+    turned = compare_with_first(
+        systems[:2], bleu_from_statistics, higher_is_better=False, resamples=999
+    )
+    assert (turned[1].difference, turned[1].verdict) == (better.difference, "worse")
+
+
+def test_a_mean_is_judged_as_students_t_test_would():
+    """The statistics are any whose sums make the score: here the values themselves and a count.
+
+    With one seed, items alone decide: p and interval are those of a paired t-test (scipy's formula
+    written out), up to the few hundredths that resamples leave.
+    """
+    generator = torch.Generator().manual_seed(5)
+    first = torch.randn(1, 200, 1, generator=generator, dtype=torch.float64)
+    for shift in (0.0, 0.1, 0.2):
+        apart = shift + torch.randn(1, 200, 1, generator=generator, dtype=torch.float64)
+        both = [torch.cat([x, torch.ones_like(x)], -1) for x in (first, first + apart)]
+        found = compare_statistics(*both, lambda sums: sums[..., 0] / sums[..., 1])
+        error = (apart.std() / 200**0.5).item()
+        assert found.difference == pytest.approx(apart.mean().item())
+        assert found.high - found.difference == pytest.approx(1.97 * error, rel=0.08)
+        normal = math.erfc(abs(apart.mean().item()) / error / 2**0.5)
+        assert found.p == pytest.approx(normal, abs=0.04)
+
+
+def test_statistics_of_other_items_are_refused():
+    one, other = torch.ones(2, 5, 3), torch.ones(2, 4, 3)
+    with pytest.raises(ValueError, match=r"other must be statistics .* got shape"):
+        compare_statistics(one, other, bleu_from_statistics)
 
 
 def test_a_comparison_without_seeds_or_with_lost_sentences_is_refused():

@@ -7,14 +7,28 @@ there.
 
 import math
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 import torch
+from torch import nn
 
-from ropewalk.lab import checkpoint
+from ropewalk.lab import checkpoint, run
 from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.checkpoint import read_tensors, write_bytes, write_json, write_tensors
+from ropewalk.lab.checkpoint import (
+    load_weights,
+    read_tensors,
+    weights_of,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
 from ropewalk.lab.config import make_config
+from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.train import Trainer, interruptions, learning_rate, snapshots
 
 TINY = {
@@ -51,7 +65,9 @@ def splits():
 
 def trainer(splits, folder, encoding="rotary", **fields):
     config = make_config(settings={**TINY, "encodings": encoding, **fields})
-    return Trainer(config, encoding, 1, splits, VOCABULARY, folder)
+    task = Translation(config, folder)
+    task.data, task.vocabulary = splits, VOCABULARY
+    return Trainer(task, encoding, 1, folder)
 
 
 class KilledError(Exception):
@@ -116,11 +132,12 @@ def test_encodings_share_parameters_batches_and_dropout(splits, tmp_path):
     for encoding in (learned.model.encoder_encoding, learned.model.decoder_encoding):
         encoding.table.weight.data.zero_()
         encoding.table.weight.requires_grad_(False)
-    assert [none.step(b) for b in batches(none)] == [learned.step(b) for b in batches(learned)]
+    ours, theirs = ([x.step(b).loss for b in batches(x)] for x in (none, learned))
+    assert ours == theirs
 
 
 def batches(run):
-    return [[rows] for rows in run._epoch(0)][:4]
+    return [[rows] for rows in run.task.plan(1, 0)][:4]
 
 
 def test_accumulated_batches_give_the_gradient_of_one(splits, tmp_path):
@@ -150,7 +167,7 @@ def test_a_diverged_training_stops_and_says_so(splits, tmp_path):
 )
 def test_a_checkpoint_of_another_config_is_refused(splits, tmp_path, fields, said):
     run = trainer(splits, tmp_path)
-    run.step(run._epoch(0)[:1])
+    run.step(run.task.plan(1, 0)[:1])
     run._save()
     with pytest.raises(ValueError, match=said):
         trainer(splits, tmp_path, **fields)
@@ -181,6 +198,40 @@ def test_an_interruption_is_collected_and_the_handler_put_back():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")
+def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypatch):
+    """Fails if the command has ended, and says that it can go on, while a cell is still saving."""
+    slow = (
+        "import pathlib, signal, sys, time\n"
+        "told = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: told.append(True))\n"
+        "pathlib.Path(sys.argv[1], 'begun').touch()\n"
+        "while not told: time.sleep(0.01)\n"
+        "time.sleep(1)\n"
+        "pathlib.Path(sys.argv[1], 'saved').touch()\n"
+        "sys.exit(130)\n"
+    )
+    monkeypatch.setattr(run, "_start", lambda *_: _process([sys.executable, "-c", slow, tmp_path]))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run.run_cells(make_config(settings={**TINY, "encodings": "none"}), tmp_path, jobs=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (tmp_path / "saved").exists()
+
+
+def _process(words):
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
     path = tmp_path / "facts.json"
     write_json(path, {"old": 1})
@@ -204,3 +255,26 @@ def test_tensors_and_facts_come_back(tmp_path):
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ValueError, match="can be read"):
         read_tensors(path)
+
+
+class TestWeights:
+    """A table that all layers share is held once, and comes back in all of them."""
+
+    def test_shared_tensors_come_once_and_are_shared_again(self, tmp_path):
+        """Fails if safetensors refuses the shared table, or if a layer gets one of its own."""
+        table = nn.Linear(3, 3)
+        model = nn.Sequential(table, nn.Linear(3, 3), table)
+        held = weights_of(model)
+        assert list(held) == [name for name, _ in model.named_parameters()]
+        write_tensors(tmp_path / "w.safetensors", held, {})
+        other = nn.Linear(3, 3)
+        again = nn.Sequential(other, nn.Linear(3, 3), other)
+        load_weights(again, read_tensors(tmp_path / "w.safetensors")[0])
+        x = torch.randn(4, 3)
+        assert torch.equal(again(x), model(x))
+
+    def test_other_tensors_are_refused(self):
+        """Fails if a model is loaded in part, the rest as it was drawn."""
+        model = nn.Linear(3, 2)
+        with pytest.raises(ValueError, match="difference in 'bias'"):
+            load_weights(model, {"weight": torch.zeros(2, 3)})

@@ -30,14 +30,34 @@ app = typer.Typer(
 
 Preset = Annotated[
     str,
-    typer.Option(help="quick, default, multi30k-cpu, multi30k-base or annotated."),
+    typer.Option(
+        help="quick or default; of translation also multi30k-cpu, multi30k-base and annotated."
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="translation, masked-lm, causal-lm, copy, reverse, sort, addition, recall, passkey or "
+        "count; compare also takes all.",
+    ),
+]
+Attention = Annotated[
+    str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
 ]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="YAML or JSON file of fields, over the preset's.")
 ]
 Data = Annotated[
     str | None,
-    typer.Option(help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET."),
+    typer.Option(
+        help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET; of language "
+        "modelling tales, text files or a folder of them."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -59,14 +79,16 @@ def _root(
 @app.command()
 def compare(
     settings: Settings = None,
+    task: TaskName = None,
     preset: Preset = "default",
     encodings: Annotated[
         str | None, typer.Option(help="Such as sinusoidal,rotary(theta=1e6).")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3.")] = None,
     data: Data = None,
+    attention: Attention = None,
     config: ConfigFile = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/PRESET if not given.")] = None,
+    out: Out = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
     ] = None,
@@ -74,31 +96,44 @@ def compare(
         str | None, typer.Option(help="A remark on the conditions, kept with the results.")
     ] = None,
 ) -> None:
-    """Train the same model with each encoding and each seed, translate, score and report.
+    """Train the same model with each encoding and each seed on a task, score and report.
 
-    What is finished in the run folder is kept; what was interrupted goes on where it stopped.
+    With --task all, a folder for each task and a summary of all. What is finished in a run folder
+    is kept; what was interrupted goes on where it stopped.
     """
     with _errors():
         from ropewalk.lab.compare import compare as run_comparison
+        from ropewalk.lab.config import tasks_of
         from ropewalk.lab.progress import Watcher
-        from ropewalk.lab.table import print_table
+        from ropewalk.lab.run import default_folder
+        from ropewalk.lab.table import print_summary, print_table
 
-        chosen = _config(preset, config, settings, encodings=encodings, seeds=seeds, data=data)
-        run = out or Path("runs") / chosen.preset
+        options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
+        chosen = [
+            _config(preset, config, settings, task=name, **options) for name in tasks_of(task)
+        ]
         console = Console(soft_wrap=True)
-        command = ["ropewalk", *sys.argv[1:]]
-        with Watcher(console) as watcher:
-            results = run_comparison(
-                chosen,
-                run,
-                jobs=jobs,
-                command=command,
-                note=note,
-                watch=watcher.watch,
-                stage=watcher.stage,
-            )
-        print_table(console, results)
-        console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+        found = []
+        for each in chosen:
+            run = out or default_folder(each)
+            if len(chosen) > 1:
+                run = (out / each.task) if out else run
+                console.print(f"\n{each.task}", style="bold", highlight=False)
+            with Watcher(console) as watcher:
+                results = run_comparison(
+                    each,
+                    run,
+                    jobs=jobs,
+                    command=["ropewalk", *sys.argv[1:]],
+                    note=note,
+                    watch=watcher.watch,
+                    stage=watcher.stage,
+                )
+            print_table(console, results)
+            console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+            found.append(results)
+        if len(found) > 1:
+            print_summary(console, found)
 
 
 @app.command()
@@ -106,24 +141,22 @@ def train(
     settings: Settings = None,
     encoding: Annotated[str, typer.Option(help="Such as rotary(theta=1e6).")] = "rotary",
     seed: Annotated[int, typer.Option(help="Of parameters, data order and dropout.")] = 1,
+    task: TaskName = None,
     preset: Preset = "default",
     data: Data = None,
+    attention: Attention = None,
     config: ConfigFile = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/PRESET if not given.")] = None,
+    out: Out = None,
 ) -> None:
     """Train one model, or go on with it, and print where it is."""
     with _errors():
         from ropewalk.lab.progress import Watcher
-        from ropewalk.lab.run import Cell, prepare, run_cells
+        from ropewalk.lab.run import default_folder, train_one
 
-        chosen = _config(
-            preset, config, settings, encodings=encoding, seeds=seed, data=data, splits="validation"
-        )
-        run = out or Path("runs") / chosen.preset
-        prepare(chosen, run)
+        options = {"task": task, "data": data, "attention": attention}
+        chosen = _config(preset, config, settings, encodings=encoding, seeds=seed, **options)
         with Watcher(Console(soft_wrap=True)) as watcher:
-            run_cells(chosen, run, watch=watcher.watch)
-        print(Cell(chosen.encodings[0], seed).folder(run) / "model.safetensors")
+            print(train_one(chosen, out or default_folder(chosen), watcher.watch))
 
 
 @app.command()

@@ -20,7 +20,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Outcome:
-    """BLEU of one encoding by seed, their mean, and its difference from the first encoding."""
+    """Score of one encoding by seed, their mean, and its difference from the first encoding."""
 
     values: tuple[float | None, ...]
     mean: float | None
@@ -49,6 +49,15 @@ def mean_curve(curves: Sequence[Curve]) -> Curve | None:
         return None
     means = (sum(_at(curve, x) for curve in kept) / len(kept) for x in xs)
     return Curve(kept[0].seed, tuple(xs), tuple(means))
+
+
+def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Give the mean over seeds of each place; None where a seed has no value."""
+    means: list[float | None] = []
+    for values in zip(*seeds, strict=True):
+        known = [value for value in values if value is not None]
+        means.append(sum(known) / len(known) if len(known) == len(values) else None)
+    return means
 
 
 def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve
+from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, means_by_length
 from ropewalk.figures.palette import Style, style
 
 Spec = dict[str, Any]
@@ -37,13 +37,23 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
     return {"data": data, "layout": layout}
 
 
-def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
-    """BLEU by sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
+def score_by_length(
+    bins: Sequence[str],
+    scores: Mapping[str, Sequence[Sequence[float | None]]],
+    x_title: str = "words in the source sentence",
+    y_title: str = "BLEU",
+    *,
+    logarithmic: bool = False,
+) -> Spec:
+    """Score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+
+    Where a seed has no score (None), there is no mean.
+    """
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(scores.items()):
         look, shift = style(place), _beside(place, len(scores))
         xs = [i + shift for i in range(len(bins))]
-        means = [sum(column) / len(column) for column in zip(*seeds, strict=True)]
+        means = means_by_length(seeds)
         data.append(
             {
                 "type": "scatter",
@@ -54,22 +64,26 @@ def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[f
                 "y": means,
                 "line": {"color": look.colour, "width": 2},
                 "marker": {"color": look.colour, "symbol": look.symbol, "size": 9},
-                "hovertemplate": f"{_said(name)}, mean: %{{y:.1f}}<extra></extra>",
+                "hovertemplate": f"{_said(name)}, mean: %{{y:,.4~g}}<extra></extra>",
             }
         )
-        dots = [(x, y) for values in seeds for x, y in zip(xs, values, strict=True)]
-        data.append(_dots(name, dots, look, f"{_said(name)}, one seed: %{{y:.1f}}"))
-    layout = _layout("words in the source sentence", "BLEU")
+        dots = [
+            (x, y) for values in seeds for x, y in zip(xs, values, strict=True) if y is not None
+        ]
+        data.append(_dots(name, dots, look, f"{_said(name)}, one seed: %{{y:,.4~g}}"))
+    layout = _layout(_said(x_title), _said(y_title))
     layout["xaxis"] |= {
         "tickvals": list(range(len(bins))),
         "ticktext": [_said(label) for label in bins],
         "range": [-0.5, len(bins) - 0.5],
     }
+    if logarithmic:
+        layout["yaxis"] |= {"type": "log", "dtick": "D2"}
     return {"data": data, "layout": layout}
 
 
-def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Spec:
-    """BLEU of each encoding: a dot for each seed, a bar for the mean."""
+def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") -> Spec:
+    """Score of each encoding: a dot for each seed, a bar for the mean."""
     data: list[Spec] = []
     for y, (name, outcome) in enumerate(outcomes.items()):
         look = style(y)
@@ -78,11 +92,11 @@ def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Spec:
         if outcome.mean is not None:
             mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
-    return {"data": data, "layout": _rows_layout(list(outcomes), "BLEU")}
+    return {"data": data, "layout": _rows_layout(list(outcomes), _said(x_title))}
 
 
-def differences(outcomes: Mapping[str, Outcome]) -> Spec:
-    """Difference in BLEU from the first encoding, with its interval."""
+def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
+    """Difference in a score from the first encoding, with its interval."""
     data: list[Spec] = []
     names = list(outcomes)
     for y, (name, outcome) in enumerate(outcomes.items()):
@@ -94,7 +108,7 @@ def differences(outcomes: Mapping[str, Outcome]) -> Spec:
             spread: Spec = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
             spread |= {"color": look.colour, "thickness": 2, "width": 6}
             data.append(_point(name, value, y, marker, text) | {"error_x": spread})
-    layout = _rows_layout(names, f"BLEU above {_said(names[0])}")
+    layout = _rows_layout(names, f"{_said(score)} above {_said(names[0])}")
     layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
     return {"data": data, "layout": layout}
 

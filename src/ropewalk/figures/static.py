@@ -6,10 +6,11 @@ Encodings come in the order of the comparison, which gives them their colour and
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve
+from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, means_by_length
 from ropewalk.figures.palette import LIGHT_PAGE, style
 
 if TYPE_CHECKING:
@@ -44,28 +45,46 @@ def loss_curves(
     return figure
 
 
-def bleu_by_length(bins: Sequence[str], scores: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """BLEU by sentence length; ``scores`` is encoding -> seed -> bin. Lines join the means."""
+def score_by_length(
+    bins: Sequence[str],
+    scores: Mapping[str, Sequence[Sequence[float | None]]],
+    x_title: str = "words in the source sentence",
+    y_title: str = "BLEU",
+    *,
+    logarithmic: bool = False,
+) -> Figure:
+    """Score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+
+    Where a seed has no score (None), there is no mean.
+    """
     figure = new_figure(6.4, 3.4)
     axes = figure.subplots()
     for place, (name, seeds) in enumerate(scores.items()):
         look = style(place)
         shift = (place - (len(scores) - 1) / 2) * min(0.12, 0.6 / len(scores))
         xs = [i + shift for i in range(len(bins))]
-        means = [sum(column) / len(column) for column in zip(*seeds, strict=True)]
+        means = _with_gaps(means_by_length(seeds))
         axes.plot(xs, means, color=look.colour, marker=look.marker, label=name)
         for values in seeds:
-            axes.plot(xs, values, look.marker, color=look.colour, markersize=3, alpha=0.5)
+            known = _with_gaps(values)
+            axes.plot(xs, known, look.marker, color=look.colour, markersize=3, alpha=0.5)
+    if logarithmic:
+        axes.set_yscale("log")
     axes.set_xticks(range(len(bins)), bins)
-    axes.set_xlabel("words in the source sentence")
-    axes.set_ylabel("BLEU")
+    axes.set_xlabel(x_title)
+    axes.set_ylabel(y_title)
     axes.legend(frameon=False, fontsize=9)
     calm(axes)
     return figure
 
 
-def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
-    """BLEU, a dot for each seed and a bar for the mean; beside it differences from the first."""
+def score_by_encoding(
+    outcomes: Mapping[str, Outcome], score: str = "BLEU", tested: str = ""
+) -> Figure:
+    """A score, a dot for each seed and a bar for the mean; beside it differences from the first.
+
+    ``tested``: of which score these are, where that is another one.
+    """
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
     figure = new_figure(8.0, 1.1 + 0.42 * len(names))
@@ -92,10 +111,11 @@ def bleu_by_encoding(outcomes: Mapping[str, Outcome]) -> Figure:
             )
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.4, -0.6)
-    panels[0].set_xlabel("BLEU")
+    panels[0].set_xlabel(score)
     if compared:
         panels[1].axvline(0, color=INK, linewidth=0.8)
-        panels[1].set_xlabel(f"difference from {names[0]}, 95 % interval")
+        which = f"difference in {tested}" if tested else "difference"
+        panels[1].set_xlabel(f"{which} from {names[0]}, 95 % interval")
     for axes in panels:
         calm(axes)
     return figure
@@ -164,6 +184,10 @@ def new_figure(width: float, height: float) -> Figure:
             "figures need matplotlib, which is not installed: pip install 'ropewalk[lab]'"
         ) from None
     return Figure(figsize=(width, height), layout="constrained", facecolor=LIGHT_PAGE)
+
+
+def _with_gaps(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
 def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> None:

@@ -83,6 +83,16 @@ def plan_epoch(
         return [order[i : i + sentences] for i in range(0, len(order), sentences)]
     lengths = [max(len(s), len(t)) + 1 for s, t in zip(split.source, split.target, strict=True)]
     order.sort(key=lambda i: (lengths[i], len(split.target[i])))
+    return gather_batches(order, lengths, tokens, generator)
+
+
+def gather_batches(
+    order: Sequence[int], lengths: Sequence[int], tokens: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Cut rows, sorted by length, into batches of at most so many padded tokens, and shuffle these.
+
+    ``lengths`` has every row's; a longer row than ``tokens`` is a batch by itself.
+    """
     batches: list[list[int]] = [[]]
     for i in order:
         if batches[-1] and (len(batches[-1]) + 1) * lengths[i] > tokens:

@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -56,3 +56,21 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file that can be read: {error}") from None
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """Give a module's tensors by name; one that several layers share comes once, by its first."""
+    kept: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        kept.setdefault(id(tensor), (name, tensor))
+    return dict(kept.values())
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put tensors as ``weights_of`` names them into a module; it must have just these."""
+    if tensors.keys() != weights_of(module).keys():
+        differing = sorted(tensors.keys() ^ weights_of(module).keys())
+        raise ValueError(
+            f"tensors must be those of the model, got a difference in {differing[0]!r}"
+        )
+    module.load_state_dict({**module.state_dict(), **tensors})

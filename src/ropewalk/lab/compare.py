@@ -1,4 +1,4 @@
-"""A comparison from corpus to report: prepare, run every cell, score, explain."""
+"""A comparison from data to report: prepare, run every cell, score, explain."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ropewalk import __version__
-from ropewalk.lab import scores, significance
-from ropewalk.lab.cell import read_hypotheses, slug
+from ropewalk.lab import significance
 from ropewalk.lab.checkpoint import read_json, read_tensors, write_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.corpus import Corpus, overlap
-from ropewalk.lab.explain import attention_of, examples_of
+from ropewalk.lab.folders import Cell, slug
+from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
-from ropewalk.lab.run import Cell, cells_of, prepare, run_cells
-from ropewalk.lab.train import Record, build_model
+from ropewalk.lab.run import cells_of, prepare, run_cells
+from ropewalk.lab.tasks import Scored, Task
+from ropewalk.lab.train import Record
 from ropewalk.machine import (
     commit,
     cores,
@@ -35,13 +37,11 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A cell with its record and its hypotheses of each split."""
+class Held:
+    """What a cell's folder holds: the record of its training, and its scores of each split."""
 
-    cell: Cell
     record: Record
-    hypotheses: dict[str, list[str]]
-    seconds: dict[str, float]
+    scores: dict[str, Scored]
 
 
 def compare(
@@ -60,22 +60,22 @@ def compare(
     ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions.
     """
     began, started = time.monotonic(), datetime.now(timezone.utc)
-    stage("reading the corpus")
-    corpus = prepare(config, run)
+    stage("preparing the data")
+    task = prepare(config, run)
     sitting = _Sitting(run, started, began)
     try:
         at_once = run_cells(config, run, jobs, watch)
     finally:
         sitting.close()
     stage("scoring")
-    results = assemble(config, run, corpus)
+    results = assemble(task)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = max(1, cores() // at_once)
     results |= {"command": shlex.join(command), "note": note, **sitting.facts()}
     write_json(run / "results.json", results)
     stage("drawing attention")
-    write_json(run / "examples.json", examples_of(results, run, corpus))
-    write_json(run / "attention.json", attention_of(results, run, corpus))
+    write_json(run / "examples.json", task.examples(results))
+    write_json(run / "attention.json", task.attention(results))
     stage("writing the report")
     write_report(run)
     return results
@@ -101,15 +101,14 @@ class _Sitting:
         }
 
 
-def assemble(config: Config, run: Path, corpus: Corpus) -> Facts:
+def assemble(task: Task) -> Facts:
     """Score every cell of a run that is complete and put all facts together."""
-    splits = list(config.splits or corpus.test_splits)
-    held = {cell: _read(cell, run, splits) for cell in cells_of(config)}
-    prepared = read_json(run / "corpus.json")
+    config = task.config
+    held = {cell: _read(cell, task) for cell in cells_of(config)}
     device = pick_device(config.device)
-    rows = [_row(config, encoding, run, held, corpus, splits) for encoding in config.encodings]
+    rows = [_row(task, encoding, held) for encoding in config.encodings]
     leanest = min(row["parameters"] for row in rows)
-    soonest = min(scored.record.seconds for scored in held.values())
+    soonest = min(each.record.seconds for each in held.values())
     for row in rows:
         row["extra_parameters"] = row["parameters"] - leanest
         records = [held[Cell(row["name"], seed)].record for seed in config.seeds]
@@ -117,8 +116,8 @@ def assemble(config: Config, run: Path, corpus: Corpus) -> Facts:
             "seconds": soonest,
             "validation_loss": _spread([_loss_at(record, soonest) for record in records]),
         }
-    for split in splits:
-        _compare_rows(config, rows, held, corpus, split)
+    for split in task.splits:
+        _compare_rows(task, rows, held, split)
     return {
         "ropewalk": __version__,
         "commit": commit(),
@@ -129,62 +128,29 @@ def assemble(config: Config, run: Path, corpus: Corpus) -> Facts:
             "device": device.type,
             "precision": pick_precision(config.precision, device),
         },
-        "config": config.model_dump(mode="json"),
-        "corpus": {
-            "name": corpus.name,
-            "source": corpus.source,
-            "target": corpus.target,
-            "pairs": {split: len(pairs) for split, pairs in corpus.splits.items()},
-            "seen_in_training": overlap(corpus),
-            "notes": list(corpus.notes),
-            **{k: prepared[k] for k in ("left_out", "vocabulary", "longest_in_training")},
-        },
-        "signatures": scores.signatures(lowercase=config.lowercase),
-        "splits": splits,
-        "length_bins": {
-            split: scores.length_bins([pair[0] for pair in corpus.splits[split]])
-            for split in splits
-        },
+        "config": config.facts(),
+        "task": config.task,
+        "metrics": [metric.facts() for metric in task.metrics],
+        "tested": task.tested.key,
+        **task.about(),
         "encodings": rows,
     }
 
 
-def _read(cell: Cell, run: Path, splits: list[str]) -> Scored:
-    folder = cell.folder(run)
+def _read(cell: Cell, task: Task) -> Held:
+    folder = cell.folder(task.run)
     record = Record(**read_json(folder / "training.json")["record"])
-    found = {split: read_hypotheses(folder, split) for split in splits}
-    return Scored(
-        cell,
-        record,
-        {split: texts for split, (texts, _) in found.items()},
-        {split: seconds for split, (_, seconds) in found.items()},
-    )
+    return Held(record, {split: task.score(split, folder) for split in task.splits})
 
 
-def _row(
-    config: Config,
-    encoding: str,
-    run: Path,
-    held: dict[Cell, Scored],
-    corpus: Corpus,
-    splits: list[str],
-) -> Facts:
-    cells = [
-        _cell(held[Cell(encoding, seed)], corpus, splits, config.lowercase) for seed in config.seeds
-    ]
-    summary = {
-        split: {
-            metric: _spread([cell["scores"][split][metric] for cell in cells])
-            for metric in ("bleu", "chrf")
-        }
-        for split in splits
-    }
+def _row(task: Task, encoding: str, held: dict[Cell, Held]) -> Facts:
+    cells = [_cell(seed, held[Cell(encoding, seed)]) for seed in task.config.seeds]
     return {
         "name": encoding,
         "slug": slug(encoding),
-        "parameters": _parameters(config, Cell(encoding, config.seeds[0]), run),
+        "parameters": _parameters(task, Cell(encoding, task.config.seeds[0])),
         "cells": cells,
-        "summary": summary,
+        "summary": {split: _summary(task, cells, split) for split in task.splits},
         **{
             name: _spread([cell[name] for cell in cells])
             for name in ("validation_loss", "tokens_per_s", "peak_memory_bytes")
@@ -192,11 +158,20 @@ def _row(
     }
 
 
-def _cell(scored: Scored, corpus: Corpus, splits: list[str], lowercase: bool) -> Facts:
-    record = scored.record
+def _summary(task: Task, cells: list[Facts], split: str) -> Facts:
+    found = [cell["scores"][split] for cell in cells]
+    summary: Facts = {
+        metric.key: _spread([scores.get(metric.key) for scores in found]) for metric in task.metrics
+    }
+    reasons = [scores["no_result"] for scores in found if "no_result" in scores]
+    return summary | ({"no_result": reasons[0]} if reasons else {})
+
+
+def _cell(seed: int, held: Held) -> Facts:
+    record = held.record
     finished = record.status == "finished"
-    facts: Facts = {
-        "seed": scored.cell.seed,
+    return {
+        "seed": seed,
         "status": record.status,
         "steps": record.step,
         "train_seconds": round(record.seconds, 2),
@@ -205,39 +180,31 @@ def _cell(scored: Scored, corpus: Corpus, splits: list[str], lowercase: bool) ->
         "validation_loss": record.validation[-1]["loss"] if finished else None,
         "training": _thinned(record.training),
         "validation": record.validation,
-        "scores": {},
+        "scores": {split: scored.facts for split, scored in held.scores.items()},
     }
-    for split in splits:
-        sources, references = zip(*corpus.splits[split], strict=True)
-        score = scores.score(scored.hypotheses[split], references, sources, lowercase=lowercase)
-        facts["scores"][split] = {
-            "bleu": round(score.bleu, 4),
-            "chrf": round(score.chrf, 4),
-            "decode_seconds": round(scored.seconds[split], 2),
-            "sentence_bleu": [round(x, 2) for x in score.sentence_bleu],
-            "by_length": [{"bleu": round(x, 3)} for x in score.by_length],
-        }
-    return facts
 
 
-def _compare_rows(
-    config: Config, rows: list[Facts], held: dict[Cell, Scored], corpus: Corpus, split: str
-) -> None:
-    references = [pair[1] for pair in corpus.splits[split]]
-    systems = [
-        [held[Cell(row["name"], seed)].hypotheses[split] for seed in config.seeds] for row in rows
-    ]
-    versus = significance.compare_with_first(systems, references, lowercase=config.lowercase)
-    for row, found in zip(rows, versus, strict=True):
-        row["summary"][split]["versus_first"] = None if found is None else asdict(found)
+def _compare_rows(task: Task, rows: list[Facts], held: dict[Cell, Held], split: str) -> None:
+    systems: list[Tensor | None] = []
+    for row in rows:
+        found = [held[Cell(row["name"], seed)].scores[split] for seed in task.config.seeds]
+        known = [scored.statistics for scored in found if scored.statistics is not None]
+        # Without one of its seeds a system would be judged by those that went well.
+        systems.append(torch.stack(known) if len(known) == len(found) else None)
+    metric = task.tested
+    assert metric.score is not None
+    versus = significance.compare_with_first(
+        systems, metric.score, higher_is_better=metric.higher_is_better
+    )
+    for row, each in zip(rows, versus, strict=True):
+        row["summary"][split]["versus_first"] = None if each is None else asdict(each)
 
 
-def _parameters(config: Config, cell: Cell, run: Path) -> int:
-    path = cell.folder(run) / "model.safetensors"
+def _parameters(task: Task, cell: Cell) -> int:
+    path = cell.folder(task.run) / "model.safetensors"
     if path.exists():
         return sum(tensor.numel() for tensor in read_tensors(path)[0].values())
-    vocabulary = read_json(run / "corpus.json")["vocabulary"]
-    model = build_model(config, cell.encoding, cell.seed, vocabulary)
+    model = build_model(task.config, cell.encoding, cell.seed, task.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -258,10 +225,14 @@ def _spread(values: list[float | None]) -> Facts:
 
 
 def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, float]]:
-    """Give at most this many points of a curve, each the mean of those that it stands for."""
+    """Give at most this many points of a curve, each for some: mean loss, largest gradient."""
     size = -(-len(points) // most) if points else 1
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [
-        {**group[-1], "loss": round(sum(p["loss"] for p in group) / len(group), 4)}
+        {
+            **group[-1],
+            "loss": round(sum(p["loss"] for p in group) / len(group), 4),
+            "gradient": max(p["gradient"] for p in group),
+        }
         for group in groups
     ]

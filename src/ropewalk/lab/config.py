@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ropewalk.encodings import build_encoder_decoder, split_names
+from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_apart
 from ropewalk.model import TransformerShape
 
 Positive = Annotated[int, Field(ge=1)]
@@ -25,16 +26,24 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     preset: str = "default"
+    task: str = "translation"
     # What is compared.
     encodings: tuple[str, ...] = ("sinusoidal", "rotary")
     seeds: tuple[Seed, ...] = (1, 2, 3)
-    # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE".
+    # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
+    # "tales", text files with commas between them, or a folder.
     data: str = "phrases"
     source: str = "de"
     target: str = "en"
     lowercase: bool = False  # fold case before training, and score without case
     vocabulary: Positive = 2000  # joint BPE of both languages
     longest: Positive = 100  # training pairs with more tokens on a side are left out, and counted
+    # Data of the other tasks.
+    length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
+    multiples: tuple[Positive, ...] = (1, 2, 4, 8)  # of that length, on which it is scored
+    examples: Positive = 1000  # generated to train on: sequences, or built-in tales
+    tested: Positive = 100  # examples of each split; of text, windows of the greatest length
+    masked: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share of tokens that a masked-lm predicts
     # Model.
     width: Positive = 128
     heads: Positive = 4
@@ -42,6 +51,8 @@ class Config(BaseModel):
     feed_forward: Positive = 512
     encoder_layers: Positive = 2
     decoder_layers: Positive = 2
+    layers: Positive = 2  # of the one stack that other tasks than translation have
+    attention: str = "softmax"  # or linear: performer, elu, performer(features=64, rotate=before)
     dropout: Fraction = 0.0
     # Training.
     epochs: Annotated[float, Field(gt=0)] = 1.3
@@ -64,7 +75,14 @@ class Config(BaseModel):
     average: Positive = 1
     splits: tuple[str, ...] | None = None  # what is scored; None: every test split
 
-    @field_validator("encodings", "seeds", "splits", mode="before")
+    @field_validator("task")
+    @classmethod
+    def _known(cls, task: str) -> str:
+        if task not in TASKS:
+            raise ValueError(f"must be one of {', '.join(TASKS)}{near(task, TASKS)}")
+        return task
+
+    @field_validator("encodings", "seeds", "splits", "multiples", mode="before")
     @classmethod
     def _listed(cls, value: Any, info: Any) -> Any:
         if isinstance(value, int):
@@ -84,7 +102,7 @@ class Config(BaseModel):
             mistakes.append(f"kv_heads must divide heads, got {self.kv_heads} and {self.heads}")
         if self.average > self.keep:
             mistakes.append(f"average must be at most keep={self.keep}, got {self.average}")
-        for name in ("encodings", "seeds"):
+        for name in ("encodings", "seeds", "multiples"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 mistakes.append(f"{name} must differ from one another, got {list(values)}")
@@ -96,97 +114,60 @@ class Config(BaseModel):
 
     def _wrong(self, encoding: str) -> str | None:
         """Say what keeps an encoding from being built for this model, if anything does."""
-        shape = self.shape(vocabulary=1)
         try:
-            build_encoder_decoder(encoding, shape.stack(causal=False), shape.stack(causal=True))
+            shape = self.shape(vocabulary=1)
+            both_ways, back = shape.stack(causal=False), shape.stack(causal=True)
+            stacks: list[Encoding | None]
+            if self.task == "translation":
+                stacks = list(build_encoder_decoder(encoding, both_ways, back))
+            else:
+                stacks = [build(encoding, back if self.causal else both_ways)]
+            if self.attention != "softmax":  # linear attention serves some encodings only
+                for stack in filter(None, stacks):
+                    shape.new_attention(stack.site(0))
         except (ValueError, TypeError) as error:
             return f"{encoding}: {error}"
         return None
 
+    @property
+    def causal(self) -> bool:
+        """Whether the one stack of a language model looks back only."""
+        return self.task != "masked-lm"
+
     def shape(self, vocabulary: int) -> TransformerShape:
-        """Sizes of the model, with the vocabulary that the corpus really gave."""
+        """Sizes of the model, with the vocabulary that the data really gave."""
+        encoder, decoder = self.encoder_layers, self.decoder_layers
+        if self.task != "translation":
+            encoder, decoder = (0, self.layers) if self.causal else (self.layers, 0)
         return TransformerShape(
             vocabulary=vocabulary,
             width=self.width,
             heads=self.heads,
             kv_heads=self.kv_heads,
             feed_forward=self.feed_forward,
-            encoder_layers=self.encoder_layers,
-            decoder_layers=self.decoder_layers,
+            encoder_layers=encoder,
+            decoder_layers=decoder,
             dropout=self.dropout,
+            attention=self.attention,
         )
+
+    def facts(self) -> dict[str, Any]:
+        """The fields that the task has, as JSON can hold them."""
+        apart = fields_apart(self.task)
+        return {k: v for k, v in self.model_dump(mode="json").items() if k not in apart}
 
     def training(self) -> dict[str, Any]:
         """The fields that a trained cell depends on: its checkpoint is good for these alone."""
-        return {k: v for k, v in self.model_dump(mode="json").items() if k not in _NOT_TRAINING}
+        return {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
 
     def decoding(self) -> dict[str, Any]:
-        """The further fields that a cell's translations depend on."""
-        return {name: getattr(self, name) for name in _DECODING}
+        """The further fields that a cell's scores depend on."""
+        return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
-_DECODING = ("beam", "length_penalty", "select", "average")
-# The corpus itself is compared by its digest, wherever it lies.
+_DECODING = ("beam", "length_penalty", "select", "average", "multiples", "tested")
+# The data itself is compared by its digest, wherever it lies.
 _NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "splits", "device", "data"}
-
-_MULTI30K: dict[str, Any] = {
-    "data": "multi30k",
-    "lowercase": True,
-    "beam": 5,
-    "length_penalty": 1.0,
-    "average": 5,
-}
-# Small enough for half an hour on a core: at equal training time a width of 128 had a lower
-# validation loss than 192, and 192 than 256 (short trials of sinusoidal, one seed).
-_CPU: dict[str, Any] = {
-    "encodings": ("sinusoidal", "rotary", "none"),
-    "vocabulary": 4000,
-    "width": 128,
-    "heads": 4,
-    "feed_forward": 512,
-    "encoder_layers": 4,
-    "decoder_layers": 4,
-    "dropout": 0.1,
-    "epochs": 10,
-    "batch_tokens": 1536,
-    "learning_rate": 4e-3,
-    "validations": 22,
-    "average": 1,  # chosen on validation, as results/multi30k-cpu/tuning.json shows
-    "length_penalty": 1.4,
-}
-# The size of Vaswani et al. 2017's base model.
-_BASE: dict[str, Any] = {
-    "vocabulary": 8000,
-    "width": 512,
-    "heads": 8,
-    "feed_forward": 2048,
-    "encoder_layers": 6,
-    "decoder_layers": 6,
-    "dropout": 0.3,
-    "epochs": 30,
-    "batch_tokens": 4096,
-    "learning_rate": 1e-3,
-    "validations": 30,
-}
-
-#: What a preset sets; all else is as the fields of ``Config`` say.
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "quick": {"seeds": (1,), "epochs": 0.4, "beam": 1},
-    "multi30k-cpu": {**_MULTI30K, **_CPU},
-    "multi30k-base": {**_MULTI30K, **_BASE},
-    # A student report's run of the Annotated Transformer: its batches, schedule and length.
-    "annotated": {
-        **_MULTI30K,
-        **_BASE,
-        "dropout": 0.1,
-        "batch_sentences": 32,
-        "accumulate": 10,
-        "schedule": "noam",
-        "learning_rate": 1.0,
-        "warmup": 3000,
-    },
-}
 
 
 def make_config(
@@ -194,7 +175,8 @@ def make_config(
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Build a config: the preset's fields, over them a YAML or JSON file's, over them ``settings``.
+    """Build a config: the task's fields in this preset, over them a YAML or JSON file's, over them
+    ``settings``.
 
     All mistakes are named at once, a wrong field with the nearest right one: ``ValueError``.
     """
@@ -202,14 +184,25 @@ def make_config(
         raise ValueError(
             f"preset must be one of {', '.join(PRESETS)}, got {preset!r}{near(preset, PRESETS)}"
         )
-    fields: dict[str, Any] = {"preset": preset, **PRESETS[preset]}
-    if file is not None:
-        fields |= _read(file)
-    fields |= dict(settings or {})
+    given = ({} if file is None else _read(file)) | dict(settings or {})
+    task = given.get("task", "translation")
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}{near(task, TASKS)}")
+    apart = [name for name in given if name in fields_apart(task)]
+    if apart:
+        raise ValueError(
+            f"task {task!r} has no {', '.join(apart)}; leave out what belongs to other tasks"
+        )
+    fields = {"preset": preset, **defaults(task, preset), **given}
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
         raise ValueError("; ".join(_said(mistake) for mistake in error.errors())) from None
+
+
+def tasks_of(task: str | None) -> tuple[str | None, ...]:
+    """Give the tasks that a word of the command line means; None leaves it to the config."""
+    return TASKS if task == "all" else (task,)
 
 
 def read_setting(text: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""Beam search over a batch of sentences at once, on cached keys and values."""
+"""Beam search over a batch of sentences at once, on cached keys and values where there may be."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ropewalk.lab.batches import EncodedSplit, in_order, source_batch
+from ropewalk.lab.generate import can_cache
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
@@ -44,6 +45,36 @@ class _Sentence:
     ended: list[Hypothesis]
 
 
+@dataclass
+class _Steps:
+    """What gives each step its hidden states: the memory, and a cache where encodings allow one."""
+
+    model: Transformer
+    memory: Tensor
+    mask: Tensor
+    cache: DecoderCache | None
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Give the last hidden states ``(B, beams, width)`` of tokens ``(B, beams, length)``."""
+        if self.cache is not None:
+            return self.model.decode(tokens[..., -1], self.memory, self.mask, self.cache)
+        beams = tokens.shape[1]
+        memory, mask = (x.repeat_interleave(beams, 0) for x in (self.memory, self.mask))
+        anew = self.model.decode(tokens.flatten(0, 1), memory, mask)[:, -1]
+        return anew.view(-1, beams, anew.shape[-1])
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sentences."""
+        self.memory, self.mask = self.memory[rows], self.mask[rows]
+        if self.cache is not None:
+            self.cache.select(rows)
+
+    def follow(self, parents: Tensor) -> None:
+        """Let the next step's beams go on from these of the last one's."""
+        if self.cache is not None and self.cache.branching:
+            self.cache.follow(parents)
+
+
 @torch.inference_mode()
 def beam_search(
     model: Transformer, source: Tensor, mask: Tensor, *, beam: int, longest: int | None = None
@@ -53,7 +84,8 @@ def beam_search(
     A search ends when ``beam`` hypotheses have ended, or at ``longest`` tokens (default: twice the
     source's and ten; a learned table of positions may end before). A hypothesis cut there is kept
     as it is. ``beam=1`` is greedy decoding. There are fewer than ``beam`` hypotheses only where the
-    vocabulary has no more to say. Raises ValueError where beam or longest is below 1.
+    vocabulary has no more to say. An encoding whose method allows no cache is served by computing
+    everything anew at each step. Raises ValueError where beam or longest is below 1.
     """
     for name, value in (("beam", beam), ("longest", longest)):
         if value is not None and value < 1:
@@ -61,26 +93,25 @@ def beam_search(
     limits = [_limit(model, n, longest) for n in mask.sum(1).tolist()]
     live = [_Sentence(i, limit, []) for i, limit in enumerate(limits)]
     done: list[list[Hypothesis]] = [[] for _ in live]
-    memory = model.encode(source, mask)
-    cache = DecoderCache(model.shape.decoder_layers, branching=beam > 1)
+    cache = None
+    if can_cache(model.decoder):
+        cache = model.shape.new_cache(model.shape.decoder_layers, branching=beam > 1)
+    steps = _Steps(model, model.encode(source, mask), mask, cache)
     # All beams of a sentence begin alike: one stands for them.
     tokens = source.new_full((len(live), 1, 1), BOS)
-    scores = memory.new_zeros((len(live), 1), dtype=torch.float32)
+    scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
     while live:
-        hidden = model.decode(tokens[..., -1], memory, mask, cache)
-        parents, words, scores = _continue(model.logits(hidden), scores, beam)
+        parents, words, scores = _continue(model.logits(steps.hidden(tokens)), scores, beam)
         tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
         kept, chosen = _harvest(live, done, tokens, scores, beam)
         if len(kept) < len(live):
             live = [live[i] for i in kept]
             keep = torch.tensor(kept, dtype=torch.int64, device=source.device)
-            cache.select(keep)
-            memory, mask = memory[keep], mask[keep]
+            steps.select(keep)
             parents, tokens, scores = parents[keep], tokens[keep], scores[keep]
         if live:
             slots = torch.tensor(chosen, device=source.device)  # (live, beam) among 2 * beam
-            if cache.branching:
-                cache.follow(parents.gather(1, slots))
+            steps.follow(parents.gather(1, slots))
             tokens, scores = _rows(tokens, slots), scores.gather(1, slots)
     return [sorted(h, key=lambda x: -x.log_probability) for h in done]
 

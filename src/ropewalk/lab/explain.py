@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ropewalk.lab.batches import make_batch, read_splits
-from ropewalk.lab.cell import load_model, read_hypotheses
 from ropewalk.lab.corpus import Corpus
-from ropewalk.lab.run import Cell
+from ropewalk.lab.folders import Cell, read_hypotheses
+from ropewalk.lab.models import load_translator
 from ropewalk.lab.scores import assign_bins
 from ropewalk.lab.tokens import BOS, EOS, Tokens
 
@@ -34,8 +34,9 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
         for index in [i for i, p in enumerate(places) if p == place][:EXAMPLES_PER_BIN]
     ]
     hypotheses = {
-        row["slug"]: read_hypotheses(Cell(row["name"], seed).folder(run), split)[0]
+        row["slug"]: read_hypotheses(Cell(row["name"], seed).folder(run), split)
         for row in results["encodings"]
+        if "no_result" not in row["cells"][0]["scores"][split]
     }
     return {
         "split": split,
@@ -72,7 +73,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
         path = Cell(row["name"], seed).folder(run) / "model.safetensors"
         if not path.exists():  # a diverged cell has no model
             continue
-        model = load_model(path, torch.device("cpu"))[0]
+        model = load_translator(path, torch.device("cpu"))[0]
         sentences = []
         for i in chosen:
             batch = make_batch(encoded, [i])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
+from torch.nn.functional import cross_entropy, linear
+
+from ropewalk.lab.tokens import PAD
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -67,3 +70,31 @@ def linear_cross_entropy(
         hidden, table, target, smoothing, chunk
     )
     return loss
+
+
+def token_loss(hidden: Tensor, table: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Give the mean loss over real targets; padding never meets the output layer.
+
+    hidden ``(B, S, width)``, targets ``(B, S)`` with PAD where nothing is predicted. Under autocast
+    the products run in its dtype.
+    """
+    real = targets != PAD
+    hidden = hidden[real]
+    if torch.is_autocast_enabled(hidden.device.type):
+        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    return linear_cross_entropy(hidden, table, targets[real], smoothing=smoothing)
+
+
+def row_nll(logits: Tensor, targets: Tensor) -> Tensor:
+    """Give the summed negative log-likelihood ``(B,)`` of each row's real targets, in nats."""
+    nll = cross_entropy(
+        logits.float().flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="none"
+    )
+    return nll.view(targets.shape).sum(1)
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """Give the context in which products run in this precision."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)

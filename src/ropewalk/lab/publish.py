@@ -15,7 +15,14 @@ from typing import Any
 from ropewalk.figures import static
 from ropewalk.lab.checkpoint import read_json, write_bytes
 from ropewalk.lab.report import findings, tables
-from ropewalk.lab.report.series import by_length, curves, outcomes, without_nan
+from ropewalk.lab.report.measures import (
+    column,
+    headline_measure,
+    is_translation,
+    number,
+    tested_measure,
+)
+from ropewalk.lab.report.series import by_length, by_multiple, curves, outcomes, without_nan
 from ropewalk.lab.report.tables import Cell, Table
 
 Facts = dict[str, Any]
@@ -30,12 +37,20 @@ _CAPTIONS = {  # what a figure shows, and how it is to be read
         "BLEU on the first test split by sentence length",
         "lines join the means, small dots are seeds",
     ),
+    "score.png": (
+        "The score on the first split",
+        "a dot for each seed, a bar for the mean; beside it the difference from the first encoding",
+    ),
+    "score-by-length.png": (
+        "The score by length, trained on and past it",
+        "lines join the means, small dots are seeds",
+    ),
     "loss.png": (
-        "Training loss (moving mean, label-smoothed) and validation loss",
+        "Training loss (moving mean) and validation loss",
         "thin lines are seeds, bold ones their mean",
     ),
     "attention.png": (
-        "Encoder self-attention over one sentence, every head",
+        "Self-attention over one sequence, every head",
         "layers from top to bottom, heads from left to right; in each, rows attend and columns are "
         "attended to, by position; colour grows with the square root of the weight, from 0 to 1",
     ),
@@ -63,17 +78,34 @@ def publish(run: Path, folder: Path) -> None:
 
 def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
     """Draw the figures of a run, file name -> PNG."""
-    split = results["splits"][0]
     training, validation = (curves(results, kind, "step") for kind in ("training", "validation"))
-    drawn = {
-        "bleu.png": static.bleu_by_encoding(outcomes(results, split)),
-        "bleu-by-length.png": static.bleu_by_length(*by_length(results, split)),
-        "loss.png": static.loss_curves(training, validation, "steps"),
-    }
-    heads = _encoder_heads(results, attention)
+    drawn = _scores_drawn(results)
+    drawn["loss.png"] = static.loss_curves(training, validation, "steps")
+    heads = _heads(results, attention)
     if heads:
         drawn["attention.png"] = static.attention_heads(heads)
     return {name: static.png(figure) for name, figure in drawn.items()}
+
+
+def _scores_drawn(results: Facts) -> dict[str, Any]:
+    split = results["splits"][0]
+    if is_translation(results):
+        return {
+            "bleu.png": static.score_by_encoding(outcomes(results, split)),
+            "bleu-by-length.png": static.score_by_length(*by_length(results, split)),
+        }
+    measure, tested = headline_measure(results), tested_measure(results)
+    other = tested["name"] if tested != measure else ""
+    title = column(measure, split)
+    drawn = {"score.png": static.score_by_encoding(outcomes(results, split), title, other)}
+    if len(results["splits"]) > 1:
+        drawn["score-by-length.png"] = static.score_by_length(
+            *by_multiple(results),
+            results["lengths"]["unit"],
+            column(measure),
+            logarithmic=measure["key"] == "perplexity",
+        )
+    return drawn
 
 
 def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
@@ -90,23 +122,33 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         "\n".join(f"- {_plain(said)}" for said in findings.findings(results)),
     ]
     if len(results["splits"]) > 1:
-        parts += ["### Other test splits", _markdown(tables.splits_table(results))]
+        others = "Other test splits" if is_translation(results) else "Other lengths"
+        parts += [f"### {others}", _markdown(tables.splits_table(results))]
     for name in pictures:
         shown, how = (_plain(text) for text in _CAPTIONS[name])
         parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
-    parts += ["## By sentence length"]
-    for each in results["splits"]:
-        parts += [
-            f"{_plain(each)}, words in the source:",
-            _markdown(tables.length_table(results, each)),
-        ]
+    parts += _by_length(results)
     parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
     if tuning is not None:
         parts += ["## What was tuned", _tuned(tuning)]
-    parts += ["## Corpus", _facts(findings.corpus_facts(results))]
+    data = "Corpus" if is_translation(results) else "Task"
+    parts += [f"## {data}", _facts(findings.corpus_facts(results))]
     parts += ["## Conditions", _facts(findings.conditions(results))]
-    parts += ["Each sentence's BLEU, the loss curves and the whole config are in `results.json`."]
+    each = "sentence's BLEU" if is_translation(results) else "item's score"
+    parts += [f"Each {each}, the loss curves and the whole config are in `results.json`."]
     return "\n\n".join(parts) + "\n"
+
+
+def _by_length(results: Facts) -> list[str]:
+    if is_translation(results):
+        parts = ["## By sentence length"]
+        for each in results["splits"]:
+            table = _markdown(tables.length_table(results, each))
+            parts += [f"{_plain(each)}, words in the source:", table]
+        return parts
+    if len(results["splits"]) == 1:
+        return []
+    return ["## By length", _markdown(tables.multiples_table(results))]
 
 
 def with_excerpt(text: str, name: str, results: Facts) -> str:
@@ -145,6 +187,12 @@ def _asked(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
     names = findings.listed(row["name"] for row in rows)
     seeds = len(rows[0]["cells"])
+    if not is_translation(results):
+        return _plain(
+            f"Asked: what does the position encoding change in {findings.about(results)}? The same "
+            f"model was trained with {names} in turn, {findings.count(seeds, 'seed')} each, all "
+            "other settings the same."
+        )
     train = findings.count(corpus["pairs"]["train"], "sentence pair")
     return _plain(
         f"Asked: what does the position encoding change in translation from "
@@ -157,10 +205,10 @@ def _asked(results: Facts) -> str:
 def _tuned(tuning: Facts) -> str:
     names = list(tuning["mean"])
     cells = [
-        (Cell(cell), *(Cell(findings.number(bleu[name], 2)) for name in names))
+        (Cell(cell), *(Cell(number(bleu[name], 2)) for name in names))
         for cell, bleu in tuning["cells"].items()
     ]
-    means = (Cell("mean of all"), *(Cell(findings.number(tuning["mean"][n], 2)) for n in names))
+    means = (Cell("mean of all"), *(Cell(number(tuning["mean"][n], 2)) for n in names))
     return (
         "How many of the last snapshots are averaged, and the length penalty, were chosen by BLEU "
         "on the validation split: one grid and one choice for all encodings, made before any test "
@@ -169,16 +217,15 @@ def _tuned(tuning: Facts) -> str:
     )
 
 
-def _encoder_heads(
-    results: Facts, attention: Facts | None
-) -> dict[str, list[list[list[list[float]]]]]:
-    """Give encoder self-attention of the rule's middle sentence, encoding -> layer -> head."""
+def _heads(results: Facts, attention: Facts | None) -> dict[str, list[list[list[list[float]]]]]:
+    """Give self-attention of the rule's middle sentence, encoding -> layer -> head."""
     if not attention or not attention["sentences"]:
         return {}
     middle = len(attention["sentences"]) // 2
+    site = "encoder" if is_translation(results) else "self"
     maps = attention["encodings"]
     return {
-        row["name"]: maps[row["slug"]]["sentences"][middle]["encoder"]["weights"]
+        row["name"]: maps[row["slug"]]["sentences"][middle][site]["weights"]
         for row in results["encodings"]
         if row["slug"] in maps
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import queue
@@ -11,16 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropewalk.lab.batches import EncodedSplit, write_splits
-from ropewalk.lab.cell import cell_folder
 from ropewalk.lab.checkpoint import read_json, write_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.corpus import Corpus, load_corpus
-from ropewalk.lab.tokens import Tokens
+from ropewalk.lab.folders import Cell
+from ropewalk.lab.tasks import Task, open_task
 from ropewalk.machine import cores, pick_device
 
 
@@ -28,66 +24,31 @@ class CellFailed(RuntimeError):  # noqa: N818, it is no error of this process
     """A cell's process ended without a result; what it had written is still there."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One encoding with one seed."""
-
-    encoding: str
-    seed: int
-
-    def folder(self, run: Path) -> Path:
-        return cell_folder(run, self.encoding, self.seed)
-
-    def __str__(self) -> str:
-        return f"{self.encoding}, seed {self.seed}"
-
-
 def cells_of(config: Config) -> list[Cell]:
     """Give the cells of a comparison, seed by seed, so that each seed is whole early."""
     return [Cell(encoding, seed) for seed in config.seeds for encoding in config.encodings]
 
 
-def prepare(config: Config, run: Path) -> Corpus:
-    """Read the corpus and write what cells need: config, vocabulary, token ids. Gives the corpus.
+def default_folder(config: Config) -> Path:
+    """Give the run folder that a config has where none is named."""
+    if config.task == "translation":
+        return Path("runs") / config.preset
+    return Path("runs") / f"{config.task}-{config.preset}"
 
-    A folder that holds a run of another training config or corpus is refused.
+
+def prepare(config: Config, run: Path) -> Task:
+    """Read or draw the data and write what cells need: config, vocabulary, token ids.
+
+    Gives the task. A folder that holds a run of another training config or other data is refused.
     """
-    corpus = load_corpus(config.data, source=config.source, target=config.target)
-    unknown = [s for s in config.splits or () if s not in corpus.splits or s == "train"]
-    if unknown:
-        raise ValueError(
-            f"splits must be of {', '.join(s for s in corpus.splits if s != 'train')}, "
-            f"got {unknown[0]!r}"
-        )
-    if not config.splits and not corpus.test_splits:
-        raise ValueError(
-            f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
-            f"test.{corpus.target}, or score another with splits=validation"
-        )
-    digest = _digest(corpus)
+    task = open_task(config, run)
+    digest = task.digest()
     if (run / "config.json").exists():
         _check_same(run, config, digest)
-    tokens = Tokens.train(
-        (sentence for pair in corpus.splits["train"] for sentence in pair),
-        config.vocabulary,
-        lowercase=config.lowercase,
-    )
-    splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-    splits["train"], left_out = _shortened(splits["train"], config.longest)
-    tokens.save(run / "tokenizer.json")
-    write_splits(run / "splits.safetensors", splits)
-    facts = {
-        "digest": digest,
-        "left_out": left_out,
-        "vocabulary": tokens.size,
-        "longest_in_training": {
-            "source": max(map(len, splits["train"].source)),
-            "target": max(map(len, splits["train"].target)),
-        },
-    }
-    write_json(run / "corpus.json", facts)
-    write_json(run / "config.json", config.model_dump(mode="json"))
-    return corpus
+    facts = task.prepare()
+    write_json(run / "corpus.json", {"digest": digest, **facts})
+    write_json(run / "config.json", config.facts())
+    return task
 
 
 def run_cells(
@@ -110,6 +71,8 @@ def run_cells(
     running: dict[Cell, subprocess.Popen[str]] = {}
     failures: list[str] = []
     stopping = threading.Event()
+    # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
+    ended = [threading.Event() for _ in range(jobs)]
 
     def work() -> None:
         while not stopping.is_set():
@@ -117,32 +80,47 @@ def run_cells(
                 cell = waiting.get_nowait()
             except queue.Empty:
                 return
-            process = _start(run, cell, max(1, cores() // jobs))
-            running[cell] = process
-            if stopping.is_set():
-                process.send_signal(signal.SIGINT)
-            error = _follow(process, cell, watch)
-            del running[cell]
+            with _start(run, cell, max(1, cores() // jobs)) as process:
+                running[cell] = process
+                if stopping.is_set():
+                    process.send_signal(signal.SIGINT)
+                error = _follow(process, cell, watch)
+                del running[cell]
             if error is not None and not stopping.is_set():
                 failures.append(f"{cell}: {error}")
 
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
-    for worker in workers:
-        worker.start()
+    def worker(end: threading.Event) -> None:
+        try:
+            work()
+        finally:
+            end.set()
+
+    for end in ended:
+        threading.Thread(target=worker, args=(end,), daemon=True).start()
     try:
-        for worker in workers:
-            while worker.is_alive():
-                worker.join(0.2)
+        for end in ended:
+            while not end.wait(0.2):
+                pass
     except KeyboardInterrupt:
         stopping.set()
         for process in list(running.values()):
             process.send_signal(signal.SIGINT)
-        for worker in workers:
-            worker.join(60)
+        for end in ended:
+            end.wait(60)
         raise
     if failures:
         raise CellFailed("; ".join(sorted(failures)))
     return jobs
+
+
+def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
+    """Train the config's first cell, score it where that is quickest, and give its model's file."""
+    cells = {"encodings": config.encodings[:1], "seeds": config.seeds[:1]}
+    quickest = {"splits": ("validation",)} if config.task == "translation" else {"multiples": (1,)}
+    config = config.model_copy(update=cells | quickest)
+    prepare(config, run)
+    run_cells(config, run, watch=watch)
+    return cells_of(config)[0].folder(run) / "model.safetensors"
 
 
 def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
@@ -183,25 +161,6 @@ def _follow(
     return error if code else None
 
 
-def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
-    sources, targets = zip(*pairs, strict=True)
-    return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
-
-
-def _shortened(split: EncodedSplit, longest: int) -> tuple[EncodedSplit, int]:
-    both = zip(split.source, split.target, strict=True)
-    kept = [(s, t) for s, t in both if len(s) <= longest and len(t) <= longest]
-    if not kept:
-        raise ValueError(f"longest must leave training pairs, got {longest}: all are longer")
-    sources, targets = zip(*kept, strict=True)
-    return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)
-
-
-def _digest(corpus: Corpus) -> str:
-    text = json.dumps([corpus.source, corpus.target, dict(corpus.splits)], ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _check_same(run: Path, config: Config, digest: str) -> None:
     held = Config.model_validate(read_json(run / "config.json")).training()
     differing = [
@@ -210,7 +169,7 @@ def _check_same(run: Path, config: Config, digest: str) -> None:
         if held.get(name) != value
     ]
     if (run / "corpus.json").exists() and read_json(run / "corpus.json")["digest"] != digest:
-        differing.append("the corpus has changed since")
+        differing.append("the data has changed since")
     if differing:
         raise ValueError(
             f"{run} holds a run of another config: {'; '.join(differing)}; name another folder "

@@ -93,6 +93,18 @@ def _read_lines(path: Path) -> list[str]:
     Lines end at "\n" alone ("\r" before it goes with the white space): str.splitlines would also
     split at U+2028 or form feeds, on one side and not on the other.
     """
+    lines = read_text(path).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.strip() for line in lines]
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, plain or gzipped, as it is but for a byte order mark.
+
+    Raises:
+        CorpusError: the file is missing, cannot be read or is not whole UTF-8.
+    """
     data = _read_bytes(path)
     try:
         text = data.decode("utf-8")
@@ -102,10 +114,7 @@ def _read_lines(path: Path) -> list[str]:
             f"{path}, line {line} is not UTF-8: byte 0x{data[error.start]:02x} at offset "
             f"{error.start} of the text ({error.reason}); convert the file to UTF-8"
         ) from None
-    lines = text.removeprefix("\ufeff").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.strip() for line in lines]
+    return text.removeprefix("\ufeff")
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -7,23 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import nn
 
-from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.batches import Batch, EncodedSplit, in_order, make_batch, plan_epoch
-from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.lab.config import Config
-from ropewalk.lab.loss import linear_cross_entropy
-from ropewalk.lab.tokens import PAD
+from ropewalk.lab.loss import autocast
+from ropewalk.lab.models import build_model
+from ropewalk.lab.tasks.base import Task
 from ropewalk.machine import peak_memory, pick_device, pick_precision
-from ropewalk.model import Transformer, initialise
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 
@@ -46,16 +43,14 @@ class Record:
         return self.target_tokens / self.seconds if self.seconds else 0.0
 
 
+class Step(NamedTuple):
+    """Of one training step: its loss, a mean over target tokens, and the norm of all gradients."""
+
+    loss: float
+    gradient: float  # before it was clipped
+
+
 Progress = Callable[[Record, float], None]
-
-
-def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Transformer:
-    """Build the model of a cell, each parameter drawn from the seed and its name."""
-    shape = config.shape(vocabulary)
-    encodings = build_encoder_decoder(encoding, shape.stack(causal=False), shape.stack(causal=True))
-    model = Transformer(shape, *encodings)
-    initialise(model, seed)
-    return model
 
 
 class Trainer:
@@ -65,25 +60,17 @@ class Trainer:
     last ``keep`` of those taken at validation.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        encoding: str,
-        seed: int,
-        splits: dict[str, EncodedSplit],
-        vocabulary: int,
-        folder: Path,
-    ) -> None:
-        self.config, self.seed, self.folder = config, seed, folder
-        self.train, self.held_out = splits["train"], splits["validation"]
+    def __init__(self, task: Task, encoding: str, seed: int, folder: Path) -> None:
+        self.task, self.config, self.seed, self.folder = task, task.config, seed, folder
+        config = task.config
         self.facts = {"encoding": encoding, "seed": seed, "config": config.training()}
         self.device = pick_device(config.device)
         self.precision = pick_precision(config.precision, self.device)
-        self.model = build_model(config, encoding, seed, vocabulary).to(self.device)
+        self.model = build_model(config, encoding, seed, task.vocabulary).to(self.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
-        per_epoch = math.ceil(len(self._epoch(0)) / config.accumulate)
+        per_epoch = math.ceil(len(task.plan(seed, 0)) / config.accumulate)
         self.record = Record(steps=max(1, round(config.epochs * per_epoch)))
         self.per_epoch = per_epoch
         if (folder / "last.safetensors").exists():
@@ -98,13 +85,13 @@ class Trainer:
             while record.status == "training":
                 epoch, place = divmod(record.step, self.per_epoch)
                 if not batches or place == 0:
-                    batches = self._epoch(epoch)
+                    batches = self.task.plan(self.seed, epoch)
                 first = place * self.config.accumulate
                 began = time.perf_counter()
-                loss = self.step(batches[first : first + self.config.accumulate])
+                taken = self.step(batches[first : first + self.config.accumulate])
                 record.seconds += time.perf_counter() - began
-                self._note(loss, validate=record.step in marks)
-                progress(record, loss)
+                self._note(taken, validate=record.step in marks)
+                progress(record, taken.loss)
                 # Asked once: who interrupts behind this line is heard at the next step, and saved.
                 stop = bool(interrupted)
                 if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
@@ -114,34 +101,36 @@ class Trainer:
                     raise KeyboardInterrupt
         return record
 
-    def _note(self, loss: float, *, validate: bool) -> None:
+    def _note(self, taken: Step, *, validate: bool) -> None:
         record = self.record
-        seen = {"step": record.step, "seconds": round(record.seconds, 3), "loss": round(loss, 4)}
-        if not math.isfinite(loss):
+        if not math.isfinite(taken.loss):
             record.status = "diverged"
             return
+        seen = {"step": record.step, "seconds": round(record.seconds, 3)}
+        seen |= {name: round(value, 4) for name, value in taken._asdict().items()}
         record.training.append(seen)
         if validate:
             self._validate()
         if record.step >= record.steps:
             record.status = "finished"
 
-    def step(self, batches: list[list[int]]) -> float:
-        """Take one step on these batches of rows and give its loss, a mean over target tokens."""
+    def step(self, batches: list[list[int]]) -> Step:
+        """Take one step on these batches of rows."""
         self.model.train()
         record = self.record
         # Dropout alone draws from the global generator: the same masks whatever came before.
-        torch.manual_seed(self.seed * 1_000_003 + record.step)
-        made = [make_batch(self.train, rows).to(self.device) for rows in batches]
+        draw = self.seed * 1_000_003 + record.step
+        torch.manual_seed(draw)
+        made = [self.task.batch(rows, draw).to(self.device) for rows in batches]
         tokens = sum(batch.target_tokens for batch in made)
         total = 0.0
         for batch in made:
             with autocast(self.device, self.precision):
-                loss = training_loss(self.model, batch, self.config.label_smoothing)
+                loss = self.task.loss(self.model, batch)
             share = batch.target_tokens / tokens
             (loss * share).backward()
             total += float(loss.detach()) * share
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        gradient = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, record.step + 1, record.steps)
         if math.isfinite(total):
@@ -149,30 +138,20 @@ class Trainer:
         self.optimizer.zero_grad()
         record.step += 1
         record.target_tokens += tokens
-        return total
+        return Step(total, float(gradient))
 
     def _validate(self) -> None:
-        loss = validation_loss(self.model, self.held_out, self.config, self.precision)
+        loss = self.task.validation_loss(self.model, self.precision)
         record = self.record
         record.validation.append(
             {"step": record.step, "seconds": round(record.seconds, 3), "loss": round(loss, 5)}
         )
         facts = {**self.facts, "step": record.step, "validation_loss": loss}
         path = self.folder / f"snapshot-{record.step:07d}.safetensors"
-        write_tensors(path, self.model.state_dict(), facts)
+        write_tensors(path, weights_of(self.model), facts)
         for old in snapshots(self.folder)[: -self.config.keep]:
             if old != best_snapshot(self.folder, record):
                 old.unlink()
-
-    def _epoch(self, epoch: int) -> list[list[int]]:
-        config = self.config
-        return plan_epoch(
-            self.train,
-            tokens=config.batch_tokens,
-            sentences=config.batch_sentences,
-            seed=self.seed,
-            epoch=epoch,
-        )
 
     def _validation_steps(self) -> set[int]:
         n = self.config.validations
@@ -180,7 +159,7 @@ class Trainer:
 
     def _save(self) -> None:
         self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))
-        tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors = {f"model.{k}": v for k, v in weights_of(self.model).items()}
         names = [name for name, _ in self.model.named_parameters()]
         for i, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{names[i]}.{k}": v for k, v in state.items()}
@@ -192,9 +171,8 @@ class Trainer:
         tensors, facts = read_tensors(path)
         check_facts(path, facts, self.facts)
         self.record = Record(**facts["record"])
-        self.model.load_state_dict(
-            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-        )
+        held = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        load_weights(self.model, held)
         state = self.optimizer.state_dict()
         for i, (name, _) in enumerate(self.model.named_parameters()):
             prefix = f"optimizer.{name}."
@@ -226,40 +204,6 @@ def interruptions() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def training_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
-    """Give the smoothed loss over real target tokens; padding never meets the output layer."""
-    hidden = model(batch.source, batch.target_in, batch.source_mask)
-    real = batch.target_out != PAD
-    hidden = hidden[real]
-    if torch.is_autocast_enabled(hidden.device.type):
-        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
-    return linear_cross_entropy(
-        hidden, model.embedding.weight, batch.target_out[real], smoothing=smoothing
-    )
-
-
-@torch.no_grad()
-def validation_loss(
-    model: Transformer, split: EncodedSplit, config: Config, precision: str
-) -> float:
-    """Give the mean negative log-likelihood of a real target token in nats, without smoothing."""
-    model.eval()
-    device = model.embedding.weight.device
-    total, tokens = 0.0, 0
-    for rows in in_order(split, tokens=config.batch_tokens):
-        batch = make_batch(split, rows).to(device)
-        with autocast(device, precision):
-            logits = model.logits(model(batch.source, batch.target_in, batch.source_mask))
-        nll = cross_entropy(
-            logits.float().flatten(0, 1),
-            batch.target_out.flatten(),
-            ignore_index=PAD,
-            reduction="sum",
-        )
-        total, tokens = total + float(nll), tokens + batch.target_tokens
-    return total / tokens
-
-
 def learning_rate(config: Config, step: int, steps: int) -> float:
     """Give the rate at a step counted from 1: a linear warm-up, then the schedule's decay.
 
@@ -274,13 +218,6 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
     if step <= warmup:
         return config.learning_rate * step / warmup
     return config.learning_rate * (steps + 1 - step) / max(1.0, steps + 1 - warmup)
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Give the context in which products run in this precision."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
 
 
 def snapshots(folder: Path) -> list[Path]:
@@ -302,7 +239,8 @@ def best_snapshot(folder: Path, record: Record) -> Path:
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a checkpoint of another config, encoding or seed, naming what differs."""
     ours = {**wanted["config"], **{k: wanted[k] for k in ("encoding", "seed")}}
-    theirs = {**held.get("config", {}), **{k: held.get(k) for k in ("encoding", "seed")}}
+    config = Config.model_validate(held.get("config", {})).training()
+    theirs = {**config, **{k: held.get(k) for k in ("encoding", "seed")}}
     differing = [
         f"{name} is {theirs.get(name)!r} there and {value!r} here"
         for name, value in ours.items()

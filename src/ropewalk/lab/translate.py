@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.lab.cell import load_model
 from ropewalk.lab.config import Config
 from ropewalk.lab.decode import best
 from ropewalk.lab.decode import translate as search
+from ropewalk.lab.models import load_translator
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
@@ -37,13 +37,13 @@ class Translator:
         beam and length_penalty default to what the run was set to.
         """
         file = _find_model(path)
+        model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
         if run is None:
             raise ValueError(
                 f"{file} has no tokenizer.json in the folders above it; give a model that "
                 f"lies in its run folder"
             )
-        model, _ = load_model(file, pick_device(device))
         config = Config.model_validate_json((run / "config.json").read_text(encoding="utf-8"))
         tokens = Tokens.load(run / "tokenizer.json")
         if tokens.size != model.shape.vocabulary:

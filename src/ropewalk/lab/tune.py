@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.lab.batches import EncodedSplit, read_splits
-from ropewalk.lab.cell import load_model, mean_of
-from ropewalk.lab.checkpoint import read_json, write_json
+from ropewalk.lab.cell import mean_of
+from ropewalk.lab.checkpoint import load_weights, read_json, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.corpus import load_corpus
 from ropewalk.lab.decode import best, translate
-from ropewalk.lab.run import Cell, cells_of
+from ropewalk.lab.folders import Cell
+from ropewalk.lab.models import load_translator
+from ropewalk.lab.run import cells_of
 from ropewalk.lab.scores import score
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import snapshots
@@ -63,9 +65,9 @@ def _translations(
     One search serves all length penalties, which only rank what it ended with.
     """
     folder, device, found = cell.folder(run), pick_device(config.device), {}
-    model, _ = load_model(snapshots(folder)[-1], device)
+    model, _ = load_translator(snapshots(folder)[-1], device)
     for average in AVERAGES:
-        model.load_state_dict(mean_of(snapshots(folder)[-average:])[0])
+        load_weights(model, mean_of(snapshots(folder)[-average:])[0])
         hypotheses = translate(model, split.source, beam=config.beam)
         for penalty in LENGTH_PENALTIES:
             texts = [tokens.decode(best(h, penalty).ids) for h in hypotheses]

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ropewalk.lab.report.measures import (
+    amount,
+    digits_for,
+    headline_measure,
+    is_translation,
+    measures,
+    number,
+    tested_measure,
+)
+
 Facts = dict[str, Any]
 
-LEARNED = 5  # BLEU on the first test split below which nothing can be said of translation
-MINUS = "−"
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
-
-
-def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
-    """Write a number for people; an unknown one is a dash."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
-
-
-def digits_for(versus: Facts) -> int:
-    """Give the digits that a difference in BLEU needs, so that none is called better by 0.0."""
-    return 2 if abs(versus["difference"]) < 0.1 else 1
 
 
 def p_value(p: float) -> str:
@@ -32,6 +28,9 @@ def p_value(p: float) -> str:
 def count(n: int, one: str, many: str | None = None) -> str:
     """Write how many there are: ``1 seed``, ``3 seeds``, ``29,000 pairs``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+NAMED = 6  # encodings in a title
 
 
 def listed(words: Iterable[str]) -> str:
@@ -51,11 +50,21 @@ def duration(seconds: float) -> str:
 
 
 def title(results: Facts) -> str:
-    """Say what was compared on what."""
+    """Say what was compared on what; many encodings are counted instead of named."""
+    rows = results["encodings"]
+    few = len(rows) <= NAMED
+    names = listed(row["name"] for row in rows) if few else f"{len(rows)} position encodings"
+    if not is_translation(results):
+        return f"{names}: {about(results)}"
     corpus = results["corpus"]
     source, target = language(corpus["source"]), language(corpus["target"])
-    names = listed(row["name"] for row in results["encodings"])
     return f"{names}: {source} to {target}, {corpus['name']}"
+
+
+def about(results: Facts) -> str:
+    """Say what a task other than translation is, and by which attention unless it is softmax."""
+    attention = results["config"].get("attention", "softmax")
+    return str(results["about"]) + ("" if attention == "softmax" else f", {attention} attention")
 
 
 def language(code: str) -> str:
@@ -64,45 +73,72 @@ def language(code: str) -> str:
 
 
 def headline(results: Facts) -> str:
-    """Say in a sentence what was found on the first test split."""
-    split, rows = results["splits"][0], results["encodings"]
+    """Say what was found on the first test split and, of growing lengths, on the last."""
+    said = _headline(results, results["splits"][0])
+    if is_translation(results) or len(results["splits"]) == 1:
+        return said
+    return f"{said} {_headline(results, results['splits'][-1])}"
+
+
+def _headline(results: Facts, split: str) -> str:
+    rows, measure = results["encodings"], headline_measure(results)
     seeds = seeds_said(results)
+    means = [row["summary"][split][measure["key"]]["mean"] for row in rows]
+    if all(mean is None for mean in means):
+        return f"There is no result on {split}."
     if len(rows) == 1:
-        bleu = number(rows[0]["summary"][split]["bleu"]["mean"])
-        return f"{rows[0]['name']} reaches {bleu} BLEU on {split} ({seeds})."
-    if all((row["summary"][split]["bleu"]["mean"] or 0) < LEARNED for row in rows):
+        score = amount(means[0], measure)
+        return f"{rows[0]['name']} reaches {score} {measure['name']} on {split} ({seeds})."
+    floor = measure["floor"]
+    if floor is not None and all((mean or 0) < floor for mean in means):
+        what = f"{'translate' if is_translation(results) else 'answer'} {split}"
+        limit = f"{floor} {measure['unit']}".strip()
         return (
-            f"No model has learned to translate {split}: all are below {LEARNED} BLEU ({seeds}). "
+            f"No model has learned to {what}: all are below {limit} {measure['name']} ({seeds}). "
             "Differences between them mean little."
         )
     if len(rows) == 2:
-        return _versus(rows[0], rows[1], split, seeds)
-    first = rows[0]
-    bleu = number(first["summary"][split]["bleu"]["mean"])
-    against = f"Against {first['name']} ({bleu} BLEU on {split}, {seeds}{_lost(rows)})"
-    return f"{against}, {'; '.join(_verdicts(rows, split))}."
+        return _versus(results, rows[1], split)
+    score = f"{amount(means[0], measure)} {measure['name']}"
+    against = f"Against {rows[0]['name']} ({score} on {split}, {seeds}{_lost(rows)})"
+    return f"{against}, {'; '.join(_verdicts(results, split))}."
 
 
 def findings(results: Facts) -> list[str]:
     """Say, one sentence or two each, what the numbers show and what they do not."""
-    rows, splits, seeds = results["encodings"], results["splits"], seeds_said(results)
-    said = [_versus(rows[0], row, split, seeds) for split in splits for row in rows[1:]]
-    said = [sentence for sentence in said if sentence != headline(results)]
+    rows, splits = results["encodings"], results["splits"]
+    said = [_versus(results, row, split) for split in splits for row in rows[1:]]
+    said = [sentence for sentence in said if sentence not in headline(results)]
     said += [_not_ahead(results, row) for row in rows[1:]]
     said += _equal_time(results)
     said += [
         f"{row['name']}, seed {cell['seed']}, diverged after {count(cell['steps'], 'step')}. "
-        f"It stays in the table: {_diverged_counts(row, place, splits[0])}."
+        f"It stays in the table: {_diverged_counts(results, row, place)}."
         for row in rows
         for place, cell in enumerate(row["cells"])
         if cell["status"] == "diverged"
     ]
-    return said + _limits(results)
+    return said + without_result(results) + _limits(results)
+
+
+def without_result(results: Facts) -> list[str]:
+    """Say where there is no score, and why."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for row in results["encodings"]:
+        for split in results["splits"]:
+            if reason := row["summary"][split].get("no_result"):
+                said.setdefault((row["name"], reason), []).append(split)
+    return [
+        f"{name} has no result on {listed(splits)}: {reason}."
+        for (name, reason), splits in said.items()
+    ]
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:
     """Give what there is to know of the corpus: sizes, vocabulary, overlap with training."""
     corpus = results["corpus"]
+    if not is_translation(results):
+        return [(name, text) for name, text in corpus["facts"]]
     pairs = corpus["pairs"]
     facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
     for split, seen in corpus["seen_in_training"].items():
@@ -148,7 +184,8 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
     facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
     names = {"bleu": "BLEU", "chrf": "chrF"}
     return facts + [
-        (f"{names.get(name, name)} signature", text) for name, text in results["signatures"].items()
+        (f"{names.get(name, name)} signature", text)
+        for name, text in results.get("signatures", {}).items()
     ]
 
 
@@ -158,17 +195,28 @@ def seeds_said(results: Facts) -> str:
     return "one seed" if seeds == 1 else f"means of {seeds} seeds"
 
 
-def _versus(first: Facts, row: Facts, split: str, seeds: str) -> str:
+def _versus(results: Facts, row: Facts, split: str) -> str:
     """Compare a row with the first on a split, in a sentence."""
-    here, there = (x["summary"][split]["bleu"]["mean"] for x in (row, first))
-    versus = row["summary"][split].get("versus_first")
-    digits = digits_for(versus) if versus else 1
-    scores = f"{number(here, digits)} against {number(there, digits)} BLEU, {seeds}"
-    scores += _lost((first, row))
+    first, measure = results["encodings"][0], headline_measure(results)
+    here, there = (x["summary"][split][measure["key"]]["mean"] for x in (row, first))
+    if here is None or there is None:
+        lacking = first["name"] if there is None else row["name"]
+        return (
+            f"On {split}, {row['name']} was not compared with {first['name']}: {lacking} has no "
+            "result."
+        )
+    versus, tested = row["summary"][split].get("versus_first"), tested_measure(results)
+    same = tested == measure
+    digits = digits_for(versus, measure) if versus and same else measure["digits"]
+    scores = f"{amount(here, measure, digits)} against {amount(there, measure, digits)} "
+    scores += f"{measure['name']}, {seeds_said(results)}{_lost((first, row))}"
     if versus is None:
         return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
+    digits = digits_for(versus, tested)
+    what = "difference" if same else f"difference in {tested['name']}"
     numbers = (
-        f"{scores}; difference {number(versus['difference'], digits, signed=True)}, "
+        f"{scores}; {what} "
+        f"{number(versus['difference'], digits, signed=True)}, "
         f"95 % interval {number(versus['low'], digits, signed=True)} to "
         f"{number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
     )
@@ -183,13 +231,18 @@ def _equals(p: float) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
-def _verdicts(rows: list[Facts], split: str) -> list[str]:
+def _verdicts(results: Facts, split: str) -> list[str]:
     """Say of every row but the first what the test against the first says."""
     groups: dict[str, list[str]] = {}
-    for row in rows[1:]:
+    tested = tested_measure(results)
+    what = "" if tested == headline_measure(results) else f" {tested['name']}"
+    for row in results["encodings"][1:]:
         versus = row["summary"][split].get("versus_first")
         verdict = versus["verdict"] if versus else "not tested"
-        difference = f" ({number(versus['difference'], signed=True)})" if versus else ""
+        digits = tested["digits"]
+        difference = (
+            f" ({number(versus['difference'], digits, signed=True)}{what})" if versus else ""
+        )
         groups.setdefault(verdict, []).append(row["name"] + difference)
     said = []
     for verdict, names in sorted(groups.items()):
@@ -209,26 +262,27 @@ def _lost(rows: Iterable[Facts]) -> str:
 def _not_ahead(results: Facts, row: Facts) -> str:
     """Name the measures of the table on which a row's mean is not ahead of the first's."""
     first, splits = results["encodings"][0], results["splits"]
-    measures: list[tuple[str, float | None, float | None, int]] = []
+    taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
-        for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
-            here, there = (x["summary"][split][metric]["mean"] for x in (row, first))
-            measures.append((f"{name} on {split}", here, there, 1))
+        for measure in measures(results):
+            here, there = (x["summary"][split][measure["key"]]["mean"] for x in (row, first))
+            sign = 1 if measure["higher_is_better"] else -1
+            taken.append((f"{measure['name']} on {split}", here, there, sign))
     for name, key, sign in (
         ("validation loss", "validation_loss", -1),
         ("training speed", "tokens_per_s", 1),
         ("peak memory", "peak_memory_bytes", -1),
     ):
-        measures.append((name, row[key]["mean"], first[key]["mean"], sign))
-    for place, bin_ in enumerate(results["length_bins"].get(splits[0], ())):
+        taken.append((name, row[key]["mean"], first[key]["mean"], sign))
+    for place, bin_ in enumerate(results.get("length_bins", {}).get(splits[0], ())):
         here, there = (_bin_mean(x, splits[0], place) for x in (row, first))
-        measures.append((f"{splits[0]} sentences of {bin_label(bin_)} words", here, there, 1))
+        taken.append((f"{splits[0]} sentences of {bin_label(bin_)} words", here, there, 1))
     behind = [
         name
-        for name, here, there, sign in measures
+        for name, here, there, sign in taken
         if here is not None and there is not None and sign * (here - there) <= 0
     ]
-    known = sum(here is not None and there is not None for _, here, there, _ in measures)
+    known = sum(here is not None and there is not None for _, here, there, _ in taken)
     if not behind:
         return (
             f"{row['name']} is ahead of {first['name']} in the mean of all {known} measures taken."
@@ -246,7 +300,7 @@ def bin_label(bin_: Facts) -> str:
 
 def _bin_mean(row: Facts, split: str, place: int) -> float | None:
     scores = [cell["scores"].get(split) for cell in row["cells"]]
-    values = [score["by_length"][place]["bleu"] for score in scores if score]
+    values = [score["by_length"][place]["bleu"] for score in scores if score and "bleu" in score]
     return sum(values) / len(values) if values else None
 
 
@@ -266,12 +320,13 @@ def _equal_time(results: Facts) -> list[str]:
     ]
 
 
-def _diverged_counts(row: Facts, place: int, split: str) -> str:
-    values = row["summary"][split]["bleu"]["values"]
+def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
+    measure = headline_measure(results)
+    values = row["summary"][results["splits"][0]][measure["key"]]["values"]
     value = values[place] if place < len(values) else None
     if value is None:
-        return "it has no score"
-    return f"it translated nothing, and the mean counts its BLEU of {number(value)}"
+        return "it has no score, and there is no mean without it"
+    return f"it translated nothing, and the mean counts its {measure['name']} of {number(value)}"
 
 
 def _limits(results: Facts) -> list[str]:
@@ -283,7 +338,7 @@ def _limits(results: Facts) -> list[str]:
         "With one seed each, this speaks of the trained models and not of the encodings: another "
         "seed may turn it around."
         if seeds == 1
-        else "The tests resample sentences and seeds together."
+        else f"The tests resample {_items(results)} and seeds together."
     )
     if len(rows) > 2:
         said += (
@@ -291,3 +346,9 @@ def _limits(results: Facts) -> list[str]:
             f"tested against {rows[0]['name']} alone, not against the others."
         )
     return [said]
+
+
+def _items(results: Facts) -> str:
+    if is_translation(results):
+        return "sentences"
+    return "windows of text" if tested_measure(results)["key"] == "loss" else "examples"

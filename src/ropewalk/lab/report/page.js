@@ -35,14 +35,14 @@ for (const radio of document.querySelectorAll("input[name=against]")) {
   });
 }
 
-/* Attention maps. A weight is two characters: thousandths, in base 64. */
+/* Attention maps. A weight is two characters: thousandths from -2.048 on, in base 64. */
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const WORTH = Object.fromEntries([...DIGITS].map((digit, i) => [digit, i]));
-const read = (text, i) => (64 * WORTH[text[2 * i]] + WORTH[text[2 * i + 1]]) / 1000;
+const read = (text, i) => (64 * WORTH[text[2 * i]] + WORTH[text[2 * i + 1]] - 2048) / 1000;
 const SVG = "http://www.w3.org/2000/svg";
 const tip = document.getElementById("tip");
-const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
+const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention", self: "self-attention" };
 const panels = [];
 const SMALLEST = 12, LARGEST = 30; // px a cell: labels can be read, a short sentence fills no page
 let shownAt = 0;
@@ -152,7 +152,7 @@ function panel(root, encoding) {
       map.columns.forEach((_, c) => {
         const value = weight(r, c);
         if (value > 0) {
-          svg.append(element("rect", { x: left + c * cell, y: top + r * cell, width: cell, height: cell, fill: tint, "fill-opacity": Math.sqrt(value).toFixed(3) }, null, SVG));
+          svg.append(element("rect", { x: left + c * cell, y: top + r * cell, width: cell, height: cell, fill: tint, "fill-opacity": Math.sqrt(Math.min(value, 1)).toFixed(3) }, null, SVG));
         }
       });
     });
@@ -187,7 +187,7 @@ function panel(root, encoding) {
     const paper = canvas.getContext("2d");
     paper.fillStyle = tint;
     map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
-      paper.globalAlpha = Math.sqrt(read(weights, r * map.columns.length + c));
+      paper.globalAlpha = Math.sqrt(Math.min(Math.max(read(weights, r * map.columns.length + c), 0), 1));
       paper.fillRect(c, r, 1, 1);
     }));
     return canvas;

@@ -13,8 +13,14 @@ from typing import Any
 from ropewalk.figures import interactive
 from ropewalk.lab.checkpoint import read_json, write_bytes
 from ropewalk.lab.report import findings, tables
-from ropewalk.lab.report.parts import section_attention, section_translations, table_html
-from ropewalk.lab.report.series import by_length, curves, outcomes, without_nan
+from ropewalk.lab.report.measures import (
+    column,
+    headline_measure,
+    is_translation,
+    tested_measure,
+)
+from ropewalk.lab.report.parts import section_attention, section_examples, table_html
+from ropewalk.lab.report.series import by_length, by_multiple, curves, outcomes, without_nan
 
 Facts = dict[str, Any]
 
@@ -53,21 +59,29 @@ def script_json(value: Any) -> str:
 
 
 def packed(weights: Sequence[Sequence[float]]) -> str:
-    """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths."""
+    """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths.
+
+    They count from -2.048, which becomes 0: linear attention may weigh outside 0..1. What is
+    farther off is cut.
+    """
     thousandths = (round(1000 * weight) for row in weights for weight in row)
-    return "".join(_DIGITS[n // 64] + _DIGITS[n % 64] for n in thousandths)
+    numbers = (min(max(n + 2048, 0), 4095) for n in thousandths)
+    return "".join(_DIGITS[n // 64] + _DIGITS[n % 64] for n in numbers)
 
 
 def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
     from plotly.offline import get_plotlyjs  # late: only a report needs its script
 
+    translated = is_translation(results)
+    several = len(results["splits"]) > 1
     sections = {
         "Results": _results(results),
-        "Sentence length": _length(results),
-        "Training": _training(),
-        "Translations": section_translations(results, examples),
+        **({"Sentence length": _length(results)} if translated else {}),
+        **({"Length": _multiples(results)} if several and not translated else {}),
+        "Training": _training(results),
+        "Translations" if translated else "Examples": section_examples(results, examples),
         "Attention": section_attention(results, attention, shown),
-        "Corpus": _facts(findings.corpus_facts(results)),
+        "Corpus" if translated else "Task": _facts(findings.corpus_facts(results)),
         "Conditions": _facts(findings.conditions(results)) + _config(results),
     }
     data = {"figures": _figures(results), "attention": _attention(attention, shown)}
@@ -89,10 +103,12 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
 
 def _results(results: Facts) -> str:
     rows, splits = results["encodings"], results["splits"]
-    label = f"BLEU on {splits[0]}: a dot for each seed, a bar for the mean"
-    plots = [_plot("outcome.bleu", label, rows=len(rows))]
+    name = headline_measure(results)["name"]
+    label = f"{_capital(name)} on {splits[0]}: a dot for each seed, a bar for the mean"
+    plots = [_plot("outcome.score", label, rows=len(rows))]
     if len(rows) > 1:
-        label = f"Difference in mean BLEU from {rows[0]['name']}, with its 95 % interval"
+        name = tested_measure(results)["name"]
+        label = f"Difference in mean {name} from {rows[0]['name']}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
@@ -102,12 +118,14 @@ def _results(results: Facts) -> str:
         _list(findings.findings(results)),
     ]
     if len(splits) > 1:
-        parts.append("<h3>Other test splits</h3>")
-        parts.append(table_html(results, tables.splits_table(results), "Other test splits"))
+        others = "Other test splits" if is_translation(results) else "Other lengths"
+        parts.append(f"<h3>{others}</h3>")
+        parts.append(table_html(results, tables.splits_table(results), others))
     runs = table_html(results, tables.runs_table(results), "Every run by itself")
     parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
-    signatures = "<br>".join(f"<code>{escape(s)}</code>" for s in results["signatures"].values())
-    parts.append(f'<p class="note">Scores by sacrebleu:<br>{signatures}</p>')
+    if "signatures" in results:
+        said = "<br>".join(f"<code>{escape(s)}</code>" for s in results["signatures"].values())
+        parts.append(f'<p class="note">Scores by sacrebleu:<br>{said}</p>')
     return "\n".join(parts)
 
 
@@ -123,7 +141,17 @@ def _length(results: Facts) -> str:
     return f'<div class="pair">{"".join(parts)}</div>'
 
 
-def _training() -> str:
+def _multiples(results: Facts) -> str:
+    name, lengths = headline_measure(results)["name"], results["lengths"]
+    label = (
+        f"{_capital(name)} by length, trained on up to {lengths['trained']:,} {lengths['unit']}: "
+        "lines join the means, dots are seeds"
+    )
+    table = table_html(results, tables.multiples_table(results), f"{name} by length")
+    return f"{_plot('multiples', label)}<details><summary>The numbers</summary>{table}</details>"
+
+
+def _training(results: Facts) -> str:
     choice = (
         "<fieldset><legend>Against</legend>"
         '<label><input type="radio" name="against" value="steps" checked>steps</label>'
@@ -134,9 +162,10 @@ def _training() -> str:
         f"<div><h3>{label}</h3>{_plot(f'loss.steps.{kind}', label, caption=False)}</div>"
         for kind, label in (("training", "Training loss"), ("validation", "Validation loss"))
     )
+    smoothed = "label-smoothed batches" if is_translation(results) else "batches"
     note = (
         "Thin lines are seeds, bold ones their mean; a cross marks a run that diverged. Training "
-        "loss is a moving mean over label-smoothed batches, with dropout where the config has it, "
+        f"loss is a moving mean over {smoothed}, with dropout where the config has it, "
         "so its level is not that of validation loss; its first steps may rise out of the frame."
     )
     return f'{choice}<div class="pair">{panels}</div><p class="note">{note}</p>'
@@ -145,14 +174,12 @@ def _training() -> str:
 def _figures(results: Facts) -> Facts:
     against = {"steps": ("step", "steps", ""), "seconds": ("seconds", "seconds of training", " s")}
     headline = outcomes(results, results["splits"][0])
-    return {
+    measure, tested = headline_measure(results), tested_measure(results)
+    figures: Facts = {
         "outcome": {
-            "bleu": interactive.bleu_by_encoding(headline),
-            "difference": interactive.differences(headline),
+            "score": interactive.score_by_encoding(headline, column(measure)),
+            "difference": interactive.differences(headline, tested["name"]),
         },
-        "length": [
-            interactive.bleu_by_length(*by_length(results, split)) for split in results["splits"]
-        ],
         "loss": {
             name: {
                 kind: interactive.loss_curves(curves(results, kind, field), title, unit)
@@ -161,6 +188,18 @@ def _figures(results: Facts) -> Facts:
             for name, (field, title, unit) in against.items()
         },
     }
+    if is_translation(results):
+        figures["length"] = [
+            interactive.score_by_length(*by_length(results, split)) for split in results["splits"]
+        ]
+    elif len(results["splits"]) > 1:
+        figures["multiples"] = interactive.score_by_length(
+            *by_multiple(results),
+            results["lengths"]["unit"],
+            column(measure),
+            logarithmic=measure["key"] == "perplexity",
+        )
+    return figures
 
 
 def _attention(attention: Facts, shown: int) -> Facts | None:
@@ -207,6 +246,10 @@ def _config(results: Facts) -> str:
 
 def _list(sentences: list[str]) -> str:
     return f'<ul class="findings">{"".join(f"<li>{escape(s)}</li>" for s in sentences)}</ul>'
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _id(name: str) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from ropewalk.figures.palette import style
-from ropewalk.lab.report.findings import number
+from ropewalk.lab.report.measures import is_translation, number
 from ropewalk.lab.report.tables import Cell, Table
 
 Facts = dict[str, Any]
@@ -24,10 +24,12 @@ _SHAPES = {  # in a square of side 12
     "hexagon": '<path d="M6 .5l5 2.7v5.6l-5 2.7-5-2.7V3.2z"/>',
 }
 _GAP = '<span class="gap">[…]</span>'
+_SIDES = ("source", "reference")
 _SITES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
+    "self": "self-attention",
 }
 
 
@@ -55,20 +57,23 @@ def table_html(results: Facts, table: Table, caption: str) -> str:
     )
 
 
-def section_translations(results: Facts, examples: Facts) -> str:
-    """Give source, reference and every encoding's translation of the sentences that were chosen."""
+def section_examples(results: Facts, examples: Facts) -> str:
+    """Give what was asked, what is right and what every encoding made of it, as was chosen."""
     sentences = [_sentence(results, examples, sentence) for sentence in examples["sentences"]]
     rest = "".join(sentences[OPEN:])
     more = (
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
-    rule = escape(examples["rule"])
-    return (
-        f'<p class="note">Chosen by rule: {rule}. <mark>Marked</mark> words are not in the '
-        f"reference at this place, and {_GAP} stands for words of the reference that are missing; "
-        "another wording may be as good a translation. The small number is BLEU of the "
-        f"sentence alone.</p>{''.join(sentences[:OPEN])}{more}"
+    note = (
+        f"Chosen by rule: {escape(examples['rule'])}. <mark>Marked</mark> words are not in the "
+        f"reference at this place, and {_GAP} stands for words of the reference that are missing"
     )
+    if is_translation(results):
+        note += (
+            "; another wording may be as good a translation. The small number is BLEU of the "
+            "sentence alone"
+        )
+    return f'<p class="note">{note}.</p>{"".join(sentences[:OPEN])}{more}'
 
 
 def section_attention(results: Facts, attention: Facts, shown: int) -> str:
@@ -84,9 +89,19 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     maps = attention["encodings"]
     if not shown or not maps:
         return f"{rule}<p>There are no maps to show.</p>"
-    weights = next(iter(maps.values()))["sentences"][0]["encoder"]["weights"]
+    first = next(iter(maps.values()))["sentences"][0]
+    sites = [(site, said) for site, said in _SITES.items() if site in first]
+    weights = first[sites[0][0]]["weights"]
+    pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
+    mark = " A token that begins a word starts with ·." if pieces else ""
+    linear = results["config"].get("attention", "softmax") != "softmax"
+    rows = (
+        "where rotated features weigh, rows need not add up to 1, and what weighs below 0 is blank"
+        if linear
+        else "each row adds up to 1"
+    )
     choices = (
-        _select("site", "Attention", list(_SITES.items()))
+        _select("site", "Attention", sites, hidden=len(sites) == 1)
         + _select("sentence", "Sentence", _numbered([s["source"] for s in sentences[:shown]]))
         + _select("layer", "Layer", _numbered([str(i + 1) for i in range(len(weights))]))
         + _select("head", "Head", _numbered([str(i + 1) for i in range(len(weights[0]))]))
@@ -94,11 +109,11 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     panels = "".join(_panel(results, row, maps) for row in results["encodings"])
     return (
         f'{rule}<div class="choose">{choices}</div>'
-        '<p class="note">Rows attend, columns are attended to; each row adds up to 1. Colour grows '
+        f'<p class="note">Rows attend, columns are attended to; {rows}. Colour grows '
         "with the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or "
         "walk with the arrow keys for its weight in all maps. Below each map every head in small: "
-        "layers from top to bottom, heads from left to right. A token that begins a word starts "
-        f'with ·.</p><div class="maps">{panels}</div>'
+        f"layers from top to bottom, heads from left to right.{mark}</p>"
+        f'<div class="maps">{panels}</div>'
     )
 
 
@@ -119,21 +134,34 @@ def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
 
 def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
     corpus, fold = results["corpus"], results["config"].get("lowercase", False)
-    source, target = escape(corpus["source"]), escape(corpus["target"])
+    asked, right = (
+        f' lang="{escape(corpus[side])}"' if side in corpus else "" for side in ("source", "target")
+    )
+    terms = _SIDES if is_translation(results) else examples["terms"]
+    where = f", {sentence['split']}" if "split" in sentence else ""
     rows = [
-        ("source", f'<span lang="{source}">{escape(sentence["source"])}</span>'),
-        ("reference", f'<span lang="{target}">{escape(sentence["reference"])}</span>'),
+        (escape(f"{terms[0]}{where}"), f"<span{asked}>{escape(sentence['source'])}</span>"),
+        (escape(terms[1]), f"<span{right}>{escape(sentence['reference'])}</span>"),
     ]
     for row in results["encodings"]:
         text = sentence["hypotheses"].get(row["slug"])
         if row["cells"][0]["status"] == "diverged" or text is None:
-            said = '<span class="score">no translation: the run diverged</span>'
+            said = f'<span class="score">{_silence(row, sentence, examples)}</span>'
         else:
             marked = differences(text, sentence["reference"], fold=fold)
-            said = f'<span lang="{target}">{marked}</span>{_own_bleu(row, examples, sentence)}'
+            said = f"<span{right}>{marked}</span>{_own_bleu(row, examples, sentence)}"
         rows.append((named(results, row["name"]), said))
     lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
     return f'<article class="sentence"><dl>{lines}</dl></article>'
+
+
+def _silence(row: Facts, sentence: Facts, examples: Facts) -> str:
+    """Say why there is nothing to show."""
+    if row["cells"][0]["status"] == "diverged":
+        return "nothing: the run diverged"
+    split = sentence.get("split", examples["split"])
+    reason = (row["cells"][0]["scores"].get(split) or {}).get("no_result", "there is no result")
+    return escape(f"nothing: {reason}")
 
 
 def differences(hypothesis: str, reference: str, *, fold: bool = False) -> str:
@@ -178,6 +206,7 @@ def _numbered(texts: list[str]) -> list[tuple[str, str]]:
     return [(str(i), text) for i, text in enumerate(texts)]
 
 
-def _select(name: str, label: str, options: list[tuple[str, str]]) -> str:
+def _select(name: str, label: str, options: list[tuple[str, str]], *, hidden: bool = False) -> str:
     held = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in options)
-    return f'<label>{label}<select id="choose-{name}">{held}</select></label>'
+    away = " hidden" if hidden else ""
+    return f'<label{away}>{label}<select id="choose-{name}">{held}</select></label>'

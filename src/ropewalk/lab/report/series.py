@@ -7,17 +7,18 @@ from typing import Any
 
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
 from ropewalk.lab.report.findings import bin_label
+from ropewalk.lab.report.measures import headline_measure
 
 Facts = dict[str, Any]
 
 
 def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
-    """Give BLEU of each encoding on a split, and its difference from the first encoding."""
-    found = {}
+    """Give each encoding's score on a split, and its tested difference from the first encoding."""
+    key, found = headline_measure(results)["key"], {}
     for row in results["encodings"]:
-        bleu, versus = row["summary"][split]["bleu"], row["summary"][split].get("versus_first")
+        score, versus = row["summary"][split][key], row["summary"][split].get("versus_first")
         difference = versus and (versus["difference"], versus["low"], versus["high"])
-        found[row["name"]] = Outcome(tuple(bleu["values"]), bleu["mean"], difference)
+        found[row["name"]] = Outcome(tuple(score["values"]), score["mean"], difference)
     return found
 
 
@@ -35,11 +36,21 @@ def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[lis
         row["name"]: [
             [bin_["bleu"] for bin_ in cell["scores"][split]["by_length"]]
             for cell in row["cells"]
-            if cell["scores"].get(split)
+            if "bleu" in (cell["scores"].get(split) or {})
         ]
         for row in results["encodings"]
     }
     return [bin_label(bin_) for bin_ in results["length_bins"][split]], scores
+
+
+def by_multiple(results: Facts) -> tuple[list[str], dict[str, list[list[float | None]]]]:
+    """Give the lengths that were scored, and the headline score as encoding -> seed -> length."""
+    key, of = headline_measure(results)["key"], results["lengths"]["of"]
+    scores = {
+        row["name"]: [[cell["scores"][split].get(key) for split in of] for cell in row["cells"]]
+        for row in results["encodings"]
+    }
+    return [f"{length:,}" for length in of.values()], scores
 
 
 def without_nan(value: Any) -> Any:

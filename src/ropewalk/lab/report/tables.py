@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.lab.report.findings import bin_label, digits_for, duration, number, p_value
+from ropewalk.lab.report.findings import bin_label, duration, p_value
+from ropewalk.lab.report.measures import (
+    column,
+    digits_for,
+    headline_measure,
+    is_translation,
+    measures,
+    number,
+    tested_measure,
+)
 
 Facts = dict[str, Any]
 
@@ -33,10 +42,10 @@ def main_table(results: Facts) -> Table:
     Long sentences are the other test splits, or where there is none the longest of the first one.
     """
     split, *others = results["splits"]
-    columns = ["encoding", f"BLEU {split}", f"chrF {split}", *_versus_columns(results)]
-    columns += [f"BLEU {other}" for other in others]
-    bins = results["length_bins"].get(split, [])
-    if not others and bins:
+    titles = [column(measure, split) for measure in measures(results)]
+    columns = ["encoding", *titles, *_versus_columns(results)]
+    columns += [column(headline_measure(results), other) for other in others]
+    if not others and (bins := _bins(results, split)):
         columns.append(f"BLEU {bin_label(bins[-1])} words")
     columns += ["validation loss", "at equal time", "parameters", "extra", "tokens/s"]
     columns.append("peak memory, MiB")
@@ -51,12 +60,15 @@ def legend(results: Facts) -> str:
     if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
         said.append("†: this run diverged.")
     if len(rows) > 1:
-        said.append(f"Against {rows[0]['name']}: difference in mean BLEU.")
+        said.append(
+            f"Against {rows[0]['name']}: difference in mean {tested_measure(results)['name']}."
+        )
     if len(rows) > 2:
         said.append("p is corrected for all comparisons of a split (Holm), the interval is not.")
+    tokens = "target tokens" if is_translation(results) else "predicted tokens"
     said.append(
         "At equal time: validation loss after as much training time as the fastest run took. "
-        "Extra: parameters above those of the leanest model. Tokens/s: target tokens in training, "
+        f"Extra: parameters above those of the leanest model. Tokens/s: {tokens} in training, "
         "padding not counted. Peak memory: of the whole process."
     )
     return " ".join(said)
@@ -69,7 +81,8 @@ def splits_table(results: Facts) -> Table:
         for split in results["splits"][1:]
         for row in results["encodings"]
     )
-    return Table(("split", "encoding", "BLEU", "chrF", *_versus_columns(results)), rows)
+    titles = (column(measure) for measure in measures(results))
+    return Table(("split", "encoding", *titles, *_versus_columns(results)), rows)
 
 
 def length_table(results: Facts, split: str) -> Table:
@@ -80,6 +93,17 @@ def length_table(results: Facts, split: str) -> Table:
     for row in results["encodings"]:
         cells = [_length_cell(row, split, place) for place in range(len(bins))]
         rows.append((_name(row), *cells))
+    return Table(columns, tuple(rows))
+
+
+def multiples_table(results: Facts) -> Table:
+    """The headline score of each encoding at each length, trained and past it."""
+    measure, lengths = headline_measure(results), results["lengths"]
+    columns = ("encoding", *(f"{n:,} {lengths['unit']} ({s})" for s, n in lengths["of"].items()))
+    rows = [
+        (_name(row), *(_score(row, split, measure) for split in lengths["of"]))
+        for row in results["encodings"]
+    ]
     return Table(columns, tuple(rows))
 
 
@@ -96,7 +120,9 @@ def runs_table(results: Facts) -> Table:
         "peak memory, MiB",
     ]
     columns += ["validation loss"]
-    columns += [f"{name} {split}" for split in splits for name in ("BLEU", "chrF", "decoding")]
+    for split in splits:
+        columns += [column(measure, split) for measure in measures(results)]
+        columns.append(f"{'decoding' if is_translation(results) else 'scoring'} {split}")
     rows = []
     for row in results["encodings"]:
         for cell in row["cells"]:
@@ -104,10 +130,10 @@ def runs_table(results: Facts) -> Table:
             texts += [duration(cell["train_seconds"]), number(cell["tokens_per_s"], 0)]
             texts += [memory(cell["peak_memory_bytes"]), number(cell["validation_loss"], 3)]
             for split in splits:
-                score = cell["scores"].get(split)
-                bleu, chrf = ((score or {}).get(name) for name in ("bleu", "chrf"))
-                spent = duration(score["decode_seconds"]) if score else "–"
-                texts += [number(bleu, 2), number(chrf, 2), spent]
+                score = cell["scores"].get(split) or {}
+                texts += [number(score.get(m["key"]), m["digits"] + 1) for m in measures(results)]
+                spent = score.get("decode_seconds")
+                texts.append("–" if spent is None else duration(spent))
             rows.append((Cell(row["name"]), *map(Cell, texts)))
     return Table(tuple(columns), tuple(rows))
 
@@ -121,8 +147,8 @@ def _row(results: Facts, row: Facts) -> tuple[Cell, ...]:
     split, *others = results["splits"]
     diverged = _diverged(row)
     cells = [_name(row), *_split_cells(results, row, split)]
-    cells += [_marked(row["summary"][other]["bleu"], diverged, 1) for other in others]
-    if not others and results["length_bins"].get(split):
+    cells += [_score(row, other, headline_measure(results)) for other in others]
+    if not others and _bins(results, split):
         cells.append(_length_cell(row, split, -1))
     loss, equal = row["validation_loss"], row.get("equal_time")
     cells.append(_marked(loss, diverged, 3))
@@ -145,11 +171,23 @@ def _seeds(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _split_cells(results: Facts, row: Facts, split: str) -> list[Cell]:
-    summary, diverged = row["summary"][split], _diverged(row)
-    cells = [_marked(summary[metric], diverged, 1) for metric in ("bleu", "chrf")]
+    cells = [_score(row, split, measure) for measure in measures(results)]
     if len(results["encodings"]) > 1:
-        cells += _versus(results, row, summary.get("versus_first"))
+        cells += _versus(results, row, row["summary"][split].get("versus_first"))
     return cells
+
+
+def _score(row: Facts, split: str, measure: Facts) -> Cell:
+    summary = row["summary"][split]
+    spread = summary[measure["key"]]
+    if "no_result" in summary and all(value is None for value in spread["values"]):
+        return Cell("no result")
+    return _marked(spread, _diverged(row), measure["digits"])
+
+
+def _bins(results: Facts, split: str) -> list[Facts]:
+    bins: list[Facts] = results.get("length_bins", {}).get(split, [])
+    return bins
 
 
 def _diverged(row: Facts) -> list[bool]:
@@ -158,7 +196,8 @@ def _diverged(row: Facts) -> list[bool]:
 
 def _length_cell(row: Facts, split: str, place: int) -> Cell:
     scores = [cell["scores"].get(split) for cell in row["cells"]]
-    return _spread([score["by_length"][place]["bleu"] if score else None for score in scores], 1)
+    known = [score if score and "bleu" in score else None for score in scores]
+    return _spread([score["by_length"][place]["bleu"] if score else None for score in known], 1)
 
 
 def _versus_columns(results: Facts) -> list[str]:
@@ -190,7 +229,7 @@ def _versus(results: Facts, row: Facts, versus: Facts | None) -> list[Cell]:
     if versus is None:
         return [Cell("–"), Cell("–"), Cell("–"), Cell("not tested")]
     difference, low, high = (
-        number(versus[name], digits_for(versus), signed=True)
+        number(versus[name], digits_for(versus, tested_measure(results)), signed=True)
         for name in ("difference", "low", "high")
     )
     return [

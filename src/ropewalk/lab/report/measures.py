@@ -1,0 +1,62 @@
+"""What was measured: which scores a run has, how they are written, which way is better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Facts = dict[str, Any]
+
+MINUS = "−"
+
+# Of results that were written when translation was the only task, and do not say.
+_TRANSLATION: list[Facts] = [
+    {"key": "bleu", "name": "BLEU", "floor": 5},
+    {"key": "chrf", "name": "chrF"},
+]
+_USUAL: Facts = {"unit": "", "higher_is_better": True, "digits": 1, "floor": None}
+
+
+def measures(results: Facts) -> list[Facts]:
+    """Give the scores of a run, the headline first: key, name, unit, digits, what is better."""
+    return [_USUAL | each for each in results.get("metrics", _TRANSLATION)]
+
+
+def headline_measure(results: Facts) -> Facts:
+    """Give the score that a run is judged by."""
+    return measures(results)[0]
+
+
+def tested_measure(results: Facts) -> Facts:
+    """Give the score whose differences are tested: the headline's, or one it is made from."""
+    key = results.get("tested", measures(results)[0]["key"])
+    return next(each for each in measures(results) if each["key"] == key)
+
+
+def is_translation(results: Facts) -> bool:
+    """Tell whether sentences were translated, which have languages, lengths and wordings."""
+    return bool(results.get("task", "translation") == "translation")
+
+
+def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
+    """Write a number for people; an unknown one is a dash."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
+
+
+def column(measure: Facts, split: str = "") -> str:
+    """Write the title of a column: ``BLEU test``, ``exact match x2, %``."""
+    title = f"{measure['name']} {split}".strip()
+    return f"{title}, {measure['unit']}" if measure["unit"] else title
+
+
+def amount(value: float | None, measure: Facts, digits: int | None = None) -> str:
+    """Write a score with its unit: ``41.4``, ``85.0 %``."""
+    text = number(value, measure["digits"] if digits is None else digits)
+    return f"{text} {measure['unit']}" if measure["unit"] and value is not None else text
+
+
+def digits_for(versus: Facts, measure: Facts) -> int:
+    """Give the digits that a difference needs, so that none is called better by 0.0."""
+    digits = int(measure["digits"])
+    return digits + 1 if abs(versus["difference"]) < 10**-digits else digits

@@ -1,0 +1,239 @@
+"""Generated tasks of any length: a prompt to read, an answer to produce, scored by exact match.
+
+A task has a size n of its own: the items to copy, the digits of a number, the words to search. A
+model that was trained on sizes 1 … n is tested at n and past it (2n, 4n, 8n). Every prompt belongs
+to one split by a hash of its tokens, whatever the seed and the sizes, so no test prompt is ever a
+training prompt.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ropewalk.lab.draws import SPLITS, Draws, Split, split_of
+from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL
+
+Words = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Token ids of one example: the prompt from its begin mark on, the answer with its end mark."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SequenceTask:
+    """A task: what it is, and how an example of size n is drawn as words.
+
+    ``words`` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
+    as in ``lab.tokens``. ``size`` says what n counts, ``trained`` is the size that the task is
+    usually trained up to (a prompt of eight times that size and its answer have at most 700
+    tokens), ``longest`` the largest size there is. ``draw`` gives the words of prompt and answer,
+    begin and end marks not included.
+    """
+
+    words: tuple[str, ...]
+    shows: str
+    size: str
+    source: str
+    trained: int
+    draw: Callable[[Draws, int], tuple[Words, Words]]
+    longest: int | None = None
+
+
+def examples(
+    task: str, *, split: Split, lengths: tuple[int, int], count: int, seed: int
+) -> list[Example]:
+    """Draw examples whose size is uniform in ``lengths``, both ends included.
+
+    Equal arguments give equal examples, whatever the version of Python. Examples are drawn with
+    replacement: of the smallest sizes there may be fewer different ones than asked for, and these
+    then repeat within their split, but never in another one.
+
+    Raises:
+        ValueError: there is no such task, split, size or count.
+    """
+    found = _check(task, split, lengths, count)
+    ids = {word: i for i, word in enumerate(found.words)}
+    draws = Draws(f"{task}/{split}/{seed}")
+    low, high = lengths
+    drawn: list[Example] = []
+    while len(drawn) < count:
+        n = low + draws.below(high - low + 1)
+        while True:
+            asked, answered = found.draw(draws, n)
+            if split_of(f"{task}: {' '.join(asked)}") == split:
+                break
+        prompt = (BOS, *(ids[word] for word in asked))
+        drawn.append(Example(prompt, (*(ids[word] for word in answered), EOS)))
+    return drawn
+
+
+def show(task: str, example: Example) -> str:
+    """Write an example as text: ``a b c > c b a``; pad, begin and end marks are left out."""
+    words = TASKS[task].words
+
+    def text(ids: Sequence[int]) -> str:
+        return " ".join(words[i] for i in ids if i not in (PAD, BOS, EOS))
+
+    return f"{text(example.prompt)} {text(example.answer)}".strip()
+
+
+def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> SequenceTask:
+    if task not in TASKS:
+        near = difflib.get_close_matches(task, TASKS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}{hint}")
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    low, high = lengths
+    longest = TASKS[task].longest
+    if not 1 <= low <= high or (longest is not None and high > longest):
+        most = "" if longest is None else f" <= {longest}"
+        raise ValueError(
+            f"lengths must be (low, high) with 1 <= low <= high{most} for {task!r}, got {lengths}"
+        )
+    if count < 0:
+        raise ValueError(f"count must not be negative, got {count}")
+    return TASKS[task]
+
+
+MARKS = tuple(SPECIAL[: EOS + 1])
+ASK = ">"  # stands between what is given and the answer
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
+ITEMS = LETTERS[:8]
+DIGITS = tuple("0123456789")
+NUMBERS = tuple(str(i) for i in range(128))
+KEYS = tuple(f"k{i}" for i in range(160))
+VALUES = tuple(f"v{i}" for i in range(32))
+KEY_DIGITS = 5
+MOST_COUNTED = 9
+SENTENCES = (
+    "the grass is green . the sky is blue . the sun is yellow . here we go . there and back again ."
+)
+HAYSTACK = tuple(SENTENCES.split())
+QUESTION = ("what", "is", "the", "key", "?")
+
+
+def _copy(draws: Draws, n: int) -> tuple[Words, Words]:
+    items = draws.several(LETTERS, n)
+    return [*items, ASK], items
+
+
+def _reverse(draws: Draws, n: int) -> tuple[Words, Words]:
+    items = draws.several(LETTERS, n)
+    return [*items, ASK], items[::-1]
+
+
+def _sort(draws: Draws, n: int) -> tuple[Words, Words]:
+    numbers = draws.shuffled(NUMBERS, n)
+    return [*numbers, ASK], sorted(numbers, key=int)
+
+
+def _addition(draws: Draws, n: int) -> tuple[Words, Words]:
+    first, second = draws.several(DIGITS, n), draws.several(DIGITS, n)
+    total = int("".join(first)) + int("".join(second))
+    columns = [digit for column in zip(first, second, strict=True) for digit in column]
+    return [*columns, ASK], f"{total:0{n + 1}d}"[::-1]
+
+
+def _recall(draws: Draws, n: int) -> tuple[Words, Words]:
+    keys, values = draws.shuffled(KEYS, n), draws.several(VALUES, n)
+    pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
+    asked = draws.below(n)
+    return [*pairs, ASK, keys[asked]], [values[asked]]
+
+
+def _passkey(draws: Draws, n: int) -> tuple[Words, Words]:
+    key = draws.several(DIGITS, KEY_DIGITS)
+    start, place = draws.below(len(HAYSTACK)), draws.below(n + 1)
+    hay = [HAYSTACK[(start + i) % len(HAYSTACK)] for i in range(n)]
+    return [*hay[:place], "key", *key, ".", *hay[place:], *QUESTION], key
+
+
+def _count(draws: Draws, n: int) -> tuple[Words, Words]:
+    asked, *others = draws.shuffled(ITEMS)
+    times = draws.below(min(n, MOST_COUNTED) + 1)
+    items = draws.shuffled([asked] * times + draws.several(others, n - times))
+    return [*items, ASK, asked], [str(times)]
+
+
+def _vocabulary(*groups: Words) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*MARKS, *(word for group in groups for word in group))))
+
+
+_NOPE = "Kazemnejad et al. 2023, arXiv 2305.19466"
+
+#: A new task is one function and one entry here.
+TASKS: Mapping[str, SequenceTask] = MappingProxyType(
+    {
+        "copy": SequenceTask(
+            words=_vocabulary([ASK], LETTERS),
+            shows="letters, many of them more than once, in the same order",
+            size="letters",
+            source=f"{_NOPE}, make_copy_dataset.py (copy_multi_char; there 100 symbols)",
+            trained=20,
+            draw=_copy,
+        ),
+        "reverse": SequenceTask(
+            words=_vocabulary([ASK], LETTERS),
+            shows="letters from the last to the first",
+            size="letters",
+            source=f"{_NOPE}, make_reverse_dataset.py (multi_char; there 100 symbols)",
+            trained=20,
+            draw=_reverse,
+        ),
+        "sort": SequenceTask(
+            words=_vocabulary([ASK], NUMBERS),
+            shows="different numbers in ascending order, each number one token",
+            size="numbers",
+            source=f"{_NOPE}, make_sort_dataset.py (single_digit; there 50 symbols, repeated)",
+            trained=12,
+            draw=_sort,
+            longest=len(NUMBERS),
+        ),
+        # The sum begins with its lowest digit, where carrying begins. Both numbers have as many
+        # digits and stand column by column: one behind the other, as published, they were learnt
+        # more slowly in short trials.
+        "addition": SequenceTask(
+            words=_vocabulary([ASK], DIGITS),
+            shows="the sum of two numbers given column by column, from its lowest digit",
+            size="digits of each number",
+            source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
+            trained=5,
+            draw=_addition,
+        ),
+        "recall": SequenceTask(
+            words=_vocabulary([ASK], KEYS, VALUES),
+            shows="the value that was given with a key",
+            size="pairs of key and value",
+            source="Arora et al. 2023, arXiv 2312.04927, multiquery_ar.py (there many queries)",
+            trained=8,
+            draw=_recall,
+            longest=len(KEYS),
+        ),
+        "passkey": SequenceTask(
+            words=_vocabulary(DIGITS, HAYSTACK, QUESTION),
+            shows="five digits, told once at any place among words without meaning",
+            size="words around the key",
+            source="Mohtashami and Jaggi 2023, arXiv 2305.16300, as in YaRN's eval/passkey.py",
+            trained=64,
+            draw=_passkey,
+        ),
+        # At every size the count is as likely to be 0 as 9, so that size does not tell it.
+        "count": SequenceTask(
+            words=_vocabulary([ASK], ITEMS, DIGITS),
+            shows="how often one of eight letters occurs, nine times at most",
+            size="letters",
+            source="after Golovneva et al. 2024, arXiv 2405.18719, count_data_gen.py",
+            trained=20,
+            draw=_count,
+        ),
+    }
+)

@@ -1,0 +1,244 @@
+"""How a tale goes: an opening, scenes in which things are done, given, lost and asked, an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ropewalk.lab.draws import Draws
+from ropewalk.lab.tales import plans
+from ropewalk.lab.tales import words as w
+from ropewalk.lab.tales.telling import Passage, Telling
+from ropewalk.lab.tales.world import FACTS, Event, Person, Thing, World
+
+FIRST = 4  # people in the opening
+WORDS_A_PERSON = 600  # after so many words somebody new comes
+MOST = 12
+
+Paragraphs = tuple[tuple[Passage, ...], ...]
+
+
+class Story:
+    """Makes one tale of about so many words up as it tells it."""
+
+    def __init__(self, draws: Draws, words: int) -> None:
+        self.draws, self.words = draws, words
+        self.world = World(draws, min(MOST, FIRST + words // WORDS_A_PERSON))
+        self.telling = Telling(draws, self.world)
+        self.known: list[Person] = []
+        self.things: list[Thing] = []
+        self.place = self.world.places[0]
+
+    def tell(self) -> Paragraphs:
+        """Tell the tale, from its opening to its end."""
+        self._open()
+        beats: tuple[Callable[[], None], ...] = (
+            *(self._use,) * 8, *(self._where,) * 4, *(self._take,) * 4, *(self._ask,) * 4,
+            *(self._give,) * 3, *(self._report,) * 3, *(self._how,) * 2, *(self._put,) * 2,
+            self._show, self._whose, self._reveal, self._leave, self._pause,
+        )  # fmt: skip
+        # The end has some eight words for each thing, and half a scene has some thirty.
+        while self.telling.length < self.words - 8 * len(self.things) - 30:
+            self._arrive()
+            for _ in range(5 + self.draws.below(5)):
+                self.draws.pick(beats)()
+        self._end()
+        return tuple(map(tuple, self.telling.paragraphs))
+
+    def _say(self, options: tuple[str, ...], event: Event, **meant: str) -> None:
+        """Tell an event; the slots a to d, t and p are its people, its thing and its place."""
+        season = self.world.season
+        slots: dict[str, Person | Thing | w.Place | str] = {
+            **dict(zip("abcd", event.people, strict=False)),
+            "spot": event.spot,
+            "village": self.world.village,
+            "season": season.name,
+            "weather": self.draws.pick(season.weathers),
+            **meant,
+        }
+        if event.thing is not None:
+            slots["t"] = event.thing
+        if event.place is not None:
+            slots["p"] = event.place
+        self.telling.say(options, event, slots)
+
+    # The parts of a tale
+
+    def _open(self) -> None:
+        self.telling.paragraph()
+        self._say(plans.OPENING, Event("opening"))
+        for _ in range(FIRST):
+            self.telling.paragraph()
+            self._introduce(plans.PERSON)
+
+    def _introduce(self, options: tuple[str, ...]) -> None:
+        person = self.world.cast[len(self.known)]
+        self.known.append(person)
+        self._say(options, Event("person", (person,)))
+        for fact in (FACTS[0], *self.draws.shuffled(FACTS[1:], 2)):
+            self._tell(person, fact)
+        for thing in self.world.having(person):
+            self.things.append(thing)
+            self._say(plans.OWNER, Event("owner", (person,), thing))
+
+    def _tell(self, person: Person, fact: str) -> None:
+        self.world.told.append((person, fact))
+        self._say(plans.TOLD[fact], Event("told", (person,), fact=fact))
+
+    def _arrive(self) -> None:
+        """Begin a scene: somebody new comes to the village, or people come to some place."""
+        due = FIRST + self.telling.length // WORDS_A_PERSON
+        if len(self.known) < min(due, len(self.world.cast)):
+            self.telling.paragraph()
+            self._introduce(plans.NEWCOMER)
+        self.telling.paragraph()
+        first, *others = self.draws.shuffled(self.known, 2 + self.draws.below(2))
+        where = self.world.where
+        self.place = self.draws.pick([p for p in self.world.places if p is not where[first]])
+        where[first] = self.place
+        going = Event("go", (first,), place=self.place)
+        self._say(plans.SCENE, going, time=self.draws.pick(w.TIMES))
+        for other in others:
+            if where[other] is not self.place:
+                where[other] = self.place
+                self._say(plans.COME, Event("go", (other,), place=self.place))
+
+    def _end(self) -> None:
+        self.telling.paragraph()
+        self._say(plans.ENDING, Event("ending"))
+        for thing in self.draws.shuffled(self.things):
+            holder = self.world.holder[thing]
+            if holder is None:
+                place, spot = self.world.lies[thing]
+                self._say(plans.ENDED_LIES, Event("ended", (), thing, place, spot))
+            else:
+                self._say(plans.ENDED_HELD, Event("ended", (holder,), thing))
+
+    # What may happen in a scene, if it can
+
+    def _here(self) -> list[Person]:
+        """Give those who are at the scene's place, in random order; it is never empty."""
+        return self.draws.shuffled([p for p in self.known if self.world.where[p] is self.place])
+
+    def _use(self) -> None:
+        person = self._here()[0]
+        facts = [fact for who, fact in self.world.told if who is person]
+        fact = self.draws.pick([*facts, "saying", "trade"])
+        self._say(plans.USED[fact], Event("use", (person,), fact=fact))
+
+    def _reveal(self) -> None:
+        person = self._here()[0]
+        untold = [fact for fact in FACTS if (person, fact) not in self.world.told]
+        if untold:
+            self._tell(person, self.draws.pick(untold))
+
+    def _ask(self) -> None:
+        """Somebody asks about a person, and is told what the tale has told."""
+        asker, *others = self._here()
+        facts = [*self.world.told, *((person, "trade") for person in self.known)]
+        person, fact = self.draws.pick([each for each in facts if each[0] is not asker])
+        if not others:
+            return
+        if person is not others[0]:
+            self._say(plans.ASKED[fact], Event("ask", (asker, others[0], person), fact=fact))
+        elif fact in plans.ASKED_SELF:
+            self._say(plans.ASKED_SELF[fact], Event("ask", (asker, person, person), fact=fact))
+
+    def _give(self) -> None:
+        giver, *others = self._here()
+        things = self.world.having(giver)
+        if others and things:
+            self._change(plans.GIVE, Event("give", (giver, others[0]), self.draws.pick(things)))
+
+    def _put(self) -> None:
+        person = self._here()[0]
+        things = self.world.having(person)
+        if things:
+            thing, spot = self.draws.pick(things), self.draws.pick(w.SPOTS)
+            self._change(plans.PUT, Event("put", (person,), thing, self.place, spot))
+
+    def _take(self) -> None:
+        lying = [(t, spot) for t, (place, spot) in self.world.lies.items() if place is self.place]
+        if lying:
+            thing, spot = self.draws.pick(lying)
+            person = self._here()[0]
+            self._change(plans.TAKE, Event("take", (person,), thing, self.place, spot))
+
+    def _change(self, options: tuple[str, ...], event: Event) -> None:
+        self.world.happen(event, self._here())
+        self._say(options, event)
+
+    def _show(self) -> None:
+        person = self._here()[0]
+        things = self.world.having(person)
+        if things:
+            self._say(plans.SHOW, Event("show", (person,), self.draws.pick(things)))
+
+    def _where(self) -> None:
+        """Somebody asks where a thing is, and somebody answers who has seen where it went."""
+        asker, *others = self._here()
+        saw = self.world.saw
+        things = [
+            (thing, other)
+            for thing in self.things
+            for other in others
+            if other in saw[thing] and asker not in saw[thing]
+        ]
+        if not things:
+            return
+        thing, other = self.draws.pick(things)
+        saw[thing].append(asker)
+        holder = self.world.holder[thing]
+        answers = plans.HELD_SELF if holder is other else plans.HELD
+        if holder is None:
+            place, spot = self.world.lies[thing]
+            answers, event = plans.LIES, Event("where", (asker, other), thing, place, spot)
+        else:
+            event = Event("where", (asker, other, holder), thing)
+        question, answer = self.draws.pick(plans.WHERE), self.draws.pick(answers)
+        self._say((f"{question} {answer}",), event)
+
+    def _how(self) -> None:
+        """Somebody asks who has a thing how they came by it."""
+        asker, *others = self._here()
+        things = [(thing, other) for other in others for thing in self.world.having(other)]
+        if not things:
+            return
+        thing, other = self.draws.pick(things)
+        past = self.world.how.get(thing)
+        if past is None:
+            self._say(plans.HOW_OWNED, Event("how", (asker, other), thing))
+        elif past.kind == "take":
+            event = Event("how", (asker, other), thing, past.place, past.spot)
+            self._say(plans.HOW_FOUND, event)
+        elif past.people[0] is not asker:
+            self._say(plans.HOW_GIVEN, Event("how", (asker, other, past.people[0]), thing))
+
+    def _report(self) -> None:
+        """Somebody tells what somebody else has not seen happen to a thing, however long ago."""
+        teller, *others = self._here()
+        seen = [
+            event
+            for event, saw in self.world.past
+            if teller in saw and others and others[0] not in saw and teller not in event.people
+        ]
+        if seen:
+            past = self.draws.pick(seen)
+            people = (teller, others[0], *past.people)
+            event = Event("report", people, past.thing, past.place, past.spot, past.kind)
+            self._say(plans.REPORT[past.kind], event)
+
+    def _whose(self) -> None:
+        asker, *others = self._here()
+        things = [thing for thing in self.things if thing.owner not in (asker, *others)]
+        if others and things:
+            thing = self.draws.pick(things)
+            self._say(plans.WHOSE, Event("whose", (asker, others[0], thing.owner), thing))
+
+    def _leave(self) -> None:
+        person, *others = self._here()
+        if others and (person, "home") in self.world.told:
+            self.world.where[person] = person.home
+            self._say(plans.LEAVE, Event("go", (person,), place=person.home))
+
+    def _pause(self) -> None:
+        self._say(plans.PAUSE, Event("pause"))

@@ -1,0 +1,138 @@
+"""The world of one tale: who and what there is, and how things stand as the tale goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ropewalk.lab.draws import Draws
+from ropewalk.lab.tales import words as w
+
+#: What there is to know about a person besides name and trade.
+FACTS = ("saying", "home", "temper", "dish", "wish", "fear", "pet")
+
+
+@dataclass(frozen=True, eq=False)
+class Person:
+    """Somebody in a tale, and all that there is to know about them."""
+
+    name: str
+    woman: bool
+    trade: w.Trade
+    temper: w.Temper
+    home: w.Place
+    dish: str
+    wish: str
+    fear: str
+    animal: w.Animal
+    pet: str
+    saying: str
+
+
+@dataclass(frozen=True, eq=False)
+class Thing:
+    """A thing with a noun and a look of its own, and who owns it, whoever has it at the time."""
+
+    noun: str
+    look: str
+    owner: Person
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a sentence tells, by kind; ``people`` in the order of the kind's plans.
+
+    Kinds that change something: "go" (people[0] to place), "give" (people[0] gives thing to
+    people[1]), "put" (people[0] puts thing at place, spot), "take" (people[0] takes it from there).
+    Kinds that ask, where people[1] answers people[0]: "where" (people[2] has the thing, or it lies
+    at place, spot), "whose" (it is people[2]'s), "how" (people[1] has it from people[2], found it
+    at place, spot, or always had it), "ask" (a fact about people[2]). "told" tells a fact first,
+    "use" comes back to it; "report" tells again that people[2] gave thing to people[3], or put it
+    or took it; "ended" says where a thing is in the end.
+    """
+
+    kind: str
+    people: tuple[Person, ...] = ()
+    thing: Thing | None = None
+    place: w.Place | None = None
+    spot: str = ""
+    fact: str = ""
+
+
+class World:
+    """People, places and things of one tale, and how things stand.
+
+    ``where`` is where people are; ``holder`` who has a thing, ``lies`` where it lies if nobody has
+    it, ``saw`` who knows that, and ``how`` the event that brought it there. ``past`` are all such
+    events and those who saw them, ``told`` the facts that the tale has told.
+    """
+
+    def __init__(self, draws: Draws, cast: int) -> None:
+        self.village = draws.pick(w.VILLAGES)
+        self.season = draws.pick(w.SEASONS)
+        self.cast = _cast(draws, cast)
+        self.places = draws.shuffled(w.PLACES, cast // 2 + 3)
+        owners = [*self.cast, *draws.shuffled(self.cast, cast // 2)]
+        nouns, looks = draws.shuffled(w.THINGS), draws.shuffled(w.LOOKS)
+        things = [Thing(nouns[i], looks[i], owner) for i, owner in enumerate(owners)]
+        self.where = {person: person.home for person in self.cast}
+        self.holder: dict[Thing, Person | None] = {thing: thing.owner for thing in things}
+        self.lies: dict[Thing, tuple[w.Place, str]] = {}
+        self.saw: dict[Thing, list[Person]] = {thing: [thing.owner] for thing in things}
+        self.how: dict[Thing, Event] = {}
+        self.past: list[tuple[Event, list[Person]]] = []
+        self.told: list[tuple[Person, str]] = []
+
+    def describe_cast(self) -> str:
+        """Write down who is who, in an order that chance has no part in."""
+        return ", ".join(sorted(f"{person.name} the {person.trade.name}" for person in self.cast))
+
+    def having(self, person: Person) -> list[Thing]:
+        """Give the things that a person has."""
+        return [thing for thing, holder in self.holder.items() if holder is person]
+
+    def happen(self, event: Event, saw: Sequence[Person]) -> None:
+        """Let a thing be given, put or taken, before the eyes of these."""
+        thing = event.thing
+        assert thing is not None
+        self.saw[thing], self.how[thing] = list(saw), event
+        self.past.append((event, list(saw)))
+        self.lies.pop(thing, None)
+        if event.kind == "put":
+            assert event.place is not None
+            self.holder[thing], self.lies[thing] = None, (event.place, event.spot)
+        else:
+            self.holder[thing] = event.people[-1]
+
+
+def _cast(draws: Draws, size: int) -> list[Person]:
+    women = draws.shuffled(w.WOMEN, size)
+    men = draws.shuffled(w.MEN, size)
+    first = draws.below(2)
+    trades, tempers = draws.shuffled(w.TRADES, size), draws.shuffled(w.TEMPERS)
+    near, pets = draws.shuffled(w.PLACES, size), draws.shuffled(w.ANIMAL_NAMES, size)
+    dishes, wishes = draws.shuffled(w.DISHES, size), draws.shuffled(w.WISHES, size)
+    animals, fears = draws.shuffled(w.ANIMALS), draws.shuffled(w.FEARS)
+    people = []
+    for i in range(size):
+        woman = (i + first) % 2 == 0
+        people.append(
+            Person(
+                name=women[i] if woman else men[i],
+                woman=woman,
+                trade=trades[i],
+                temper=tempers[i % len(tempers)],
+                home=w.Place(f"{draws.pick(w.NEAR)} {near[i].name}"),
+                dish=dishes[i],
+                wish=wishes[i],
+                fear=fears[i % len(fears)],
+                animal=animals[i % len(animals)],
+                pet=pets[i],
+                saying=draws.pick(w.SAYINGS).format(
+                    look=draws.pick(w.LOOKS),
+                    thing=draws.pick(w.THINGS),
+                    animal=draws.pick(w.ANIMALS).name,
+                ),
+            )
+        )
+    return people

@@ -1,0 +1,28 @@
+"""Every task behind one interface; ``open_task`` gives the one that a config names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ropewalk.lab.config import Config
+from ropewalk.lab.sequences import TASKS as SEQUENCES
+from ropewalk.lab.tasks.base import Metric, Scored, Task
+from ropewalk.lab.tasks.generated import Generated
+from ropewalk.lab.tasks.text import CausalText, MaskedText
+from ropewalk.lab.tasks.translation import Translation
+
+#: A new task is one class and one line here, or one entry among the generated sequences.
+CLASSES: dict[str, type[Task]] = {
+    "translation": Translation,
+    "masked-lm": MaskedText,
+    "causal-lm": CausalText,
+    **dict.fromkeys(SEQUENCES, Generated),
+}
+
+
+def open_task(config: Config, run: Path) -> Task:
+    """Give the config's task in its run folder."""
+    return CLASSES[config.task](config, run)
+
+
+__all__ = ["CLASSES", "Metric", "Scored", "Task", "open_task"]

@@ -1,0 +1,162 @@
+"""What a task is to the lab: all that training and comparison have to ask of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.config import Config
+
+Facts = dict[str, Any]
+
+
+class Batch(Protocol):
+    """What a task makes of some rows for one pass through the model."""
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of tokens that the model is to predict."""
+
+    def to(self: B, device: torch.device) -> B:
+        """Give the batch on this device."""
+
+
+B = TypeVar("B", bound=Batch)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score: its key in results, its name for people, and how it is formed.
+
+    ``score`` takes sums over items ``(..., C)`` of the task's statistics to scores ``(...)``; None
+    where a score has no such statistics and is not tested. ``unit`` stands behind the number.
+    ``floor``: below it nothing has been learned, so that differences mean little.
+    """
+
+    key: str
+    name: str
+    score: Callable[[Tensor], Tensor] | None = None
+    higher_is_better: bool = True
+    unit: str = ""
+    digits: int = 1
+    floor: float | None = None
+
+    def facts(self) -> Facts:
+        """Give what a report has to know."""
+        names = ("key", "name", "unit", "higher_is_better", "digits", "floor")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A cell's scores of one split, and the statistics ``(N, C)`` they come from.
+
+    ``facts`` are what results keep: a value for each metric's key, and whatever else tells more of
+    it. Where there is no result, "no_result" has the reason.
+    """
+
+    facts: Facts
+    statistics: Tensor | None = None
+
+
+class Task(ABC):
+    """A task in its run folder, which ``prepare`` fills; all else is read from there.
+
+    Rows are places in the training data. A subclass says how they are drawn, what a batch of them
+    is and what the model is to make of it; a finished model is evaluated split by split.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline
+    tested: ClassVar[Metric]  # the one whose differences are tested
+    doing: ClassVar[str] = "scoring"  # what a cell does behind training
+
+    def __init__(self, config: Config, run: Path) -> None:
+        self.config, self.run = config, run
+
+    # What the data is.
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Read or draw the data, check that it will do, and give its digest: no file is written."""
+
+    @abstractmethod
+    def prepare(self) -> Facts:
+        """Write what cells need into the run folder and give what is to be known of the data."""
+
+    @property
+    def facts(self) -> Facts:
+        """What ``prepare`` gave, "vocabulary" among it."""
+        found: Facts = read_json(self.run / "corpus.json")
+        return found
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Number of tokens that a model of the prepared run has to know."""
+        return int(self.facts["vocabulary"])
+
+    @property
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits that a finished model is scored on."""
+
+    # How a cell trains.
+
+    @abstractmethod
+    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+        """Give one epoch's batches as lists of rows, the same number in every epoch."""
+
+    @abstractmethod
+    def batch(self, rows: Sequence[int], draw: int) -> Batch:
+        """Make a batch of rows; what is drawn for it, such as masks, ``draw`` determines."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """Give the loss that is trained on, a mean over the batch's target tokens."""
+
+    @abstractmethod
+    def validation_loss(self, model: nn.Module, precision: str) -> float:
+        """Give the mean negative log-likelihood of a target token in nats, on validation data."""
+
+    # What becomes of a finished model.
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, split: str, folder: Path) -> Facts:
+        """Let a model answer a split; what is long goes to files in ``folder``, the rest is given.
+
+        Raises ValueError where the model cannot, as with positions that its encoding refuses.
+        """
+
+    def lost(self, split: str, folder: Path) -> Facts:
+        """Give what stands for the answers of a training that diverged."""
+        return {"no_result": "the training diverged"}
+
+    def is_evaluated(self, split: str, folder: Path) -> bool:
+        """Tell whether the split's answers are there, made as the config says."""
+        path = folder / f"{split}.json"
+        return path.exists() and bool(read_json(path)["decoding"] == self.config.decoding())
+
+    @abstractmethod
+    def score(self, split: str, folder: Path) -> Scored:
+        """Score the answers of a cell, whose folder this is."""
+
+    # What a comparison tells of the task.
+
+    @abstractmethod
+    def about(self) -> Facts:
+        """Give what results hold of the data and the splits."""
+
+    @abstractmethod
+    def examples(self, results: Facts) -> Facts:
+        """Choose examples by rule, with what every encoding's first seed makes of them."""
+
+    @abstractmethod
+    def attention(self, results: Facts) -> Facts:
+        """Give every head's attention over a few examples, for every encoding's first seed."""

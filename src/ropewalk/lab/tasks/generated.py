@@ -1,0 +1,223 @@
+"""Generated sequences: a prompt, an answer, exact match at and past the trained length."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
+from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.draws import Split
+from ropewalk.lab.folders import Cell
+from ropewalk.lab.generate import answer
+from ropewalk.lab.sequences import TASKS, Example, SequenceTask, examples, show
+from ropewalk.lab.tasks.base import Facts, Metric
+from ropewalk.lab.tasks.language import (
+    HELD_OUT,
+    MAPPED,
+    MAPPED_TOKENS,
+    SCORED_TOKENS,
+    LanguageBatch,
+    LanguageTask,
+    padded,
+)
+from ropewalk.lab.tokens import EOS
+
+SHOWN = 3  # examples of each split in a report
+SEED = 0  # of the data: every training seed meets the same examples, in an order of its own
+
+
+def _exact(sums: Tensor) -> Tensor:
+    """Share of examples that are right as a whole, in percent."""
+    return 100 * sums[..., 0] / sums[..., 1]
+
+
+def _tokens(sums: Tensor) -> Tensor:
+    """Share of answers' tokens that stand where they should, in percent."""
+    return 100 * sums[..., 2] / sums[..., 3]
+
+
+EXACT = Metric("exact", "exact match", _exact, unit="%", floor=5)
+TOKENS = Metric("tokens", "tokens right", _tokens, unit="%")
+
+
+class Generated(LanguageTask):
+    """Train a decoder on generated examples, let it answer longer ones."""
+
+    metrics: ClassVar = (EXACT, TOKENS)
+    tested: ClassVar = EXACT
+    columns: ClassVar = ("exact", "examples", "right", "tokens")
+    doing: ClassVar = "answering"
+
+    @property
+    def kind(self) -> SequenceTask:
+        """What is generated."""
+        return TASKS[self.config.task]
+
+    def draw(self, split: Split, lengths: tuple[int, int], count: int) -> EncodedSplit:
+        """Draw examples of these lengths."""
+        drawn = examples(self.config.task, split=split, lengths=lengths, count=count, seed=SEED)
+        # The end mark is added where a batch is made.
+        return EncodedSplit([list(e.prompt) for e in drawn], [list(e.answer[:-1]) for e in drawn])
+
+    @cached_property
+    def drawn(self) -> dict[str, EncodedSplit]:
+        """What is trained on and validated with."""
+        upto = (1, self.config.length)
+        return {
+            "train": self.draw("train", upto, self.config.examples),
+            "validation": self.draw("validation", upto, HELD_OUT),
+        }
+
+    @cached_property
+    def data(self) -> dict[str, EncodedSplit]:
+        """The token ids of the prepared run."""
+        return read_splits(self.run / "sequences.safetensors")
+
+    @cached_property
+    def lengths_in_training(self) -> list[int]:
+        """Tokens of each training example, the end mark included."""
+        train = self.data["train"]
+        return [len(p) + len(a) + 1 for p, a in zip(train.source, train.target, strict=True)]
+
+    def digest(self) -> str:
+        held = [(split.source, split.target) for split in self.drawn.values()]
+        return hashlib.sha256(repr(held).encode()).hexdigest()
+
+    def prepare(self) -> Facts:
+        splits = dict(self.drawn)
+        for split in self.splits:
+            size = self.multiple(split) * self.config.length
+            if self.kind.longest is None or size <= self.kind.longest:
+                splits[split] = self.draw("test", (size, size), self.config.tested)
+        write_splits(self.run / "sequences.safetensors", splits)
+        return {"vocabulary": len(self.kind.words)}
+
+    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        lengths = self.lengths_in_training
+        order = torch.randperm(len(lengths), generator=generator).tolist()
+        order.sort(key=lambda i: lengths[i])
+        return gather_batches(order, lengths, self.config.batch_tokens, generator)
+
+    def batch(self, rows: Sequence[int], draw: int) -> LanguageBatch:
+        return _batch(self.data["train"], rows)
+
+    def validation_batches(self) -> Iterator[LanguageBatch]:
+        split = self.data["validation"]
+        order = sorted(range(len(split)), key=lambda i: len(split.source[i]))
+        for start in range(0, len(order), 32):
+            yield _batch(split, order[start : start + 32])
+
+    def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
+        if split not in self.data:
+            raise ValueError(
+                f"{self.config.task} has at most {self.kind.longest} {self.kind.size}, and {split} "
+                f"asks for {self.multiple(split) * self.config.length}"
+            )
+        held = self.data[split]
+        longest = [len(target) for target in held.target]
+        found = answer(model, held.source, longest, SCORED_TOKENS)
+        pairs = list(zip(found, held.target, strict=True))
+        return {
+            "statistics": {
+                "exact": [int(ids == target) for ids, target in pairs],
+                "examples": [1] * len(pairs),
+                "right": [_right(ids, target) for ids, target in pairs],
+                "tokens": [len(target) for _, target in pairs],
+            },
+            "predictions": found,
+        }
+
+    def about(self) -> Facts:
+        config, kind = self.config, self.kind
+        sizes = f"1 to {config.length} {kind.size}, {config.examples:,} examples"
+        tested = ", ".join(
+            f"{split} {self.multiple(split) * config.length}"
+            for split in self.splits
+            if split in self.data
+        )
+        facts = [
+            ("Task", f"{config.task}: {kind.shows}"),
+            ("For example", self._shown(self.data["validation"], 0)),
+            ("Trained on", sizes),
+            ("Tested on", f"{config.tested:,} examples each of so many {kind.size}: {tested}"),
+            ("Vocabulary", f"{len(kind.words):,} words"),
+            ("In training and test", "no prompt is in two splits"),
+        ]
+        if kind.source:
+            facts.append(("Source", kind.source))
+        return {
+            "about": f"{config.task} of up to {config.length} {kind.size}",
+            "corpus": {"name": config.task, "facts": [list(each) for each in facts]},
+            "splits": list(self.splits),
+            "lengths": self.lengths(kind.size),
+        }
+
+    def examples(self, results: Facts) -> Facts:
+        seed = self.config.seeds[0]
+        predictions = {
+            row["slug"]: {
+                split: read_json(Cell(row["name"], seed).folder(self.run) / f"{split}.json")
+                for split in self.splits
+            }
+            for row in results["encodings"]
+        }
+        sentences = [
+            {
+                "index": i,
+                "split": split,
+                "source": self._words(self.data[split].source[i]),
+                "reference": self._words(self.data[split].target[i]),
+                "hypotheses": {
+                    slug: self._words(held[split]["predictions"][i])
+                    for slug, held in predictions.items()
+                    if "predictions" in held[split]
+                },
+            }
+            for split in self.splits
+            if split in self.data
+            for i in range(min(SHOWN, len(self.data[split])))
+        ]
+        rule = f"the first {SHOWN} examples of each length; answers of seed {seed}"
+        terms = ("prompt", "answer")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+    def attention(self, results: Facts) -> Facts:
+        split = self.data["validation"]
+        whole = [[*p, *a] for p, a in zip(split.source, split.target, strict=True)]
+        order = sorted(
+            (i for i, ids in enumerate(whole) if len(ids) <= MAPPED_TOKENS),
+            key=lambda i: len(whole[i]),
+        )
+        shares = [(k + 1) / (MAPPED + 1) for k in range(MAPPED)]
+        chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
+        rule = (
+            f"examples of the validation split at the quartiles of length among those of at most "
+            f"{MAPPED_TOKENS} tokens, read with the right answer"
+        )
+        words = self.kind.words
+        shown = [(i, whole[i], [words[token] for token in whole[i]]) for i in chosen]
+        return self.maps(results, rule, shown)
+
+    def _shown(self, split: EncodedSplit, i: int) -> str:
+        example = Example(tuple(split.source[i]), (*split.target[i], EOS))
+        return show(self.config.task, example)
+
+    def _words(self, ids: Sequence[int]) -> str:
+        words = self.kind.words
+        return " ".join(words[i] for i in ids if words[i] != words[1])
+
+
+def _batch(split: EncodedSplit, rows: Sequence[int]) -> LanguageBatch:
+    return padded([(split.source[i], [*split.target[i], EOS]) for i in rows])
+
+
+def _right(found: Sequence[int], wanted: Sequence[int]) -> int:
+    return sum(a == b for a, b in zip(found, wanted, strict=False))

@@ -1,0 +1,147 @@
+"""What the tasks of one stack have in common: batches, loss, scores by length."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.folders import Cell
+from ropewalk.lab.loss import autocast, row_nll, token_loss
+from ropewalk.lab.models import load_model
+from ropewalk.lab.tasks.base import Facts, Scored, Task
+from ropewalk.lab.tokens import PAD
+from ropewalk.model import LanguageModel
+
+MAPPED = 3  # examples whose attention is drawn
+MAPPED_TOKENS = 40  # of such an example at most: beyond, a map's cells are too small to see
+HELD_OUT = 200  # examples or windows that validation loss is taken on
+SCORED_TOKENS = 4096  # of a batch in scoring, at most
+
+
+@dataclass(frozen=True)
+class LanguageBatch:
+    """Token ids ``(B, S)`` and what is to be predicted at each, PAD where nothing is."""
+
+    tokens: Tensor
+    targets: Tensor
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of tokens to predict."""
+        return int((self.targets != PAD).sum())
+
+    def to(self, device: torch.device) -> LanguageBatch:
+        """Give the batch on this device."""
+        return LanguageBatch(self.tokens.to(device), self.targets.to(device))
+
+
+class LanguageTask(Task):
+    """A task of one stack that is scored at multiples of the trained length: x1, x2, …"""
+
+    columns: ClassVar[tuple[str, ...]]  # the statistics of an item
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(f"x{multiple}" for multiple in self.config.multiples)
+
+    def multiple(self, split: str) -> int:
+        """Give by how much a split's items are longer than what was trained on."""
+        return int(split.removeprefix("x"))
+
+    @abstractmethod
+    def validation_batches(self) -> Iterator[LanguageBatch]:
+        """Give what validation loss is taken on."""
+
+    def loss(self, model: Any, batch: LanguageBatch) -> Tensor:
+        return token_loss(model(batch.tokens), model.embedding.weight, batch.targets)
+
+    @torch.no_grad()
+    def validation_loss(self, model: Any, precision: str) -> float:
+        model.eval()
+        device = model.embedding.weight.device
+        total, tokens = 0.0, 0
+        for each in self.validation_batches():
+            batch = each.to(device)
+            with autocast(device, precision):
+                logits = model.logits(model(batch.tokens))
+            total += float(row_nll(logits, batch.targets).sum())
+            tokens += batch.target_tokens
+        return total / tokens
+
+    def score(self, split: str, folder: Path) -> Scored:
+        held = read_json(folder / f"{split}.json")
+        if "no_result" in held:
+            return Scored({"no_result": held["no_result"]})
+        columns = held["statistics"]
+        statistics = torch.tensor([columns[name] for name in self.columns], dtype=torch.float64).t()
+        sums = statistics.sum(0)
+        facts: Facts = {
+            metric.key: round(metric.score(sums).item(), 5)
+            for metric in self.metrics
+            if metric.score is not None
+        }
+        facts |= {"decode_seconds": round(held["seconds"], 2), "statistics": columns}
+        return Scored(facts, statistics)
+
+    def lengths(self, unit: str) -> Facts:
+        """Give what results hold of the lengths that are scored."""
+        of = {split: self.multiple(split) * self.config.length for split in self.splits}
+        return {"unit": unit, "trained": self.config.length, "of": of}
+
+    def first_models(self, results: Facts) -> Iterator[tuple[str, LanguageModel]]:
+        """Give each encoding's slug and the model of its first seed; a diverged one has none."""
+        for row in results["encodings"]:
+            cell = Cell(row["name"], self.config.seeds[0])
+            path = cell.folder(self.run) / "model.safetensors"
+            if path.exists():
+                model, _ = load_model(path, torch.device("cpu"))
+                assert isinstance(model, LanguageModel)
+                yield row["slug"], model
+
+    def maps(
+        self, results: Facts, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
+    ) -> Facts:
+        """Give attention over these: the index of each, its token ids, and how they are written."""
+        encodings = {
+            slug: {
+                "seed": self.config.seeds[0],
+                "sentences": [
+                    {"self": _map(labels, model.attention_maps(torch.tensor([ids])))}
+                    for _, ids, labels in shown
+                ],
+            }
+            for slug, model in self.first_models(results)
+        }
+        sentences = [
+            {"index": i, "source": " ".join(labels).replace(" ▁", " ").lstrip("▁")}
+            for i, _, labels in shown
+        ]
+        rule = f"{rule}; every layer and head; seed {self.config.seeds[0]}"
+        return {"rule": rule, "sentences": sentences, "encodings": encodings}
+
+
+def padded(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch:
+    """Make a batch of prompts and answers; only the answers are predicted."""
+    longest = max(len(prompt) + len(answer) for prompt, answer in rows) - 1
+    tokens = torch.full((len(rows), longest), PAD)
+    targets = torch.full((len(rows), longest), PAD)
+    for i, (prompt, answer) in enumerate(rows):
+        whole = torch.tensor([*prompt, *answer])
+        tokens[i, : len(whole) - 1] = whole[:-1]
+        targets[i, len(prompt) - 1 : len(whole) - 1] = whole[len(prompt) :]
+    return LanguageBatch(tokens, targets)
+
+
+def _map(labels: list[str], layers: list[Tensor]) -> Facts:
+    weights = [
+        [[[round(w, 3) for w in row] for row in head] for head in layer[0].clamp(0, 1).tolist()]
+        for layer in layers  # linear attention may weigh with less than 0 or more than 1
+    ]
+    return {"rows": labels, "columns": labels, "weights": weights}

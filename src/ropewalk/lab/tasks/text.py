@@ -1,0 +1,305 @@
+"""Running text: masked words filled in by an encoder, next tokens foretold by a decoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.draws import Split
+from ropewalk.lab.generate import generate
+from ropewalk.lab.loss import row_nll
+from ropewalk.lab.tales import SHORTEST, tales
+from ropewalk.lab.tasks.base import Facts, Metric
+from ropewalk.lab.tasks.language import (
+    HELD_OUT,
+    MAPPED,
+    MAPPED_TOKENS,
+    SCORED_TOKENS,
+    LanguageBatch,
+    LanguageTask,
+)
+from ropewalk.lab.texts import Texts, load_texts
+from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
+
+TALE = 8  # words of a tale, as a multiple of the trained length
+SEED = 0  # of the tales: every training seed reads the same, in an order of its own
+SHOWN = 5  # passages in a report
+CONTINUED = 20  # tokens that a decoder goes on with there
+FIRST_WORD = len(SPECIAL)
+
+
+def _loss(sums: Tensor) -> Tensor:
+    """Mean negative log-likelihood of a token in nats."""
+    return sums[..., 0] / sums[..., 1]
+
+
+def _perplexity(sums: Tensor) -> Tensor:
+    return _loss(sums).exp()
+
+
+LOSS = Metric("loss", "loss", _loss, higher_is_better=False, digits=3)
+PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+
+
+class TextTask(LanguageTask):
+    """Train on windows of running text, score windows as long and longer.
+
+    Documents of a split stand in a row, an end mark behind each. Windows of every length cover the
+    same test tokens, so that lengths can be compared.
+    """
+
+    tested: ClassVar = LOSS
+    columns: ClassVar = ("nll", "tokens")
+    goal: ClassVar[str]
+
+    @abstractmethod
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        """Make a batch of the windows that begin at these tokens of a split."""
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The documents themselves, told or read where the config says."""
+        config = self.config
+        if config.data != "tales":
+            return _with_test(load_texts(config.data))
+        tested = max(1, config.tested * max(config.multiples) // TALE)
+        counts: dict[Split, int] = {
+            "train": config.examples,
+            "validation": HELD_OUT // TALE,
+            "test": tested,
+        }
+        words = max(SHORTEST, TALE * config.length)
+        return Texts("tales", {s: tuple(tales(n, words, SEED, s)) for s, n in counts.items()})
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The vocabulary of the prepared run."""
+        return Tokens.load(self.run / "tokenizer.json")
+
+    @cached_property
+    def data(self) -> dict[str, Tensor]:
+        """The token ids of the prepared run, each split one long tensor."""
+        tensors, _ = read_tensors(self.run / "text.safetensors")
+        return {name: ids.long() for name, ids in tensors.items()}
+
+    def digest(self) -> str:
+        told = self.config.data == "tales"  # how much is tested may change from sitting to sitting
+        held = [(k, v) for k, v in self.texts.splits.items() if not told or k != "test"]
+        return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
+
+    def prepare(self) -> Facts:
+        splits, length = self.texts.splits, self.config.length
+        tokens = Tokens.train(splits["train"], self.config.vocabulary)
+        ids = {
+            name: torch.tensor(
+                [i for document in tokens.encode(documents) for i in [*document, EOS]],
+                dtype=torch.int32,
+            )
+            for name, documents in splits.items()
+        }
+        for name, least in (("train", 2 * length), ("validation", length + 1)):
+            if len(ids[name]) < least:
+                raise ValueError(
+                    f"length must leave room for windows in the {name} text, got {length}: it has "
+                    f"{len(ids[name])} tokens; give more text"
+                )
+        tokens.save(self.run / "tokenizer.json")
+        write_tensors(self.run / "text.safetensors", ids, {})
+        return {"vocabulary": tokens.size + 1, "tokens": {k: len(v) for k, v in ids.items()}}
+
+    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        length = self.config.length
+        count = len(self.data["train"]) // length - 1
+        first = int(torch.randint(length, (1,), generator=generator))
+        order = (torch.randperm(count, generator=generator) * length + first).tolist()
+        size = max(1, self.config.batch_tokens // length)
+        return [order[i : i + size] for i in range(0, count, size)]
+
+    def batch(self, rows: Sequence[int], draw: int) -> LanguageBatch:
+        return self.windows("train", torch.tensor(rows), self.config.length, draw)
+
+    def validation_batches(self) -> Iterator[LanguageBatch]:
+        length = self.config.length
+        count = min(HELD_OUT, (len(self.data["validation"]) - 1) // length)
+        for starts in (torch.arange(count) * length).split(32):
+            yield self.windows("validation", starts, length, int(starts[0]))
+
+    def scored_tokens(self) -> int:
+        """Give how many test tokens are scored: whole windows of every length that fits."""
+        known, length = len(self.data["test"]) - 1, self.config.length
+        fitting = [m * length for m in self.config.multiples if m * length <= known]
+        if not fitting:
+            return 0
+        return min(self.config.tested, known // max(fitting)) * max(fitting)
+
+    @torch.no_grad()
+    def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
+        model.eval()
+        length, known = self.multiple(split) * self.config.length, len(self.data["test"]) - 1
+        if length > known:
+            raise ValueError(
+                f"the test text has {known} tokens to foretell, {split} needs {length}"
+            )
+        device = model.embedding.weight.device
+        nll: list[float] = []
+        counts: list[int] = []
+        starts = torch.arange(self.scored_tokens() // length) * length
+        for some in starts.split(max(1, SCORED_TOKENS // length)):
+            batch = self.windows("test", some, length, int(some[0])).to(device)
+            logits = model.logits(model(batch.tokens))
+            nll += row_nll(logits, batch.targets).tolist()
+            counts += (batch.targets != PAD).sum(1).tolist()
+        return {"statistics": {"nll": [round(x, 4) for x in nll], "tokens": counts}}
+
+    def about(self) -> Facts:
+        config, facts = self.config, self.facts
+        held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
+        lengths = ", ".join(
+            f"{split} {self.multiple(split) * config.length} tokens" for split in self.splits
+        )
+        said = [
+            ("Text", held),
+            ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
+            ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
+            ("Trained on", f"windows of {config.length} tokens"),
+            ("Tested on", f"{self.scored_tokens():,} tokens, in windows: {lengths}"),
+            *(("Note", note) for note in self.texts.notes),
+        ]
+        return {
+            "about": f"{self.goal}, {self.texts.name}",
+            "corpus": {"name": self.texts.name, "facts": [list(each) for each in said]},
+            "splits": list(self.splits),
+            "lengths": self.lengths("tokens"),
+        }
+
+    def passages(self, length: int, count: int) -> list[int]:
+        """Give where so many windows begin that lie evenly over the test text."""
+        room = len(self.data["test"]) - 1 - length
+        return [room * k // count for k in range(count)] if room >= 0 else []
+
+    def attention(self, results: Facts) -> Facts:
+        length = min(self.config.length, MAPPED_TOKENS)
+        shown = []
+        for start in self.passages(length, MAPPED):
+            ids = self.data["test"][start : start + length].tolist()
+            shown.append((start, ids, self.tokens.pieces(ids)))
+        rule = f"{MAPPED} passages of {length} tokens that lie evenly over the test text"
+        return self.maps(results, rule, shown)
+
+
+def _with_test(texts: Texts) -> Texts:
+    """Give training, validation and the first test split, which is called "test" here."""
+    first = next((name for name in texts.splits if name not in ("train", "validation")), None)
+    if first is None:
+        raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
+    names = {"train": "train", "validation": "validation", "test": first}
+    return replace(texts, splits={name: texts.splits[held] for name, held in names.items()})
+
+
+class CausalText(TextTask):
+    """Foretell each token of a window from those before it: perplexity."""
+
+    metrics: ClassVar = (PERPLEXITY, LOSS)
+    goal: ClassVar = "the next token of running text"
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
+        return LanguageBatch(ids[:, :-1], ids[:, 1:])
+
+    def examples(self, results: Facts) -> Facts:
+        length, decode = self.config.length, self.tokens.decode
+        starts = self.passages(length, SHOWN)
+        prompt = length - min(CONTINUED, length // 2)
+        ids = torch.stack([self.data["test"][s : s + length] for s in starts])
+        found = {
+            slug: [decode(row) for row in generate(model, ids[:, :prompt], longest=length - prompt)]
+            for slug, model in self.first_models(results)
+        }
+        sentences = [
+            {
+                "index": start,
+                "source": decode(ids[i, :prompt].tolist()),
+                "reference": decode(ids[i, prompt:].tolist()),
+                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the last "
+            f"{length - prompt} are foretold, the likeliest token each time; "
+            f"seed {self.config.seeds[0]}"
+        )
+        terms = ("text", "goes on")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+
+class MaskedText(TextTask):
+    """Fill in masked tokens of a window from all others.
+
+    Of the tokens, a share is chosen and at least one; 80 % of these are masked, 10 % replaced by
+    another word and 10 % left. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
+    """
+
+    metrics: ClassVar = (LOSS,)
+    goal: ClassVar = "masked tokens of running text"
+
+    @property
+    def mask(self) -> int:
+        """The id of the mask, behind those of the words."""
+        return self.vocabulary - 1
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length)]
+        generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
+        draws = torch.rand(ids.shape, generator=generator)
+        chosen = (draws < self.config.masked) | (draws == draws.amin(1, keepdim=True))
+        how = torch.rand(ids.shape, generator=generator)
+        others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
+        changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
+        return LanguageBatch(
+            torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
+        )
+
+    @torch.no_grad()
+    def examples(self, results: Facts) -> Facts:
+        length = self.config.length
+        starts = self.passages(length, SHOWN)
+        batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
+        asked = batch.targets != PAD
+        found = {
+            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
+            for slug, model in self.first_models(results)
+        }
+        right = torch.where(asked, batch.targets, batch.tokens)
+        sentences = [
+            {
+                "index": start,
+                "source": self._text(batch.tokens[i]),
+                "reference": self._text(right[i]),
+                "hypotheses": {slug: self._text(ids[i]) for slug, ids in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the "
+            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
+        )
+        terms = ("masked", "text")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+    def _text(self, ids: Tensor) -> str:
+        parts: list[list[int]] = [[]]
+        for i in ids.tolist():
+            parts[-1].append(i) if i != self.mask else parts.append([])
+        return " [mask] ".join(self.tokens.decode(part) for part in parts)

@@ -1,0 +1,219 @@
+"""Translation: sentence pairs, an encoder-decoder, beam search, BLEU and chrF."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ropewalk.lab import explain, scores
+from ropewalk.lab.batches import (
+    Batch,
+    EncodedSplit,
+    in_order,
+    make_batch,
+    plan_epoch,
+    read_splits,
+    write_splits,
+)
+from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.corpus import Corpus, load_corpus, overlap
+from ropewalk.lab.decode import best, translate
+from ropewalk.lab.folders import read_hypotheses, write_hypotheses
+from ropewalk.lab.loss import autocast, token_loss
+from ropewalk.lab.tasks.base import Facts, Metric, Scored, Task
+from ropewalk.lab.tokens import PAD, Tokens
+from ropewalk.model import Transformer
+
+BLEU = Metric("bleu", "BLEU", scores.bleu_from_statistics, floor=5)
+CHRF = Metric("chrf", "chrF")
+
+
+class Translation(Task):
+    """Train on sentence pairs, translate test splits."""
+
+    metrics: ClassVar = (BLEU, CHRF)
+    tested: ClassVar = BLEU
+    doing: ClassVar = "translating"
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The sentences themselves, read where the config says."""
+        config = self.config
+        return load_corpus(config.data, source=config.source, target=config.target)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The vocabulary of the prepared run."""
+        return Tokens.load(self.run / "tokenizer.json")
+
+    @cached_property
+    def data(self) -> dict[str, EncodedSplit]:
+        """The token ids of the prepared run."""
+        return read_splits(self.run / "splits.safetensors")
+
+    def digest(self) -> str:
+        corpus, config = self.corpus, self.config
+        unknown = [s for s in config.splits or () if s not in corpus.splits or s == "train"]
+        if unknown:
+            raise ValueError(
+                f"splits must be of {', '.join(s for s in corpus.splits if s != 'train')}, "
+                f"got {unknown[0]!r}"
+            )
+        if not config.splits and not corpus.test_splits:
+            raise ValueError(
+                f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
+                f"test.{corpus.target}, or score another with splits=validation"
+            )
+        text = json.dumps([corpus.source, corpus.target, dict(corpus.splits)], ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def prepare(self) -> Facts:
+        corpus, config = self.corpus, self.config
+        tokens = Tokens.train(
+            (sentence for pair in corpus.splits["train"] for sentence in pair),
+            config.vocabulary,
+            lowercase=config.lowercase,
+        )
+        splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
+        splits["train"], left_out = _shortened(splits["train"], config.longest)
+        tokens.save(self.run / "tokenizer.json")
+        write_splits(self.run / "splits.safetensors", splits)
+        return {
+            "left_out": left_out,
+            "vocabulary": tokens.size,
+            "longest_in_training": {
+                "source": max(map(len, splits["train"].source)),
+                "target": max(map(len, splits["train"].target)),
+            },
+        }
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return self.config.splits or tuple(
+            name for name in self.data if name not in ("train", "validation")
+        )
+
+    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+        config = self.config
+        return plan_epoch(
+            self.data["train"],
+            tokens=config.batch_tokens,
+            sentences=config.batch_sentences,
+            seed=seed,
+            epoch=epoch,
+        )
+
+    def batch(self, rows: Sequence[int], draw: int) -> Batch:
+        return make_batch(self.data["train"], rows)
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        hidden = model(batch.source, batch.target_in, batch.source_mask)
+        return token_loss(
+            hidden, model.embedding.weight, batch.target_out, self.config.label_smoothing
+        )
+
+    @torch.no_grad()
+    def validation_loss(self, model: Any, precision: str) -> float:
+        model.eval()
+        device = model.embedding.weight.device
+        split = self.data["validation"]
+        total, tokens = 0.0, 0
+        for rows in in_order(split, tokens=self.config.batch_tokens):
+            batch = make_batch(split, rows).to(device)
+            with autocast(device, precision):
+                logits = model.logits(model(batch.source, batch.target_in, batch.source_mask))
+            nll = cross_entropy(
+                logits.float().flatten(0, 1),
+                batch.target_out.flatten(),
+                ignore_index=PAD,
+                reduction="sum",
+            )
+            total, tokens = total + float(nll), tokens + batch.target_tokens
+        return total / tokens
+
+    def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
+        assert isinstance(model, Transformer)
+        found = translate(model, self.data[split].source, beam=self.config.beam)
+        texts = [self.tokens.decode(best(h, self.config.length_penalty).ids) for h in found]
+        write_hypotheses(folder, split, texts)
+        return {}
+
+    def lost(self, split: str, folder: Path) -> Facts:
+        """Give empty translations, which count as such."""
+        write_hypotheses(folder, split, [""] * len(self.data[split]))
+        return {}
+
+    def is_evaluated(self, split: str, folder: Path) -> bool:
+        return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
+
+    def score(self, split: str, folder: Path) -> Scored:
+        held = read_json(folder / f"{split}.json")
+        if "no_result" in held:
+            return Scored({"no_result": held["no_result"]})
+        sources, references = zip(*self.corpus.splits[split], strict=True)
+        hypotheses, lowercase = read_hypotheses(folder, split), self.config.lowercase
+        found = scores.score(hypotheses, references, sources, lowercase=lowercase)
+        statistics, _ = scores.bleu_statistics(hypotheses, references, lowercase=lowercase)
+        columns = [[int(n) for n in column] for column in statistics.t().tolist()]
+        facts = {
+            "bleu": round(found.bleu, 4),
+            "chrf": round(found.chrf, 4),
+            "decode_seconds": round(held["seconds"], 2),
+            "sentence_bleu": [round(x, 2) for x in found.sentence_bleu],
+            # The n-grams of order n that a hypothesis has are max(0, length - n + 1).
+            "statistics": {
+                "length": columns[0],
+                "reference_length": columns[1],
+                "matches": columns[2 : 2 + scores.ORDERS],
+            },
+            "by_length": [{"bleu": round(x, 3)} for x in found.by_length],
+        }
+        return Scored(facts, statistics)
+
+    def about(self) -> Facts:
+        corpus, facts = self.corpus, self.facts
+        return {
+            "corpus": {
+                "name": corpus.name,
+                "source": corpus.source,
+                "target": corpus.target,
+                "pairs": {split: len(pairs) for split, pairs in corpus.splits.items()},
+                "seen_in_training": overlap(corpus),
+                "notes": list(corpus.notes),
+                **{k: facts[k] for k in ("left_out", "vocabulary", "longest_in_training")},
+            },
+            "signatures": scores.signatures(lowercase=self.config.lowercase),
+            "splits": list(self.splits),
+            "length_bins": {
+                split: scores.length_bins([pair[0] for pair in corpus.splits[split]])
+                for split in self.splits
+            },
+        }
+
+    def examples(self, results: Facts) -> Facts:
+        return explain.examples_of(results, self.run, self.corpus)
+
+    def attention(self, results: Facts) -> Facts:
+        return explain.attention_of(results, self.run, self.corpus)
+
+
+def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
+    sources, targets = zip(*pairs, strict=True)
+    return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
+
+
+def _shortened(split: EncodedSplit, longest: int) -> tuple[EncodedSplit, int]:
+    both = zip(split.source, split.target, strict=True)
+    kept = [(s, t) for s, t in both if len(s) <= longest and len(t) <= longest]
+    if not kept:
+        raise ValueError(f"longest must leave training pairs, got {longest}: all are longer")
+    sources, targets = zip(*kept, strict=True)
+    return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)

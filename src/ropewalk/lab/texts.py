@@ -1,0 +1,184 @@
+r"""Running text: documents to model, where they come from and how they are split.
+
+Texts are named in one string: ``tales`` (the built-in generator), one or several text files
+(``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., or of any
+``.txt`` files. Files are UTF-8, plain or gzipped; each is one document, left as it is but for line
+ends, which become "\n", and white space at its ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.lab.corpus import VALIDATION_NAMES
+from ropewalk.lab.draws import Split
+from ropewalk.lab.textfiles import CorpusError, nearest, read_text
+
+__all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
+
+Splits = dict[str, tuple[str, ...]]
+
+#: The built-in texts: so many tales in each split, of about so many words each.
+TALES: dict[Split, int] = {"train": 400, "validation": 20, "test": 40}
+TALE_WORDS = 1_500
+
+HELD_OUT_SHARE = 0.05  # for validation and for test each, where texts come without splits
+WHOLE_FROM = 20  # files, from which on whole files are held out and not the end of each
+
+ENDINGS = (".txt", ".txt.gz")
+WAYS = (
+    "give 'tales', a folder that holds train.txt and validation.txt or any .txt files, or files as "
+    "FILE,FILE"
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents by split.
+
+    "train" and "validation" are always there; every other split is a test split, and the first of
+    these is the headline. `notes` tells what was left out on reading.
+
+    Raises:
+        CorpusError: "train" or "validation" is missing, or a split is empty.
+    """
+
+    name: str
+    splits: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for required in ("train", "validation"):
+            if required not in self.splits:
+                raise CorpusError(f"texts {self.name!r} have no {required} split")
+        for split, documents in self.splits.items():
+            if not documents:
+                raise CorpusError(f"texts {self.name!r}: their {split} split is empty")
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """The names of the test splits, in order."""
+        return tuple(name for name in self.splits if name not in ("train", "validation"))
+
+
+def load_texts(data: str) -> Texts:
+    """Reads the texts that `data` names: see the head of this module for what it may be.
+
+    "tales" is always the built-in generator; write "./tales" for a file or folder of that name.
+
+    Raises:
+        CorpusError: whatever is wrong with the name or a file.
+    """
+    if data == "tales":
+        from ropewalk.lab.tales import tales  # late: other texts need no lexicon
+
+        splits: Splits = {
+            split: tuple(tales(count, TALE_WORDS, seed=0, split=split))
+            for split, count in TALES.items()
+        }
+        return Texts("tales", splits)
+    path = Path(data).expanduser()
+    if "," in data and not path.exists():
+        parts = [part.strip() for part in data.split(",")]
+        if not all(parts):
+            raise CorpusError(f"expected files as FILE,FILE, received {data!r}")
+        return read_texts([Path(part).expanduser() for part in parts])
+    if not path.exists():
+        raise CorpusError(f"no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
+    return read_texts(path)
+
+
+def read_texts(paths: Path | Sequence[Path]) -> Texts:
+    """Reads a file, a folder or several files; what is not split already, is split here.
+
+    Of fewer than 20 files, each gives its last twentieth to test and the one before to validation,
+    cut at line ends where there are any. From 20 files on, whole files are held out, a twentieth
+    for validation and for test each, chosen by a hash of their text; one that is there twice is in
+    one split only.
+
+    Raises:
+        CorpusError: a file is missing, empty, too short to split or not UTF-8, or a folder holds
+            no text files or only one of the train and validation splits.
+    """
+    if isinstance(paths, Path) and paths.is_dir():
+        return _from_folder(paths)
+    files = [paths] if isinstance(paths, Path) else list(paths)
+    if not files:
+        raise CorpusError("expected at least one file")
+    return Texts(",".join(path.name for path in files), _split(files))
+
+
+def _from_folder(folder: Path) -> Texts:
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name.endswith(ENDINGS):
+            name = path.name.removesuffix(".gz").removesuffix(".txt")
+            if name in found:
+                raise CorpusError(f"{folder} holds {name} twice: {found[name].name}, {path.name}")
+            found[name] = path
+    if not found:
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        raise CorpusError(f"{folder} holds no .txt or .txt.gz file; there is {there}")
+    name = folder.resolve().name
+    validation = [each for each in VALIDATION_NAMES if each in found]
+    if "train" not in found and not validation:
+        return Texts(name, _split(list(found.values())))
+    if "train" not in found or len(validation) != 1:
+        raise CorpusError(
+            f"{folder} must hold train.txt and one of {', '.join(VALIDATION_NAMES)} (.txt or "
+            f".txt.gz); it holds {', '.join(path.name for path in found.values())}"
+        )
+    tests = [each for each in found if each.startswith("test")]
+    splits = {"train": "train", "validation": validation[0], **{each: each for each in tests}}
+    left_out = [path.name for each, path in found.items() if each not in splits.values()]
+    notes = (f"no split by their names, left out: {', '.join(left_out)}",) if left_out else ()
+    return Texts(name, {split: (_document(found[each]),) for split, each in splits.items()}, notes)
+
+
+def _split(files: Sequence[Path]) -> Splits:
+    documents = {path: _document(path) for path in files}
+    if len(documents) < WHOLE_FROM:
+        parts = [_cut(path, text) for path, text in documents.items()]
+        train, validation, test = zip(*parts, strict=True)
+        return {"train": train, "validation": validation, "test": test}
+    ordered = sorted(dict.fromkeys(documents.values()), key=_hash)
+    held_out = max(1, int(len(ordered) * HELD_OUT_SHARE))
+    if len(ordered) < 3:
+        raise CorpusError(
+            f"{len(files)} files hold {len(ordered)} different texts: train, validation and test "
+            "need one each at the least"
+        )
+    # Opposite ends of the order, so that no text wanders between them as files are added.
+    return {
+        "train": tuple(ordered[held_out:-held_out]),
+        "validation": tuple(ordered[-held_out:]),
+        "test": tuple(ordered[:held_out]),
+    }
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _document(path: Path) -> str:
+    text = read_text(path).replace("\r\n", "\n").strip()
+    if not text:
+        raise CorpusError(f"{path} is empty")
+    return text
+
+
+def _cut(path: Path, text: str) -> tuple[str, str, str]:
+    """The text in three: all but two twentieths, and one each; cut at line ends, else at spaces."""
+    places = [round(len(text) * (1 - share * HELD_OUT_SHARE)) for share in (2, 1)]
+    for end in ("\n", " "):
+        first, second = (text.find(end, place) for place in places)
+        parts = text[:first].strip(), text[first:second].strip(), text[second:].strip()
+        if first != -1 and second != -1 and all(parts):
+            return parts
+    raise CorpusError(
+        f"{path} is too short to hold out its last tenth: it has {len(text)} characters; give a "
+        "longer text, or a folder that holds train.txt and validation.txt"
+    )

@@ -1,0 +1,208 @@
+"""Reading running text: what is read is what was written, once, and a user's mistake is named.
+
+These fail when a character is lost, a passage is in two splits, a file goes unread in silence, and
+when a message leaves out the file, the rule or the way out.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.lab import texts as texts_module
+from ropewalk.lab.texts import CorpusError, Texts, load_texts, read_texts
+
+LINES = [f"line {i} of the text" for i in range(400)]
+# Characters that end lines for str.splitlines, beside letters of two and four bytes.
+passages = st.text(st.sampled_from("aä𝄞. \n\u2028\u2029\x0b\x85\t"), min_size=200).map(
+    lambda text: f"x{text}\n" + "y z\n" * 60
+)
+
+
+def write(path: Path, text: str) -> Path:
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@settings(max_examples=30)
+@given(text=passages, compressed=st.booleans(), end=st.sampled_from(["\n", "\r\n"]))
+def test_one_file_is_split_in_order_and_nothing_is_lost(tmp_path_factory, text, compressed, end):
+    folder = tmp_path_factory.mktemp("texts")
+    path = write(folder / f"book.txt{'.gz' * compressed}", text.replace("\n", end))
+    read = load_texts(str(path))
+    assert list(read.splits) == ["train", "validation", "test"]
+    joined = "".join(split[0] for split in read.splits.values())
+    assert "".join(joined.split()) == "".join(text.split())
+    assert len(read.splits["train"][0]) > 0.8 * len(text.strip())
+
+
+def test_one_file_is_cut_at_line_ends_near_its_last_tenth(tmp_path):
+    path = write(tmp_path / "book.txt", "\n".join(LINES))
+    splits = {name: split[0].split("\n") for name, split in read_texts(path).splits.items()}
+    assert [line for lines in splits.values() for line in lines] == LINES
+    assert len(splits["validation"]) == pytest.approx(20, abs=2)
+    assert len(splits["test"]) == pytest.approx(20, abs=2)
+
+
+def test_text_without_line_ends_is_cut_at_spaces(tmp_path):
+    words = [f"word{i}" for i in range(400)]
+    read = read_texts(write(tmp_path / "book.txt", " ".join(words)))
+    assert [word for split in read.splits.values() for word in split[0].split()] == words
+
+
+def test_each_of_a_few_files_gives_its_end(tmp_path):
+    names = [f"{i}.txt" for i in range(3)]
+    paths = [
+        write(tmp_path / name, "\n".join(f"{name} {line}" for line in LINES)) for name in names
+    ]
+    read = load_texts(",".join(map(str, paths)))
+    assert read.name == "0.txt,1.txt,2.txt"
+    for split in read.splits.values():
+        assert [document.split()[0] for document in split] == names
+    assert load_texts(str(tmp_path)).splits == read.splits
+
+
+def test_of_many_files_whole_ones_are_held_out(tmp_path):
+    for i in range(60):
+        write(tmp_path / f"{i:02}.txt", f"story {i}")
+    write(tmp_path / "again.txt", "story 7")
+    read = load_texts(str(tmp_path))
+    documents = [document for split in read.splits.values() for document in split]
+    assert sorted(documents) == sorted(f"story {i}" for i in range(60))
+    assert {name: len(split) for name, split in read.splits.items()} == {
+        "train": 54,
+        "validation": 3,
+        "test": 3,
+    }
+
+
+def test_splits_of_many_files_do_not_depend_on_their_names(tmp_path):
+    stories = [f"story {i}" for i in range(30)]
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder, order in ((one, stories), (other, stories[::-1])):
+        folder.mkdir()
+        for i, story in enumerate(order):
+            write(folder / f"{i}.txt", story)
+    assert read_texts(one).splits == read_texts(other).splits
+
+
+def test_a_folder_with_its_own_splits(tmp_path):
+    for name in ("train.txt", "valid.txt.gz", "test.txt", "test_far.txt", "README.txt", "notes.md"):
+        write(tmp_path / name, f"\ufeff  this is {name}\n\n")
+    read = load_texts(str(tmp_path))
+    assert dict(read.splits) == {
+        "train": ("this is train.txt",),
+        "validation": ("this is valid.txt.gz",),
+        "test": ("this is test.txt",),
+        "test_far": ("this is test_far.txt",),
+    }
+    assert read.test_splits == ("test", "test_far")
+    assert read.notes == ("no split by their names, left out: README.txt",)
+
+
+def test_the_built_in_texts(monkeypatch):
+    monkeypatch.setattr(texts_module, "TALES", {"train": 3, "validation": 1, "test": 2})
+    read = load_texts("tales")
+    assert {name: len(split) for name, split in read.splits.items()} == texts_module.TALES
+    assert all(len(document.split()) > 1_000 for document in read.splits["test"])
+
+
+# Mistakes
+
+
+def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        CorpusError, match=r"no texts 'tale' \(nearest: tales\); give 'tales', a fo"
+    ):
+        load_texts("tale")
+
+
+def test_a_missing_file_is_told_the_nearest(tmp_path):
+    write(tmp_path / "book.txt", "text")
+    with pytest.raises(CorpusError, match=r"no file .*bok\.txt \(nearest: .*book\.txt\)"):
+        load_texts(f"{tmp_path / 'book.txt'},{tmp_path / 'bok.txt'}")
+
+
+@pytest.mark.parametrize("data", ["a.txt,", ",", "a.txt,,b.txt"])
+def test_a_comma_too_many(data):
+    with pytest.raises(CorpusError, match="expected files as FILE,FILE, received"):
+        load_texts(data)
+
+
+def test_no_file():
+    with pytest.raises(CorpusError, match="expected at least one file"):
+        read_texts([])
+
+
+@pytest.mark.parametrize("text", ["", " \n\n\t "])
+def test_an_empty_file_is_named(tmp_path, text):
+    with pytest.raises(CorpusError, match=r"book\.txt is empty"):
+        read_texts(write(tmp_path / "book.txt", text))
+
+
+def test_a_file_too_short_to_split(tmp_path):
+    with pytest.raises(
+        CorpusError, match=r"book\.txt is too short .*it has 9 characters; give a lo"
+    ):
+        read_texts(write(tmp_path / "book.txt", "two words"))
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_bytes("ein Satz\nzwei Sätze\n".encode("latin-1"))
+    with pytest.raises(
+        CorpusError, match=r"book\.txt, line 2 is not UTF-8: byte 0xe4 at offset 15"
+    ):
+        read_texts(path)
+
+
+def test_a_broken_gzip_file_is_named(tmp_path):
+    path = tmp_path / "book.txt.gz"
+    path.write_bytes(gzip.compress(b"text")[:-4])
+    with pytest.raises(CorpusError, match=r"book\.txt\.gz is not a whole gzip file"):
+        read_texts(path)
+
+
+def test_a_folder_without_text_says_what_is_there(tmp_path):
+    with pytest.raises(CorpusError, match=r"holds no \.txt or \.txt\.gz file; there is nothing"):
+        load_texts(str(tmp_path))
+    write(tmp_path / "corpus.de", "Satz")
+    with pytest.raises(CorpusError, match=r"there is corpus\.de"):
+        load_texts(str(tmp_path))
+
+
+@pytest.mark.parametrize("names", [["train"], ["val", "test"], ["train", "val", "dev"]])
+def test_a_folder_with_part_of_the_splits(tmp_path, names):
+    for name in names:
+        write(tmp_path / f"{name}.txt", "text")
+    with pytest.raises(
+        CorpusError, match=r"must hold train\.txt and one of validation, .*it holds"
+    ):
+        load_texts(str(tmp_path))
+
+
+def test_one_text_in_two_files(tmp_path):
+    write(tmp_path / "book.txt", "text")
+    write(tmp_path / "book.txt.gz", "text")
+    with pytest.raises(CorpusError, match=r"holds book twice: book\.txt, book\.txt\.gz"):
+        load_texts(str(tmp_path))
+
+
+def test_many_files_of_one_text(tmp_path):
+    for i in range(25):
+        write(tmp_path / f"{i}.txt", "text")
+    with pytest.raises(CorpusError, match="25 files hold 1 different texts"):
+        load_texts(str(tmp_path))
+
+
+def test_texts_have_training_and_validation_documents():
+    with pytest.raises(CorpusError, match="texts 'mine' have no validation split"):
+        Texts("mine", {"train": ("text",)})
+    with pytest.raises(CorpusError, match="texts 'mine': their train split is empty"):
+        Texts("mine", {"train": (), "validation": ("text",)})
