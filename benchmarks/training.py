@@ -31,6 +31,7 @@ from ropewalk.lab.batches import Batch, EncodedSplit, make_batch, plan_epoch
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.corpus import Corpus, load_corpus
+from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import Trainer, autocast
 from ropewalk.machine import cores
@@ -115,8 +116,9 @@ def ropewalk_row(
     sizes = {k: v for k, v in asdict(shape).items() if k != "vocabulary"}
     settings = {**sizes, "batch_tokens": BATCH_TOKENS, "precision": precision, "device": "cpu"}
     config = make_config("multi30k-base", settings=settings)
-    splits = {"train": split, "validation": split}
-    trainer = Trainer(config, "sinusoidal", 1, splits, shape.vocabulary, folder)
+    task = Translation(config, folder)
+    task.data, task.vocabulary = {"train": split, "validation": split}, shape.vocabulary
+    trainer = Trainer(task, "sinusoidal", 1, folder)
 
     def batch(rows: list[int]) -> tuple[int, float]:
         before = trainer.record.target_tokens

@@ -1,0 +1,115 @@
+"""What a handful of sentences shows: how often chance alone makes a gap that was once reported.
+
+``python studies/small_samples.py results/multi30k-cpu`` reads a translation run's results.json,
+which holds each sentence's BLEU statistics, draws five sentences many times over, and writes
+results/small-samples with a README made of the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.checkpoint import read_json, write_bytes
+from ropewalk.lab.few import chances
+from ropewalk.lab.publish import readable_json
+from ropewalk.lab.scores import ORDERS
+
+FOLDER = Path(__file__).resolve().parents[1] / "results" / "small-samples"
+
+Facts = dict[str, Any]
+
+
+def statistics_of(score: Facts) -> Tensor:
+    """Give the BLEU statistics (N, 10) that results keep of one cell and split."""
+    held = score["statistics"]
+    length = torch.tensor(held["length"])
+    totals = [(length - n).clamp(min=0) for n in range(ORDERS)]
+    columns = [length, torch.tensor(held["reference_length"])]
+    columns += [torch.tensor(matched) for matched in held["matches"]]
+    return torch.stack([*columns, *totals], dim=1).double()
+
+
+def studied(folder: Path, split: str | None) -> Facts:
+    """Count chances in a run's results."""
+    results = read_json(folder / "results.json")
+    split = split or results["splits"][0]
+    systems = {
+        row["name"]: [statistics_of(cell["scores"][split]) for cell in row["cells"]]
+        for row in results["encodings"]
+    }
+    return {
+        "asked": results["command"],
+        "split": split,
+        "seeds": [cell["seed"] for cell in results["encodings"][0]["cells"]],
+        "first": results["encodings"][0]["name"],
+        "of_all": {
+            row["name"]: row["summary"][split]["bleu"]["mean"] for row in results["encodings"]
+        },
+        **chances(systems),
+    }
+
+
+def readme(results: Facts) -> str:
+    """Write the README of the results folder out of its numbers alone."""
+    gap, n, first = results["gap_percent"], results["sentences"], results["first"]
+    alike = results["alike"]
+    rows = []
+    if alike is not None:
+        rows.append(_row("an encoding and itself, other seed", None, alike))
+    for name, found in results["apart"].items():
+        whole = (results["of_all"][name] / results["of_all"][first] - 1) * 100
+        rows.append(_row(f"`{name}` and `{first}`", whole, found))
+    head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    parts = [
+        f"# What {n} sentences show",
+        "<!-- Generated from results.json; the next run writes it anew. -->",
+        f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
+        f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
+        f"models (seeds {', '.join(map(str, results['seeds']))}), and BLEU of these {n} compared:",
+        "\n".join(f"| {' | '.join(line)} |" for line in lines),
+    ]
+    if alike is not None:
+        parts.append(
+            f"So of two models that differ in their seed alone, one is at least {gap} % better on "
+            f"{n} sentences in {alike['above']:.0%} of draws: such a gap tells nothing of an "
+            f"encoding."
+        )
+    parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(name: str, whole: float | None, found: Facts) -> list[str]:
+    return [
+        name,
+        "–" if whole is None else f"{whole:+.1f} %",
+        f"{found['above']:.1%}",
+        f"{found['below']:.1%}",
+        f"{found['low']:+.0f} to {found['high']:+.0f} %",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Study a run and write the folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="folder with results.json of a translation run")
+    parser.add_argument("--split", help="the first test split if not given")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    results = studied(options.run, options.split)
+    results["command"] = shlex.join(["python", *sys.argv])
+    write_bytes(options.out / "results.json", (readable_json(results) + "\n").encode())
+    write_bytes(options.out / "README.md", readme(results).encode())
+    print(options.out / "README.md")
+
+
+if __name__ == "__main__":
+    main()
