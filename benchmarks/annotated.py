@@ -1,6 +1,6 @@
-"""Training the Annotated Transformer's way: the baseline of ``training.py``, written anew.
+"""The Annotated Transformer's way: the baseline of ``training.py`` and ``translation.py``.
 
-It follows The Annotated Transformer (Rush 2018; Huang et al. 2022,
+Written anew, it follows The Annotated Transformer (Rush 2018; Huang et al. 2022,
 https://nlp.seas.harvard.edu/annotated-transformer/) in all that costs time: every sentence padded
 to the same length, attention and layer norm spelled out in elementary operations, dropout on
 probabilities and inside the feed-forward, a vocabulary for each side, log-probabilities at every
@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
-from ropewalk.encodings.absolute import sinusoids
+from ropewalk.encodings.absolute import Sinusoidal, sinusoids
 from ropewalk.lab.batches import Batch, EncodedSplit
 from ropewalk.lab.tokens import BOS, EOS, PAD
-from ropewalk.model import TransformerShape
+from ropewalk.model import Transformer, TransformerShape
 from ropewalk.model.cache import causal_mask
 
 LENGTH = 72  # tokens that every sentence is padded to, both marks among them
@@ -155,16 +155,30 @@ class AnnotatedTransformer(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Give log-probabilities ``(B, S, V)`` of every target position, padding among them."""
         source_mask = batch.source_mask[:, None, None, :]
-        real = (batch.target_in != PAD)[:, None, None, :]
-        target_mask = real & causal_mask(real.shape[-1], real.shape[-1], real.device)
-        memory = self._embed(0, batch.source)
+        hidden = self.decode(batch.target_in, self.encode(batch.source, source_mask), source_mask)
+        return self.generate(hidden)
+
+    def encode(self, source: Tensor, mask: Tensor) -> Tensor:
+        """Encode source ``(B, S)`` into memory ``(B, S, width)``; mask ``(B, 1, 1, S)``."""
+        memory = self._embed(0, source)
         for layer in self.encoder:
-            memory = layer(memory, source_mask, None, None)
-        memory = self.norms[0](memory)
-        x = self._embed(1, batch.target_in)
+            memory = layer(memory, mask, None, None)
+        out: Tensor = self.norms[0](memory)
+        return out
+
+    def decode(self, target: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """Give the hidden states ``(B, S, width)`` of every target position."""
+        real = (target != PAD)[:, None, None, :]
+        target_mask = real & causal_mask(real.shape[-1], real.shape[-1], real.device)
+        x = self._embed(1, target)
         for layer in self.decoder:
-            x = layer(x, target_mask, memory, source_mask)
-        return torch.log_softmax(self.generator(self.norms[1](x)), -1)
+            x = layer(x, target_mask, memory, mask)
+        out: Tensor = self.norms[1](x)
+        return out
+
+    def generate(self, hidden: Tensor) -> Tensor:
+        """Give log-probabilities of the vocabulary."""
+        return torch.log_softmax(self.generator(hidden), -1)
 
     def _embed(self, side: int, tokens: Tensor) -> Tensor:
         x = self.embeddings[side](tokens) * math.sqrt(self.shape.width)
@@ -189,3 +203,47 @@ def annotated_loss(model: AnnotatedTransformer, batch: Batch, smoothing: float) 
     """Give the loss of a batch, for each real target token."""
     log_p = model(batch).flatten(0, 1)
     return smoothed_divergence(log_p, batch.target_out.flatten(), smoothing) / batch.target_tokens
+
+
+@torch.no_grad()
+def with_weights_of(model: Transformer) -> AnnotatedTransformer:
+    """Give the Annotated Transformer that computes what a sinusoidal ``model`` does."""
+    if not isinstance(model.decoder_encoding, Sinusoidal):
+        raise ValueError(
+            f"model must be sinusoidal, as The Annotated Transformer is, "
+            f"got {type(model.decoder_encoding).__name__}"
+        )
+    same = AnnotatedTransformer(model.shape).to(model.embedding.weight.dtype)
+    for embedding in same.embeddings:
+        embedding.weight.copy_(model.embedding.weight)
+    same.generator.weight.copy_(model.embedding.weight)
+    same.generator.bias.zero_()
+    for stack, theirs in ((same.encoder, model.encoder), (same.decoder, model.decoder)):
+        for layer, their in zip(stack, theirs, strict=True):
+            norms = [their.attention_norm, their.feed_forward_norm]
+            _copy_attention(layer.own, their.attention)
+            if layer.cross is not None:
+                _copy_attention(layer.cross, their.cross)
+                norms.insert(1, their.cross_norm)
+            for residual, norm in zip(layer.residuals, norms, strict=True):
+                _copy_norm(residual.norm, norm)
+            layer.feed_forward.inner.load_state_dict(their.feed_forward.inner.state_dict())
+            layer.feed_forward.outer.load_state_dict(their.feed_forward.outer.state_dict())
+    for norm, their in zip(same.norms, (model.encoder_norm, model.decoder_norm), strict=True):
+        _copy_norm(norm, their)
+    return same.eval()
+
+
+def _copy_attention(attention: Attention, their: nn.Module) -> None:
+    attention.query.load_state_dict(their.query.state_dict())
+    attention.output.load_state_dict(their.output.state_dict())
+    for name, tensor in their.key_value.state_dict().items():
+        for half, part in zip((attention.key, attention.value), tensor.chunk(2), strict=True):
+            half.get_parameter(name).copy_(part)
+
+
+def _copy_norm(norm: LayerNorm, their: nn.LayerNorm) -> None:
+    # Here the deviation divides by n - 1, there by n.
+    width = their.weight.numel()
+    norm.gain.copy_(their.weight * (width / (width - 1)) ** 0.5)
+    norm.shift.copy_(their.bias)

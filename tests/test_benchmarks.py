@@ -18,7 +18,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -46,42 +45,13 @@ def build_model(encoding: str = "rotary", seed: int = 0) -> Transformer:
 
 
 @torch.no_grad()
-def annotated_twin(model: Transformer) -> nn.Module:
-    """Make the annotated model whose weights are this sinusoidal model's."""
-    twin = annotated.AnnotatedTransformer(SHAPE).double().eval()
-    held = dict(model.named_modules())
-
-    def attention(ours: str, theirs: nn.Module) -> None:
-        for name in ("query", "output"):
-            getattr(theirs, name).load_state_dict(held[f"{ours}.{name}"].state_dict())
-        for key, both in held[f"{ours}.key_value"].state_dict().items():
-            for linear, half in zip((theirs.key, theirs.value), both.chunk(2), strict=True):
-                linear.get_parameter(key).copy_(half)
-
-    for stack, layers in (("encoder", twin.encoder), ("decoder", twin.decoder)):
-        for i, layer in enumerate(layers):
-            attention(f"{stack}.{i}.attention", layer.own)
-            if layer.cross is not None:
-                attention(f"{stack}.{i}.cross", layer.cross)
-            ours = held[f"{stack}.{i}.feed_forward"]
-            layer.feed_forward.load_state_dict(ours.state_dict())
-    for linear in (*twin.embeddings, twin.generator):
-        linear.weight.copy_(model.embedding.weight)
-    twin.generator.bias.zero_()
-    for module in twin.modules():  # its deviation divides by width - 1, ropewalk's norm by width
-        if isinstance(module, annotated.LayerNorm):
-            module.gain.fill_(math.sqrt(SHAPE.width / (SHAPE.width - 1)))
-    return twin
-
-
-@torch.no_grad()
 def test_the_annotated_model_computes_what_ropewalk_computes_from_the_same_weights():
     model = build_model("sinusoidal")
     batch = annotated.padded_batch(SPLIT, [0, 1, 2], length=9)
     assert batch.source.shape == (3, 9)
     assert batch.target_in.shape == batch.target_out.shape == (3, 8)
     assert batch.target_tokens == sum(len(target) + 1 for target in SPLIT.target)
-    log_p = annotated_twin(model)(batch)
+    log_p = annotated.with_weights_of(model)(batch)
     hidden = model(batch.source, batch.target_in, batch.source_mask)
     real = batch.target_out != PAD
     expected = model.logits(hidden).log_softmax(-1)
@@ -131,16 +101,41 @@ def test_a_search_alone_and_without_a_cache_finds_what_ropewalk_finds(encoding, 
     model = build_model(encoding, seed)
     batched = beam_search(model, *source_batch(rows), beam=beam)
     for row, expected in zip(rows, batched, strict=True):
-        found = translation.search_alone(model, row, beam=beam)
+        with torch.inference_mode():
+            found = translation.uncached_search(model, row, beam)
         assert [h.ids for h in found] == [h.ids for h in expected]
         for ours, theirs in zip(found, expected, strict=True):
             assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-4)
 
 
+@given(sources, st.integers(1, 4), st.integers(0, 2**32 - 1))
+@settings(max_examples=10)
+def test_the_annotated_transformer_finds_what_ropewalk_finds(rows, beam, seed):
+    """Fails if the baseline is another model, or sees its padding: its work would be unlike."""
+    model = build_model("sinusoidal", seed)
+    with torch.no_grad():  # what is trained never says padding, which the baseline would not see
+        model.embedding.weight[:, 0] = 0
+        model.embedding.weight[PAD, 0] = -1000
+        model.decoder_norm.bias[0] = 10
+    batched = beam_search(model, *source_batch(rows), beam=beam)
+    same = annotated.with_weights_of(model)
+    for row, expected in zip(rows, batched, strict=True):
+        with torch.inference_mode():
+            found = translation.annotated_search(same, row, beam)
+        assert [h.ids for h in found] == [h.ids for h in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-3)
+
+
+def test_the_annotated_transformer_takes_no_other_encoding():
+    with pytest.raises(ValueError, match=r"must be sinusoidal, .*got Rotary"):
+        annotated.with_weights_of(build_model("rotary"))
+
+
 def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it_stays():
-    model, rows = build_model().float(), [[4, 5], [6], [7, 8, 9]]
+    model, rows = build_model("sinusoidal").float(), [[4, 5], [6], [7, 8, 9]]
     ways = translation.measure(model, rows, 2, every=1, rounds=1)
-    first, last = ways[0], ways[2]
+    first, last = ways[0], ways[3]
     assert translation.agreement(model, rows, last, first, 0.6)["identical"] == 3
     first.found[1] = [Hypothesis((4, 4, 4), 0.0)]
     seen = translation.agreement(model, rows, last, first, 0.6)
