@@ -30,7 +30,7 @@ from measuring import (
 from ropewalk.lab.batches import Batch, EncodedSplit, make_batch, plan_epoch
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
-from ropewalk.lab.corpus import Corpus, load_corpus
+from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.train import Trainer, autocast

@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from ropewalk.encodings.absolute import Sinusoidal
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
-from ropewalk.lab.corpus import load_corpus
+from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decode import Hypothesis, best, translate
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.lab.train import build_model

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab import corpus as corpus_module
-from ropewalk.lab.corpus import Corpus, CorpusError, load_corpus, overlap
+from ropewalk.lab.data import corpus as corpus_module
+from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
 
@@ -166,7 +166,7 @@ def test_overlap_counts_sentences_and_pairs():
 def test_phrases_turn_round_and_speak_two_languages(monkeypatch):
     made = {"train": [("ja", "yes")], "validation": [("nein", "no")], "long": [("so", "so")]}
     fake = SimpleNamespace(generate=lambda: made)
-    monkeypatch.setitem(sys.modules, "ropewalk.lab.phrases", fake)
+    monkeypatch.setitem(sys.modules, "ropewalk.lab.data.phrases", fake)
     assert load_corpus("phrases").splits["train"] == (("ja", "yes"),)
     turned = load_corpus("phrases", source="en", target="de")
     assert turned.splits["validation"] == (("no", "nein"),)

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.phrases import LONGEST, OFTEN, SHORTEST, SIZES, derive, forms
-from ropewalk.lab.phrases import words as w
-from ropewalk.lab.phrases.english import english
-from ropewalk.lab.phrases.german import ACCUSATIVE, DATIVE, NOMINATIVE, german
-from ropewalk.lab.phrases.german import nominal as german_nominal
-from ropewalk.lab.phrases.grammar import Grammar
-from ropewalk.lab.phrases.nouns import NOUNS, Noun
-from ropewalk.lab.phrases.reserved import RESERVED, combinations
-from ropewalk.lab.phrases.syntax import (
+from ropewalk.lab.data.phrases import LONGEST, OFTEN, SHORTEST, SIZES, derive, forms
+from ropewalk.lab.data.phrases import words as w
+from ropewalk.lab.data.phrases.english import english
+from ropewalk.lab.data.phrases.german import ACCUSATIVE, DATIVE, NOMINATIVE, german
+from ropewalk.lab.data.phrases.german import nominal as german_nominal
+from ropewalk.lab.data.phrases.grammar import Grammar
+from ropewalk.lab.data.phrases.nouns import NOUNS, Noun
+from ropewalk.lab.data.phrases.reserved import RESERVED, combinations
+from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Content,
     Coordination,
@@ -38,7 +38,7 @@ from ropewalk.lab.phrases.syntax import (
     Sentence,
     Subordinate,
 )
-from ropewalk.lab.phrases.verbs import COPULA, VERBS, Verb
+from ropewalk.lab.data.phrases.verbs import COPULA, VERBS, Verb
 
 Derived = dict[str, list[tuple[tuple[str, str], Sentence]]]
 SEEDS = st.integers(0, 2**32 - 1)

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.draws import SPLITS, Draws, split_of
-from ropewalk.lab.sequences import TASKS, Example, examples, show
+from ropewalk.lab.data.draws import SPLITS, Draws, split_of
+from ropewalk.lab.data.sequences import TASKS, Example, examples, show
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
 SEEDS = st.integers(0, 2**31)

@@ -15,7 +15,7 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.cell import run_cell
 from ropewalk.lab.checkpoint import read_json
 from ropewalk.lab.config import make_config
-from ropewalk.lab.corpus import load_corpus
+from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.folders import Cell, read_hypotheses
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.scores import bleu_statistics

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.draws import SPLITS, Split, split_of
-from ropewalk.lab.tales import SHORTEST, derive, tales
-from ropewalk.lab.tales.telling import Passage
-from ropewalk.lab.tales.world import Person
+from ropewalk.lab.data.draws import SPLITS, Split, split_of
+from ropewalk.lab.data.tales import SHORTEST, derive, tales
+from ropewalk.lab.data.tales.telling import Passage
+from ropewalk.lab.data.tales.world import Person
 
 SEEDS = st.integers(0, 2**31)
 WORDS = st.integers(SHORTEST, 1_500)

@@ -22,12 +22,12 @@ from ropewalk.lab.batches import EncodedSplit
 from ropewalk.lab.cell import run_cell
 from ropewalk.lab.checkpoint import read_json, write_json
 from ropewalk.lab.config import make_config
+from ropewalk.lab.data.sequences import TASKS as SEQUENCES
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import build_model
 from ropewalk.lab.presets import TASKS
 from ropewalk.lab.publish import publish
 from ropewalk.lab.run import cells_of, prepare, train_one
-from ropewalk.lab.sequences import TASKS as SEQUENCES
 from ropewalk.lab.table import print_summary, print_table
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tasks.language import LanguageBatch, padded

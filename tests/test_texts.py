@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab import texts as texts_module
-from ropewalk.lab.texts import CorpusError, Texts, load_texts, read_texts
+from ropewalk.lab.data import texts as texts_module
+from ropewalk.lab.data.texts import CorpusError, Texts, load_texts, read_texts
 
 LINES = [f"line {i} of the text" for i in range(400)]
 # Characters that end lines for str.splitlines, beside letters of two and four bytes.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.lab.batches import make_batch, read_splits
-from ropewalk.lab.corpus import Corpus
+from ropewalk.lab.data.corpus import Corpus
 from ropewalk.lab.folders import Cell, read_hypotheses
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.scores import assign_bins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.lab.sequences import TASKS as SEQUENCES
+from ropewalk.lab.data.sequences import TASKS as SEQUENCES
 
 _MULTI30K: dict[str, Any] = {
     "data": "multi30k",

@@ -15,7 +15,7 @@ from ropewalk.lab.batches import EncodedSplit, read_splits
 from ropewalk.lab.cell import mean_of
 from ropewalk.lab.checkpoint import load_weights, read_json, write_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.corpus import load_corpus
+from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decode import best, translate
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import load_translator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.lab.config import Config
-from ropewalk.lab.sequences import TASKS as SEQUENCES
+from ropewalk.lab.data.sequences import TASKS as SEQUENCES
 from ropewalk.lab.tasks.base import Metric, Scored, Task
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.lab.tasks.text import CausalText, MaskedText

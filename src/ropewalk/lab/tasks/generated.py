@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
 from ropewalk.lab.checkpoint import read_json
-from ropewalk.lab.draws import Split
+from ropewalk.lab.data.draws import Split
+from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, examples, show
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.generate import answer
-from ropewalk.lab.sequences import TASKS, Example, SequenceTask, examples, show
 from ropewalk.lab.tasks.base import Facts, Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,

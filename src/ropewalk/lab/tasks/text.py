@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.draws import Split
+from ropewalk.lab.data.draws import Split
+from ropewalk.lab.data.tales import SHORTEST, tales
+from ropewalk.lab.data.texts import Texts, load_texts
 from ropewalk.lab.generate import generate
 from ropewalk.lab.loss import row_nll
-from ropewalk.lab.tales import SHORTEST, tales
 from ropewalk.lab.tasks.base import Facts, Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
@@ -28,7 +29,6 @@ from ropewalk.lab.tasks.language import (
     LanguageBatch,
     LanguageTask,
 )
-from ropewalk.lab.texts import Texts, load_texts
 from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
 
 TALE = 8  # words of a tale, as a multiple of the trained length

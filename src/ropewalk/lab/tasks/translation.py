@@ -24,7 +24,7 @@ from ropewalk.lab.batches import (
     write_splits,
 )
 from ropewalk.lab.checkpoint import read_json
-from ropewalk.lab.corpus import Corpus, load_corpus, overlap
+from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.decode import best, translate
 from ropewalk.lab.folders import read_hypotheses, write_hypotheses
 from ropewalk.lab.loss import autocast, token_loss

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.lab.phrases import pools
-from ropewalk.lab.phrases import words as w
-from ropewalk.lab.phrases.constituents import Constituents
-from ropewalk.lab.phrases.syntax import (
+from ropewalk.lab.data.phrases import pools
+from ropewalk.lab.data.phrases import words as w
+from ropewalk.lab.data.phrases.constituents import Constituents
+from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Content,
     Main,
@@ -21,7 +21,7 @@ from ropewalk.lab.phrases.syntax import (
     Sentence,
     Subordinate,
 )
-from ropewalk.lab.phrases.verbs import COPULA, Verb
+from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 
 
 class Grammar(Constituents):

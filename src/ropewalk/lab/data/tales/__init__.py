@@ -14,8 +14,8 @@ story      what happens
 
 from __future__ import annotations
 
-from ropewalk.lab.draws import SPLITS, Draws, Split, split_of
-from ropewalk.lab.tales.story import Paragraphs, Story
+from ropewalk.lab.data.draws import SPLITS, Draws, Split, split_of
+from ropewalk.lab.data.tales.story import Paragraphs, Story
 
 __all__ = ["SHORTEST", "derive", "tales"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ropewalk.lab.draws import SPLITS, Draws, Split, split_of
+from ropewalk.lab.data.draws import SPLITS, Draws, Split, split_of
 from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL
 
 Words = Sequence[str]

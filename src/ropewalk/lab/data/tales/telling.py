@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ropewalk.lab.draws import Draws
-from ropewalk.lab.tales import words as w
-from ropewalk.lab.tales.world import Event, Person, Thing, World
+from ropewalk.lab.data.draws import Draws
+from ropewalk.lab.data.tales import words as w
+from ropewalk.lab.data.tales.world import Event, Person, Thing, World
 
 SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 BEGINNING = re.compile(r'(^"?|[.?:] "?)([a-z])')

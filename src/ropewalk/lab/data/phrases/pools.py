@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from ropewalk.lab.phrases import words as w
-from ropewalk.lab.phrases.nouns import NOUNS, Noun
-from ropewalk.lab.phrases.reserved import RESERVED
-from ropewalk.lab.phrases.syntax import Nominal, NounPhrase
-from ropewalk.lab.phrases.verbs import VERBS, Verb
+from ropewalk.lab.data.phrases import words as w
+from ropewalk.lab.data.phrases.nouns import NOUNS, Noun
+from ropewalk.lab.data.phrases.reserved import RESERVED
+from ropewalk.lab.data.phrases.syntax import Nominal, NounPhrase
+from ropewalk.lab.data.phrases.verbs import VERBS, Verb
 
 SINGULAR = tuple(d for d, n in w.DETERMINERS if d.singular is not None for _ in range(n))
 PLURAL = tuple(d for d, n in w.DETERMINERS if d.plural is not None for _ in range(n))

@@ -7,7 +7,7 @@ verb).
 
 from __future__ import annotations
 
-from ropewalk.lab.phrases.syntax import (
+from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Coordination,
     Nominal,
@@ -19,7 +19,7 @@ from ropewalk.lab.phrases.syntax import (
     is_plural,
     written,
 )
-from ropewalk.lab.phrases.words import Determiner, Pronoun
+from ropewalk.lab.data.phrases.words import Determiner, Pronoun
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 CASES = {"accusative": ACCUSATIVE, "dative": DATIVE, "acc": ACCUSATIVE, "dat": DATIVE}

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ropewalk.lab.phrases import pools
-from ropewalk.lab.phrases import words as w
-from ropewalk.lab.phrases.nouns import Noun
-from ropewalk.lab.phrases.syntax import (
+from ropewalk.lab.data.phrases import pools
+from ropewalk.lab.data.phrases import words as w
+from ropewalk.lab.data.phrases.nouns import Noun
+from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Coordination,
     Nominal,
@@ -25,7 +25,7 @@ from ropewalk.lab.phrases.syntax import (
     Prepositional,
     Relative,
 )
-from ropewalk.lab.phrases.verbs import COPULA, Verb
+from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ropewalk.lab.draws import Draws
-from ropewalk.lab.tales import plans
-from ropewalk.lab.tales import words as w
-from ropewalk.lab.tales.telling import Passage, Telling
-from ropewalk.lab.tales.world import FACTS, Event, Person, Thing, World
+from ropewalk.lab.data.draws import Draws
+from ropewalk.lab.data.tales import plans
+from ropewalk.lab.data.tales import words as w
+from ropewalk.lab.data.tales.telling import Passage, Telling
+from ropewalk.lab.data.tales.world import FACTS, Event, Person, Thing, World
 
 FIRST = 4  # people in the opening
 WORDS_A_PERSON = 600  # after so many words somebody new comes

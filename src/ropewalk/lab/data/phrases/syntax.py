@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ropewalk.lab.phrases.nouns import Noun
-from ropewalk.lab.phrases.verbs import Verb
-from ropewalk.lab.phrases.words import (
+from ropewalk.lab.data.phrases.nouns import Noun
+from ropewalk.lab.data.phrases.verbs import Verb
+from ropewalk.lab.data.phrases.words import (
     Adjective,
     Adverb,
     Conjunction,

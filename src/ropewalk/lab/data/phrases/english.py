@@ -6,7 +6,7 @@ opens a German sentence, only a time, a place or a subordinate clause opens the 
 
 from __future__ import annotations
 
-from ropewalk.lab.phrases.syntax import (
+from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Coordination,
     Nominal,
@@ -18,7 +18,7 @@ from ropewalk.lab.phrases.syntax import (
     is_plural,
     written,
 )
-from ropewalk.lab.phrases.words import Pronoun
+from ropewalk.lab.data.phrases.words import Pronoun
 
 _AN = ("a", "e", "i", "o", "u", "honest")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.lab.phrases.nouns import english_s
+from ropewalk.lab.data.phrases.nouns import english_s
 
 
 @dataclass(frozen=True, eq=False)

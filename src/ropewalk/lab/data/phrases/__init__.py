@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from ropewalk.lab.phrases.english import english
-from ropewalk.lab.phrases.german import german
-from ropewalk.lab.phrases.grammar import Grammar
-from ropewalk.lab.phrases.reserved import RESERVED, combinations
-from ropewalk.lab.phrases.syntax import Sentence
+from ropewalk.lab.data.phrases.english import english
+from ropewalk.lab.data.phrases.german import german
+from ropewalk.lab.data.phrases.grammar import Grammar
+from ropewalk.lab.data.phrases.reserved import RESERVED, combinations
+from ropewalk.lab.data.phrases.syntax import Sentence
 
 __all__ = ["LONGEST", "OFTEN", "SHORTEST", "SIZES", "derive", "forms", "generate"]
 

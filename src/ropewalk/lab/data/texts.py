@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.corpus import VALIDATION_NAMES
-from ropewalk.lab.draws import Split
-from ropewalk.lab.textfiles import CorpusError, nearest, read_text
+from ropewalk.lab.data.corpus import VALIDATION_NAMES
+from ropewalk.lab.data.draws import Split
+from ropewalk.lab.data.textfiles import CorpusError, nearest, read_text
 
 __all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
 
@@ -73,7 +73,7 @@ def load_texts(data: str) -> Texts:
         CorpusError: whatever is wrong with the name or a file.
     """
     if data == "tales":
-        from ropewalk.lab.tales import tales  # late: other texts need no lexicon
+        from ropewalk.lab.data.tales import tales  # late: other texts need no lexicon
 
         splits: Splits = {
             split: tuple(tales(count, TALE_WORDS, seed=0, split=split))

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.textfiles import CorpusError, Pair, nearest, read_jsonl, read_sides
+from ropewalk.lab.data.textfiles import CorpusError, Pair, nearest, read_jsonl, read_sides
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
@@ -139,7 +139,7 @@ def _from_phrases(source: str, target: str) -> Corpus:
             f"phrases are German and English: source and target must be 'de' and 'en', "
             f"received {source!r} and {target!r}"
         )
-    from ropewalk.lab.phrases import generate  # late: other corpora need no grammar
+    from ropewalk.lab.data.phrases import generate  # late: other corpora need no grammar
 
     turned = source == "en"
     splits = {
