@@ -112,7 +112,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return scores.softmax(dim=-1)
     lowest = torch.finfo(scores.dtype).min  # -inf would make a row of masked keys NaN
-    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    return torch.where(mask, torch.where(mask, scores, lowest).softmax(dim=-1), 0.0)
 
 
 def _for_heads(rows: Tensor, like: Tensor) -> Tensor:

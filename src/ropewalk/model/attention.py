@@ -15,6 +15,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model import linear_attention, softmax_attention
 from ropewalk.model.cache import AttentionCache, KeyValueCache, SumsCache
 from ropewalk.model.features import parse_attention
+from ropewalk.model.products import Linear
 
 
 class AttentionOutput(NamedTuple):
@@ -59,9 +60,9 @@ class Attention(nn.Module):
         if self.linear is not None:
             linear_attention.check_encoding(self.encoding, kind, self.head_dim)
             self.features = self.linear.feature_map(self.head_dim)
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * kv_heads * self.head_dim)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * kv_heads * self.head_dim)
+        self.output = Linear(width, width)
 
     def forward(
         self,

@@ -9,12 +9,12 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ropewalk.encodings import Encoding
 from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import DecoderCache
 from ropewalk.model.dropout import Dropout
+from ropewalk.model.products import linear
 from ropewalk.model.transformer import SelfAttentionLayer, TransformerShape
 
 

@@ -86,7 +86,8 @@ def _attend(
         return encoding.attend(q, k, v, placement, mask, need_probabilities)
     scale = q.shape[-1] ** -0.5 if encoding.scale is None else encoding.scale
     if formed:
-        k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+        if group > 1:
+            k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
         p = attention_probabilities(q, k, scale, bias, mask)
         return p.to(v.dtype) @ v, p if need_probabilities else None
     if bias is not None:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.model.attention import Attention, self_placement
 from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.features import parse_attention, rotated_dim
+from ropewalk.model.products import Linear, linear
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, hidden)
-        self.outer = nn.Linear(hidden, width)
+        self.inner = Linear(width, hidden)
+        self.outer = Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.outer(self.inner(x).relu_())
