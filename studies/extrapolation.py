@@ -8,26 +8,24 @@ further training, and writes results/extrapolation with a README made of the num
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from keeping import GENERATED, RESULTS, Facts, keep, table
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.lab.checkpoint import load_weights, read_json, read_tensors, write_bytes
+from ropewalk.lab.checkpoint import load_weights, read_json, read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import build_model
-from ropewalk.lab.publish import readable_json
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 
-FOLDER = Path(__file__).resolve().parents[1] / "results" / "extrapolation"
+FOLDER = RESULTS / "extrapolation"
 #: Each rule with the factor m by which a sequence is longer than the L tokens trained on.
 #: LongRoPE is not among them: its factors are searched for a model, and no other has them.
 RULES = {
@@ -39,8 +37,6 @@ RULES = {
     "Llama3": "rotary(rule=llama3, factor={m}, low_freq_factor=1, high_freq_factor=4, "
     "original_length={L})",
 }
-
-Facts = dict[str, Any]
 
 
 def rules_tried(run: Path) -> Facts | None:
@@ -102,13 +98,12 @@ def readme(results: Facts) -> str:
     """Write the README of the results folder out of its numbers alone."""
     parts = [
         "# Past the trained length",
-        "<!-- Generated from results.json; the next run writes it anew. -->",
+        GENERATED,
         "Each encoding, trained at one length and scored at that length and at two, four and eight "
         "times that. A dash: no result, since the encoding has no such positions. Small numbers "
         "are seeds. What differs by more than chance stands in each task's own table.",
-        "```sh\n" + "\n".join([run["asked"] for run in results["runs"]] + [results["command"]]),
+        "\n".join(["```sh", *(run["asked"] for run in results["runs"]), results["command"], "```"]),
     ]
-    parts[-1] += "\n```"
     for number, run in enumerate(results["runs"]):
         better = "higher" if run["metric"]["higher_is_better"] else "lower"
         parts += [
@@ -132,11 +127,11 @@ def readme(results: Facts) -> str:
 
 def _by_length(rows: dict[str, dict[str, list[float | None]]], digits: int) -> str:
     splits = list(next(iter(rows.values())))
-    lines = [["", *(f"×{split.removeprefix('x')}" for split in splits)]]
-    lines.append(["---", *["--:"] * len(splits)])
-    for name, row in rows.items():
-        lines.append([f"`{name}`", *(_cell(row.get(split, []), digits) for split in splits)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [
+        [f"`{name}`", *(_cell(row.get(split, []), digits) for split in splits)]
+        for name, row in rows.items()
+    ]
+    return table(["", *(f"×{split.removeprefix('x')}" for split in splits)], lines)
 
 
 def _cell(values: list[float | None], digits: int) -> str:
@@ -190,17 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     tried = [found for run in options.runs if (found := rules_tried(run)) is not None]
     results: Facts = {
-        "command": shlex.join(["python", *sys.argv]),
         "commit": commit(),
         "versions": versions(),
         "runs": [tables_of(run) for run in options.runs],
         "rules": tried[0] if tried else None,
     }
-    write_bytes(options.out / "results.json", (readable_json(results) + "\n").encode())
-    for number, run in enumerate(results["runs"]):
-        write_bytes(options.out / f"by-length-{number + 1}.png", drawn(run))
-    write_bytes(options.out / "README.md", readme(results).encode())
-    print(options.out / "README.md")
+    figures = [drawn(run) for run in results["runs"]]
+    pictures = {f"by-length-{number}.png": figure for number, figure in enumerate(figures, 1)}
+    keep(options.out, results, readme, pictures)
 
 
 if __name__ == "__main__":

@@ -8,30 +8,25 @@ README made of the numbers.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
+from keeping import GENERATED, RESULTS, Facts, keep, table
 
 from ropewalk.lab.batches import read_splits
-from ropewalk.lab.checkpoint import read_json, write_bytes
+from ropewalk.lab.checkpoint import read_json
 from ropewalk.lab.entropy import attention_entropy
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import load_translator
-from ropewalk.lab.publish import readable_json
 
-FOLDER = Path(__file__).resolve().parents[1] / "results" / "sharpness"
+FOLDER = RESULTS / "sharpness"
 KINDS = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
     "cross": "Cross-attention",
 }
-
-Facts = dict[str, Any]
 
 
 def studied(run: Path, split: str | None) -> Facts:
@@ -61,7 +56,7 @@ def readme(results: Facts) -> str:
     """Write the README of the results folder out of its numbers alone."""
     parts = [
         "# How sharp attention is, by layer",
-        "<!-- Generated from results.json; the next run writes it anew. -->",
+        GENERATED,
         f"Entropy of attention over all {results['sentences']:,} sentences of {results['split']}, "
         "mean of heads, queries and seeds, as a share of what even attention would have: 100 % "
         "looks at everything alike, 0 % at one token alone. The decoder reads the references. "
@@ -82,9 +77,9 @@ def readme(results: Facts) -> str:
         if not rows:
             continue
         depth = len(rows[0]) - 1
-        lines = [["", *(f"layer {i + 1}" for i in range(depth))], ["---", *["--:"] * depth], *rows]
+        lines = table(["", *(f"layer {i + 1}" for i in range(depth))], rows)
         said = "Sharper from every layer to the next: " + (", ".join(sharper) or "none of them")
-        parts += [f"## {title}", "\n".join(f"| {' | '.join(line)} |" for line in lines), f"{said}."]
+        parts += [f"## {title}", lines, f"{said}."]
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
 
@@ -97,10 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     results = studied(options.run, options.split)
-    results["command"] = shlex.join(["python", *sys.argv])
-    write_bytes(options.out / "results.json", (readable_json(results) + "\n").encode())
-    write_bytes(options.out / "README.md", readme(results).encode())
-    print(options.out / "README.md")
+    keep(options.out, results, readme)
 
 
 if __name__ == "__main__":

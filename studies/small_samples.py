@@ -8,23 +8,18 @@ results/small-samples with a README made of the numbers.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
+from keeping import GENERATED, RESULTS, Facts, keep, table
 from torch import Tensor
 
-from ropewalk.lab.checkpoint import read_json, write_bytes
+from ropewalk.lab.checkpoint import read_json
 from ropewalk.lab.few import chances
-from ropewalk.lab.publish import readable_json
 from ropewalk.lab.scores import ORDERS
 
-FOLDER = Path(__file__).resolve().parents[1] / "results" / "small-samples"
-
-Facts = dict[str, Any]
+FOLDER = RESULTS / "small-samples"
 
 
 def statistics_of(score: Facts) -> Tensor:
@@ -68,14 +63,13 @@ def readme(results: Facts) -> str:
         whole = (results["of_all"][name] / results["of_all"][first] - 1) * 100
         rows.append(_row(f"`{name}` and `{first}`", whole, found))
     head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
     parts = [
         f"# What {n} sentences show",
-        "<!-- Generated from results.json; the next run writes it anew. -->",
+        GENERATED,
         f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
         f"models (seeds {', '.join(map(str, results['seeds']))}), and BLEU of these {n} compared:",
-        "\n".join(f"| {' | '.join(line)} |" for line in lines),
+        table(head, rows),
     ]
     if alike is not None:
         parts.append(
@@ -105,10 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     results = studied(options.run, options.split)
-    results["command"] = shlex.join(["python", *sys.argv])
-    write_bytes(options.out / "results.json", (readable_json(results) + "\n").encode())
-    write_bytes(options.out / "README.md", readme(results).encode())
-    print(options.out / "README.md")
+    keep(options.out, results, readme)
 
 
 if __name__ == "__main__":
