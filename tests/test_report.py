@@ -25,10 +25,11 @@ from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, smoothed
 from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
 from ropewalk.lab.publish import publish, readable_json
 from ropewalk.lab.report import write_report
-from ropewalk.lab.report.findings import duration, findings, headline, p_value
+from ropewalk.lab.report.findings import findings, headline
 from ropewalk.lab.report.measures import number
 from ropewalk.lab.report.page import packed, report, script_json
 from ropewalk.lab.report.parts import differences
+from ropewalk.lab.report.words import duration, p_value
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ropewalk.figures import static
 from ropewalk.lab.checkpoint import read_json, write_bytes
-from ropewalk.lab.report import findings, tables
+from ropewalk.lab.report import conditions, findings, tables
 from ropewalk.lab.report.measures import (
     column,
     headline_measure,
@@ -24,6 +24,7 @@ from ropewalk.lab.report.measures import (
 )
 from ropewalk.lab.report.series import by_length, by_multiple, curves, outcomes, without_nan
 from ropewalk.lab.report.tables import Cell, Table
+from ropewalk.lab.report.words import count, language, listed
 
 Facts = dict[str, Any]
 
@@ -132,8 +133,8 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     if tuning is not None:
         parts += ["## What was tuned", _tuned(tuning)]
     data = "Corpus" if is_translation(results) else "Task"
-    parts += [f"## {data}", _facts(findings.corpus_facts(results))]
-    parts += ["## Conditions", _facts(findings.conditions(results))]
+    parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
+    parts += ["## Conditions", _facts(conditions.conditions(results))]
     each = "sentence's BLEU" if is_translation(results) else "item's score"
     parts += [f"Each {each}, the loss curves and the whole config are in `results.json`."]
     return "\n\n".join(parts) + "\n"
@@ -185,20 +186,20 @@ def readable_json(value: Any, indent: int = 0) -> str:
 
 def _asked(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
-    names = findings.listed(row["name"] for row in rows)
+    names = listed(row["name"] for row in rows)
     seeds = len(rows[0]["cells"])
     if not is_translation(results):
         return _plain(
             f"Asked: what does the position encoding change in {findings.about(results)}? The same "
-            f"model was trained with {names} in turn, {findings.count(seeds, 'seed')} each, all "
+            f"model was trained with {names} in turn, {count(seeds, 'seed')} each, all "
             "other settings the same."
         )
-    train = findings.count(corpus["pairs"]["train"], "sentence pair")
+    train = count(corpus["pairs"]["train"], "sentence pair")
     return _plain(
         f"Asked: what does the position encoding change in translation from "
-        f"{findings.language(corpus['source'])} to {findings.language(corpus['target'])}? The same "
+        f"{language(corpus['source'])} to {language(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with {names} in turn, "
-        f"{findings.count(seeds, 'seed')} each, all other settings the same."
+        f"{count(seeds, 'seed')} each, all other settings the same."
     )
 
 

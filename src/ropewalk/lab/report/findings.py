@@ -14,39 +14,11 @@ from ropewalk.lab.report.measures import (
     number,
     tested_measure,
 )
+from ropewalk.lab.report.words import bin_label, count, duration, language, listed, p_value
 
 Facts = dict[str, Any]
 
-LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
-
-
-def p_value(p: float) -> str:
-    """Write a p-value: three decimals, or that it is below them."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    """Write how many there are: ``1 seed``, ``3 seeds``, ``29,000 pairs``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 NAMED = 6  # encodings in a title
-
-
-def listed(words: Iterable[str]) -> str:
-    """Join words as a sentence does: ``a, b and c``."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def duration(seconds: float) -> str:
-    """Write a time span in its two largest units: ``2 h 5 min``, ``3 min 20 s``, ``12.4 s``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def title(results: Facts) -> str:
@@ -65,11 +37,6 @@ def about(results: Facts) -> str:
     """Say what a task other than translation is, and by which attention unless it is softmax."""
     attention = results["config"].get("attention", "softmax")
     return str(results["about"]) + ("" if attention == "softmax" else f", {attention} attention")
-
-
-def language(code: str) -> str:
-    """Give the English name of a language, or its code where the name is not known here."""
-    return LANGUAGES.get(code, code)
 
 
 def headline(results: Facts) -> str:
@@ -131,61 +98,6 @@ def without_result(results: Facts) -> list[str]:
     return [
         f"{name} has no result on {listed(splits)}: {reason}."
         for (name, reason), splits in said.items()
-    ]
-
-
-def corpus_facts(results: Facts) -> list[tuple[str, str]]:
-    """Give what there is to know of the corpus: sizes, vocabulary, overlap with training."""
-    corpus = results["corpus"]
-    if not is_translation(results):
-        return [(name, text) for name, text in corpus["facts"]]
-    pairs = corpus["pairs"]
-    facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
-    for split, seen in corpus["seen_in_training"].items():
-        if pairs.get(split):
-            share = number(100 * seen["pairs"] / pairs[split])
-            text = (
-                f"{count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
-                f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
-            )
-            facts.append((f"Of {split}, also in training", text))
-    facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
-    longest = corpus["longest_in_training"]
-    text = f"{longest['source']} tokens (source), {longest['target']} (target)"
-    facts.append(("Longest in training", text))
-    if corpus.get("left_out"):
-        text = f"{count(corpus['left_out'], 'training pair')} longer than the limit"
-        facts.append(("Left out", text))
-    return facts + [("Note", note) for note in corpus.get("notes", ())]
-
-
-def conditions(results: Facts) -> list[tuple[str, str]]:
-    """Give the conditions of the numbers: command, time, machine, versions, signatures."""
-    machine, seconds = results["machine"], results["duration_s"]
-    sittings = results.get("sittings", 1)
-    facts = [
-        ("Command", results["command"]),
-        ("Commit", results["commit"] or "not known"),
-        ("Started", results["started"]),
-        ("Duration", duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else "")),
-        ("Machine", f"{machine['processor']}, {count(machine['cores'], 'core')}"),
-        ("Precision", machine["precision"]),
-        (
-            "At once",
-            f"{count(machine['cells_at_once'], 'training')} of "
-            f"{count(machine['threads_per_cell'], 'thread')} each",
-        ),
-    ]
-    if "device" in machine:
-        facts.insert(5, ("Device", machine["device"]))
-    if results.get("note"):
-        facts.append(("Note", results["note"]))
-    versions = {"ropewalk": results["ropewalk"], **results["versions"]}
-    facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
-    names = {"bleu": "BLEU", "chrf": "chrF"}
-    return facts + [
-        (f"{names.get(name, name)} signature", text)
-        for name, text in results.get("signatures", {}).items()
     ]
 
 
@@ -291,11 +203,6 @@ def _not_ahead(results: Facts, row: Facts) -> str:
         f"{row['name']} is not ahead of {first['name']} in the mean of {len(behind)} of {known} "
         f"measures taken: {listed(behind)}."
     )
-
-
-def bin_label(bin_: Facts) -> str:
-    """Write a range of sentence lengths: ``9–12``, or ``9`` where it holds one length."""
-    return str(bin_["from"]) if bin_["from"] == bin_["to"] else f"{bin_['from']}–{bin_['to']}"
 
 
 def _bin_mean(row: Facts, split: str, place: int) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ropewalk.figures import interactive
 from ropewalk.lab.checkpoint import read_json, write_bytes
-from ropewalk.lab.report import findings, tables
+from ropewalk.lab.report import conditions, findings, tables
 from ropewalk.lab.report.measures import (
     column,
     headline_measure,
@@ -81,8 +81,8 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         "Training": _training(results),
         "Translations" if translated else "Examples": section_examples(results, examples),
         "Attention": section_attention(results, attention, shown),
-        "Corpus" if translated else "Task": _facts(findings.corpus_facts(results)),
-        "Conditions": _facts(findings.conditions(results)) + _config(results),
+        "Corpus" if translated else "Task": _facts(conditions.corpus_facts(results)),
+        "Conditions": _facts(conditions.conditions(results)) + _config(results),
     }
     data = {"figures": _figures(results), "attention": _attention(attention, shown)}
     return Template(_asset("html")).substitute(

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
-from ropewalk.lab.report.findings import bin_label
 from ropewalk.lab.report.measures import headline_measure
+from ropewalk.lab.report.words import bin_label
 
 Facts = dict[str, Any]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.lab.report.findings import bin_label, duration, p_value
 from ropewalk.lab.report.measures import (
     column,
     digits_for,
@@ -16,6 +15,7 @@ from ropewalk.lab.report.measures import (
     number,
     tested_measure,
 )
+from ropewalk.lab.report.words import bin_label, duration, p_value
 
 Facts = dict[str, Any]
 

@@ -1,0 +1,65 @@
+"""What a comparison's numbers were taken from and under: corpus, machine, versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropewalk.lab.report.measures import is_translation, number
+from ropewalk.lab.report.words import count, duration, listed
+
+Facts = dict[str, Any]
+
+
+def corpus_facts(results: Facts) -> list[tuple[str, str]]:
+    """Give what there is to know of the corpus: sizes, vocabulary, overlap with training."""
+    corpus = results["corpus"]
+    if not is_translation(results):
+        return [(name, text) for name, text in corpus["facts"]]
+    pairs = corpus["pairs"]
+    facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
+    for split, seen in corpus["seen_in_training"].items():
+        if pairs.get(split):
+            share = number(100 * seen["pairs"] / pairs[split])
+            text = (
+                f"{count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
+                f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
+            )
+            facts.append((f"Of {split}, also in training", text))
+    facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
+    longest = corpus["longest_in_training"]
+    text = f"{longest['source']} tokens (source), {longest['target']} (target)"
+    facts.append(("Longest in training", text))
+    if corpus.get("left_out"):
+        text = f"{count(corpus['left_out'], 'training pair')} longer than the limit"
+        facts.append(("Left out", text))
+    return facts + [("Note", note) for note in corpus.get("notes", ())]
+
+
+def conditions(results: Facts) -> list[tuple[str, str]]:
+    """Give the conditions of the numbers: command, time, machine, versions, signatures."""
+    machine, seconds = results["machine"], results["duration_s"]
+    sittings = results.get("sittings", 1)
+    facts = [
+        ("Command", results["command"]),
+        ("Commit", results["commit"] or "not known"),
+        ("Started", results["started"]),
+        ("Duration", duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else "")),
+        ("Machine", f"{machine['processor']}, {count(machine['cores'], 'core')}"),
+        ("Precision", machine["precision"]),
+        (
+            "At once",
+            f"{count(machine['cells_at_once'], 'training')} of "
+            f"{count(machine['threads_per_cell'], 'thread')} each",
+        ),
+    ]
+    if "device" in machine:
+        facts.insert(5, ("Device", machine["device"]))
+    if results.get("note"):
+        facts.append(("Note", results["note"]))
+    versions = {"ropewalk": results["ropewalk"], **results["versions"]}
+    facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
+    names = {"bleu": "BLEU", "chrf": "chrF"}
+    return facts + [
+        (f"{names.get(name, name)} signature", text)
+        for name, text in results.get("signatures", {}).items()
+    ]
