@@ -31,7 +31,9 @@ def _section(name: str, make: object) -> str:
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in given)
     called = f"`{name}({arguments})`" if arguments else f"`{name}`"
     text = inspect.cleandoc(make.__doc__ or "").replace("``", "`")
-    text = re.sub(r"^([a-z_]+(?:, [a-z_]+)*): ", r"- `\1`: ", text, flags=re.MULTILINE)
+    name_of = "|".join(p.name for p in parameters if p.name != "shape")
+    listed = rf"^((?:{name_of})(?:, (?:{name_of}))*): "
+    text = re.sub(listed, r"- `\1`: ", text, flags=re.MULTILINE) if name_of else text
     return f"\n## {name}\n\n{called}\n\n{text}\n"
 
 

@@ -6,6 +6,7 @@ bfloat16 is rounded more than once, when blocks of queries compute something els
 after all, and when a cache loses, swaps or keeps copying what it holds.
 """
 
+import copy
 import itertools
 
 import pytest
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
 from ropewalk.encodings.interface import AttentionEncoding
 from ropewalk.model import Attention, KeyValueCache, initialise, softmax_attention
+from ropewalk.model.features import rotated_dim
 from ropewalk.model.softmax_attention import fused_attention
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
@@ -316,3 +318,76 @@ def test_a_cache_moves_seldom_and_is_empty_at_first():
     for _ in range(300):
         places.add(cache.append(*torch.zeros(2, 1, 1, 1, 4))[0].data_ptr())
     assert len(places) <= 6  # 16, 32, ... 512
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [
+        *itertools.product(["softmax", "performer", "elu"], ["none", "rotary"]),
+        *itertools.product(
+            ["softmax"], ["alibi", "shaw", "transformer_xl", "deberta", "cope(two_sided=True)"]
+        ),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(0, 3, 3), (2, 0, 0), (2, 3, 0), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_nothing_at_all_is_attended_to(kind, encoding, sizes, grad):
+    """Fails if an empty batch, sequence or memory is an error, in one way of many."""
+    batch, queries, keys = sizes
+    causal = queries == keys
+    width = 8 if kind == "softmax" else rotated_dim(kind, 8)
+    site = build(encoding, StackShape(1, 4, 4, width, 32, causal)).site(0)
+    attention = Attention(32, 4, encoding=site, kind=kind)
+    x, memory = torch.randn(batch, queries, 32), torch.randn(batch, keys, 32)
+    with torch.set_grad_enabled(grad):
+        output = attention(x, causal=True) if causal else attention(x, memory)
+    assert output.output.shape == x.shape
+    expected = attention.output.bias.expand_as(x)
+    if not keys:
+        assert torch.equal(output.output, expected)
+
+
+def test_a_mask_of_keys_alone_serves_every_way():
+    x, mask = torch.randn(2, 5, 32), torch.tensor([True, True, False, True, False])
+    attention = Attention(32, 4)
+    expected = attention(x, mask=mask.expand(2, 1, 5, 5)).output
+    torch.testing.assert_close(attention(x, mask=mask).output, expected)
+    formed = attention(x, mask=mask, need_probabilities=True).output
+    torch.testing.assert_close(formed, expected)
+
+
+def test_an_encoding_is_not_taken_for_its_site():
+    with pytest.raises(TypeError, match=r"got Rotary; write encoding.site\(layer\)"):
+        Attention(32, 4, encoding=build("rotary", STACK))
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "fire", "tupe"])
+def test_a_bias_for_another_number_of_heads_is_refused(name):
+    """Fails if one head's bias serves all: it would broadcast."""
+    site = build(name, StackShape(1, 1, 1, 8, 32, True)).site(0)
+    with pytest.raises(ValueError, match="built for the 4 heads"):
+        Attention(32, 4, encoding=site)(torch.randn(1, 3, 32), causal=True)
+
+
+def test_a_bias_far_from_all_keys_keeps_them_apart_in_bfloat16():
+    """Fails if biases of hundreds are rounded to bfloat16 before the softmax takes them off."""
+    site = build("alibi", StackShape(1, 4, 4, 8, 32, False)).site(0)
+    attention = Attention(32, 4, encoding=site)
+    initialise(attention, 0)
+    attention = attention.bfloat16()
+    x, memory = random(1, 400, 32).bfloat16(), random(1, 20, 32, seed=1).bfloat16()
+    with torch.no_grad():
+        fused = attention(x, memory).output
+        exact = copy.deepcopy(attention).double()(x.double(), memory.double()).output
+    assert (fused.double() - exact).abs().max() < 0.03
+
+
+def test_another_batch_is_not_appended():
+    """Fails if one sentence's keys are written to every row of a cache."""
+    attention, cache = Attention(32, 4), KeyValueCache()
+    with torch.no_grad():
+        attention(torch.randn(2, 5, 32), cache=cache, causal=True)
+        with pytest.raises(ValueError, match=r"keys must be as those in the cache, \(2, 4, 1, 8\)"):
+            attention(torch.randn(1, 1, 32), cache=cache)
+        with pytest.raises(ValueError, match=r"of torch\.float32, got .* of torch\.float64"):
+            attention.double()(torch.randn(2, 1, 32).double(), cache=cache)

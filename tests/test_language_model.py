@@ -147,3 +147,48 @@ def test_beam_search_without_a_cache_finds_the_same(beam):
         assert [h.log_probability for h in one] == pytest.approx(
             [h.log_probability for h in other], abs=1e-5
         )
+
+
+@pytest.mark.parametrize("attention", ["softmax", "elu"])
+@pytest.mark.parametrize("encoding", ["none", "rotary"])
+def test_beams_of_a_branching_cache_see_what_they_go_on_from_alone(encoding, attention):
+    """Fails if beams see one another, or what another beam went on from."""
+    model = toy(encoding, attention=attention)
+    cache = model.shape.new_cache(2, branching=True)
+    with torch.no_grad():
+        model(torch.tensor([[3, 4]]), cache=cache)
+        cache.follow(torch.tensor([[1, 0]]))
+        both = model(torch.tensor([[5, 6]]), cache=cache)[0]
+        expected = model(torch.tensor([[4, 5], [3, 6]]))[:, -1]
+    torch.testing.assert_close(both, expected)
+
+
+def test_a_beam_that_never_was_is_not_followed():
+    model = toy(attention="elu")
+    cache = model.shape.new_cache(2, branching=True)
+    with torch.no_grad():
+        model(torch.tensor([[3], [4]]), cache=cache)
+    with pytest.raises(IndexError, match="0 to 0, got"):
+        cache.follow(torch.tensor([[1], [0]]))
+
+
+@pytest.mark.parametrize("attention", ["softmax", "elu"])
+def test_padding_in_front_is_hidden_from_cached_steps_too(attention):
+    """Fails if a mask of the new tokens alone is taken for one of all."""
+    model, ids = toy("none", attention=attention), torch.randint(3, V, (2, 6))
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    mask[1, :3] = False
+    cache = model.shape.new_cache(2)
+    with torch.no_grad():
+        whole = model(ids, mask)[:, 5:]
+        model(ids[:, :5], mask[:, :5], cache)
+        with pytest.raises(ValueError, match=r"mask must be \(B, T\).* \(2, 6\), got \(2, 1\)"):
+            model(ids[:, 5:], mask[:, 5:], cache)
+        step = model(ids[:, 5:], mask, cache)
+    torch.testing.assert_close(step, whole)
+
+
+def test_an_encoder_has_no_cache():
+    model = toy(causal=False)
+    with pytest.raises(ValueError, match="cache must be None where causal=False"):
+        model(torch.tensor([[3]]), cache=model.shape.new_cache(2))

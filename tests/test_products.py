@@ -62,6 +62,32 @@ def test_every_product_is_the_one_in_float64(rows, sizes, bias, strided, seed):
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-5)
 
 
+@needs_onednn
+@pytest.mark.parametrize("bias", ["strided", "expanded", "double", "short", "narrow x"])
+def test_what_onednn_misreads_is_left_to_torch(bias):
+    """Fails if memory is read that is not the bias's, or a mistake is told in other words."""
+    x, weight = _large()
+    held = torch.randn(2 * len(weight))
+    made = {
+        "strided": held[::2],
+        "expanded": held[:1].expand(len(weight)),
+        "double": held[: len(weight)].double(),
+        "short": held[:3],
+        "narrow x": held[: len(weight)],
+    }[bias]
+    x = x[:, :-1] if bias == "narrow x" else x
+    with torch.inference_mode():
+        assert _outcome(linear, x, weight, made) == _outcome(torch_linear, x, weight, made)
+
+
+def _outcome(product, *tensors):
+    """The numbers, or what is said against them."""
+    try:
+        return product(*tensors).tolist()
+    except RuntimeError as error:
+        return str(error)
+
+
 def _large():
     weight = torch.randn(64, 64)
     return torch.randn(FEWEST // weight.numel(), 64), weight

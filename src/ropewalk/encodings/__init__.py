@@ -102,12 +102,19 @@ def build_encoder_decoder(
     """
     parts = _parts(encoding)
     crossing = [(name, arguments) for name, arguments in parts if arguments.pop("cross", False)]
-    between = _made(crossing, replace(decoder, causal=False)) if crossing else None
-    if between is not None and not acts_in_attention(between):
-        name = crossing[0][0]
-        raise ValueError(
-            f"cross must be False for {name!r}, got True: it does not act in attention"
-        )
+    shape = replace(decoder, causal=False)
+    for name, arguments in crossing:
+        part = REGISTRY[name](shape, **arguments)
+        if not acts_in_attention(part):
+            raise ValueError(
+                f"cross must be False for {name!r}, got True: it does not act in attention"
+            )
+        if not part.crosses:
+            raise ValueError(
+                f"cross must be False for {name!r} with {arguments}, got True: a target may stand "
+                f"where some of its heads see no source at all"
+            )
+    between = _made(crossing, shape) if crossing else None
     return EncoderDecoder(_made(parts, encoder), _made(parts, decoder), between)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class Sinusoidal(Encoding):
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
         super().__init__()
-        if type(theta) not in (int, float) or not 0 < theta < math.inf:
+        if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
             raise ValueError(
                 f"theta must be finite and above 0, got {theta!r}; the paper has 10000"
             )
@@ -60,7 +60,7 @@ class Integer(Encoding):
 
     def __init__(self, shape: StackShape, length: int | None = None) -> None:
         super().__init__()
-        if length is not None and (type(length) is not int or length < 1):
+        if length is not None and (type(length) is not int or not 1 <= length < 2**63):
             raise ValueError(
                 f"length must be an int of at least 1, or None to add the position itself, "
                 f"got {length!r}"

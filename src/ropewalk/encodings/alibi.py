@@ -38,7 +38,7 @@ class ALiBiSite(ScoreBias):
         # Along a row, softmax does not tell -m|i - j| from m * j, which needs no (S, T). But fused
         # attention takes a bias in the dtype of q, and in bfloat16 m * j makes neighbours one.
         offset = distances(placement).unsqueeze(-3)
-        slope = torch.tensor(self.slopes, device=offset.device)[:, None, None]
+        slope = torch.tensor(self.slopes, dtype=torch.float32, device=offset.device)[:, None, None]
         bias = -slope * offset.abs()
         if not self.one_sided:
             return bias
@@ -54,8 +54,8 @@ class ALiBi(Encoding):
     addition a score; keys can be cached. The paper looks back only. A stack that looks both ways
     does so by distance (``symmetric``), or half of its heads look back and half ahead, each half
     with the slopes of H/2 heads (``symmetric=False``). The paper has no cross-attention; with
-    ``cross=True`` the same formula holds between target and source positions, and favours keys that
-    stand where the query does. Symmetric, it cannot tell a sequence from its reverse.
+    ``cross=True`` the symmetric formula holds between target and source positions, and favours keys
+    that stand where the query does. Symmetric, it cannot tell a sequence from its reverse.
     Source: Press et al. 2021, arXiv 2108.12409, section 3; both ways: its authors' issue 5,
     github.com/ofirpress/attention_with_linear_biases/issues/5.
     """
@@ -70,6 +70,7 @@ class ALiBi(Encoding):
                 f"back and half ahead, so their number must be even"
             )
         self.shared = ALiBiSite(shape.heads, one_sided)
+        self.crosses = not one_sided
 
     def site(self, layer: int) -> AttentionEncoding:
         return self.shared

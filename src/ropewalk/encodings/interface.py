@@ -85,8 +85,8 @@ class Attended(NamedTuple):
 class AttentionEncoding(nn.Module):
     """What an encoding does inside one attention layer. As it stands: nothing (NoPE).
 
-    ``scale`` multiplies the scores before the softmax; ``None`` means ``1/sqrt(head_dim)`` (T5 has
-    1, TUPE ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
+    ``scale`` multiplies the scores before the softmax; ``None`` means ``1/sqrt(head_dim)`` (TUPE
+    has ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
     after ``rotate`` (each key is turned once), ``"raw"`` keys (``rotate`` sees all of them at each
     step), or ``"none"`` where the published method allows no cache.
     """
@@ -148,10 +148,12 @@ class AttentionEncoding(nn.Module):
 class Encoding(nn.Module):
     """A position encoding built for one stack. As it stands: none at all (NoPE).
 
-    ``longest`` is the number of positions that it has, None where it has no limit.
+    ``longest`` is the number of positions that it has, None where it has no limit; ``crosses`` is
+    False where it is not defined between a source and a target.
     """
 
     longest: int | None = None
+    crosses: bool = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Put the positions ``(S,)`` or ``(B, S)`` into the embeddings x ``(B, S, width)``."""

@@ -59,7 +59,8 @@ class XPos(Encoding):
     cross-attention, is refused unless ``both_ways`` says what acts there: ``rotary``, rotation
     without scales; ``xpos``, the formula as it stands, as torchscale has it in its encoders too.
 
-    theta, rotary_dim, pairing: as of ``rotary``. scale_base: the larger, the slower the decay.
+    theta, rotary_dim, pairing: as of ``rotary``.
+    scale_base: the larger, the slower the decay.
     centre: put it in the middle of long contexts, which doubles what is served.
     """
 

@@ -54,6 +54,11 @@ class Attention(nn.Module):
         if kv_heads < 1 or heads % kv_heads:
             raise ValueError(f"kv_heads must divide heads, got kv_heads={kv_heads}, heads={heads}")
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, width // heads
+        if not (encoding is None or isinstance(encoding, AttentionEncoding)):
+            raise TypeError(
+                f"encoding must be what acts in one layer, got {type(encoding).__name__}; write "
+                f"encoding.site(layer)"
+            )
         self.encoding = AttentionEncoding() if encoding is None else encoding
         self.linear = parse_attention(kind)
         self.features = None
@@ -86,6 +91,8 @@ class Attention(nn.Module):
         probabilities, on request and without a cache; rotated features make some of them negative.
         """
         self._check(memory, placement, mask, causal, cache)
+        if mask is not None:
+            mask = mask[(None,) * (4 - mask.ndim)]
         past = cache.length if cache is not None else 0
         if placement is None:
             placement = self._default_placement(x, memory, past)

@@ -21,6 +21,7 @@ class KeyValueCache:
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values of new tokens at the end and give all that are held."""
+        self._check(keys, values)
         end = self.length + keys.shape[-2]
         if self._keys is None or self._values is None or end > self._keys.shape[-2]:
             self._keys = self._grown(self._keys, keys, end)
@@ -29,6 +30,18 @@ class KeyValueCache:
         self._values[..., self.length : end, :] = values
         self.length = end
         return self.held()
+
+    def _check(self, keys: Tensor, values: Tensor) -> None:
+        for name, held, new in (("keys", self._keys, keys), ("values", self._values, values)):
+            if held is None:
+                continue
+            like = held.shape[:-2] == new.shape[:-2] and held.shape[-1] == new.shape[-1]
+            if not like or held.dtype != new.dtype:
+                wanted = (*held.shape[:-2], new.shape[-2], held.shape[-1])
+                raise ValueError(
+                    f"{name} must be as those in the cache, {wanted} of {held.dtype}, got "
+                    f"{tuple(new.shape)} of {new.dtype}; another batch needs a cache of its own"
+                )
 
     def held(self) -> tuple[Tensor, Tensor]:
         """Give the keys and values of all tokens so far."""
@@ -140,6 +153,11 @@ class DecoderCache:
         """Let the next step's beams go on from these of the last one's: ``(B, beams)``."""
         if not self._awaited:
             raise RuntimeError("only the beams of a branching cache can be followed, after a step")
+        if self.linear and bool(((parents < 0) | (parents >= self._awaited)).any()):
+            raise IndexError(
+                f"parents must be beams of the last step, 0 to {self._awaited - 1}, got "
+                f"{parents.tolist()}"
+            )
         if self._visible is None:
             self._keep_sums(torch.arange(len(parents), device=parents.device), parents)
         else:

@@ -51,18 +51,32 @@ class LanguageModel(nn.Module):
     ) -> Tensor:
         """Give the last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
 
-        tokens: ids ``(B, S)``, with a cache the new ones alone; mask: boolean ``(B, S)``, True at
-        real tokens, which padding behind a causal model's tokens does not need; ``maps`` collects
-        attention, of which linear attention has none.
+        tokens: ids ``(B, S)``, with a cache, which is for causal models, the new ones alone; a
+        branching cache takes one for each beam of a row. mask: boolean ``(B, T)``, True at real
+        tokens, of all T that the cache will hold, which padding behind a causal model's tokens does
+        not need; ``maps`` collects attention.
         """
-        everything, _ = (DecoderCache(0) if cache is None else cache).enter(tokens)
+        if cache is not None and not self.causal:
+            raise ValueError(
+                "cache must be None where causal=False, got one: tokens that come later change "
+                "those before them, so that everything is computed anew"
+            )
+        everything, seen = (DecoderCache(0) if cache is None else cache).enter(tokens)
+        if mask is not None and mask.shape != (len(tokens), len(everything)):
+            raise ValueError(
+                f"mask must be (B, T), of all tokens, those in the cache among them: "
+                f"{(len(tokens), len(everything))}, got {tuple(mask.shape)}"
+            )
         placement = self_placement(everything, tokens.shape[1], self.encoding.site(0))
         x = self.embedding(tokens) * math.sqrt(self.shape.width)
         x = self.dropout(self.encoding.embed(x, placement.queries))
         looks = None if mask is None else mask[:, None, None, :]
+        if seen is not None:  # by each beam
+            looks = seen[:, None] if looks is None else seen[:, None] & looks
+        causal = self.causal and seen is None
         for i, layer in enumerate(self.layers):
             own = None if cache is None else cache.own[i]
-            x, probabilities = layer(x, placement, looks, maps is not None, self.causal, own)
+            x, probabilities = layer(x, placement, looks, maps is not None, causal, own)
             if maps is not None and probabilities is not None:
                 maps.append(probabilities)
         out: Tensor = self.norm(x)

@@ -10,8 +10,10 @@ queries and keys turn before features are formed, R is in φ.)
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 4 to 12; Su et al. 2021, arXiv 2104.09864,
 eq. 19.
 
-Features come with a scale, φ(k) = values * exp(log_scale), and so do sums, which leave float's
-range in no way: a sum is kept relative to the largest scale seen so far. That of a query cancels.
+Features come with a scale, φ(k) = values * exp(log_scale), and so do sums: a sum is kept relative
+to the largest scale seen so far, so that it cannot overflow. That of a query cancels. What is
+smaller than the largest by more than float's range is lost: where queries and keys are so large
+(norms of some hundreds) that no feature is large for both, their products fade to 0.
 
 Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
 ``D`` head_dim, ``M`` features.
@@ -156,7 +158,7 @@ def attend(
 
 def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
     """Add keys and values v ``(B, K, T, D)`` to the sums of those before them."""
-    scale = _finite(key.log_scale.amax(-1))
+    scale = _largest(key.log_scale).squeeze(-1)
     if held is not None:
         scale = torch.maximum(scale, held.scale)
     shares = (key.log_scale - scale[..., None]).exp()[..., None]  # (B, K, T, 1)
@@ -174,7 +176,7 @@ def look(query: Placed, sums: Sums) -> Tensor:
     kv_heads = sums.features.shape[1]
     numerator = _rows(query.turned, kv_heads) @ sums.values
     denominator = _rows(query.plain, kv_heads) @ sums.features[..., None]
-    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], -1)
+    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], numerator.shape[-1])
 
 
 def look_back(
@@ -186,7 +188,7 @@ def look_back(
     chunk only, for the gradient too.
     """
     outputs = []
-    for start in range(0, v.shape[-2], chunk):
+    for start in range(0, max(1, v.shape[-2]), chunk):
         end = start + chunk
         keys, values = key.part(start, end), v[..., start:end, :]
         outputs.append(_look_back_in_chunk(query.part(start, end), keys, values, held))
@@ -204,7 +206,8 @@ def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
     numerator = _products(query.turned, key.turned, shares)
     plain = query.turned is query.plain
     denominator = numerator if plain else _products(query.plain, key.plain, shares)
-    return _ratio(numerator, denominator.sum(-1, keepdim=True)).reshape(*query.plain.shape[:-1], -1)
+    shape = *query.plain.shape[:-1], numerator.shape[-1]
+    return _ratio(numerator, denominator.sum(-1, keepdim=True)).reshape(shape)
 
 
 def _apart(x: Tensor) -> Tensor:
@@ -225,7 +228,7 @@ def _look_back_in_chunk(query: Placed, key: Placed, v: Tensor, held: Sums | None
         numerator = numerator + kept * (_rows(query.turned, kv_heads) @ held.values)
         features = held.features[..., None]
         denominator = denominator + kept * (_rows(query.plain, kv_heads) @ features)
-    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], -1)
+    return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], numerator.shape[-1])
 
 
 def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None]:
@@ -242,21 +245,21 @@ def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None
 
 
 def _shares_of_all(log_scale: Tensor) -> Tensor:
-    largest = _finite(log_scale.amax(-1, keepdim=True))
-    return (log_scale - largest).exp()[..., None, :]
+    return (log_scale - _largest(log_scale)).exp()[..., None, :]
 
 
 def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
     """Give q·k times its share for all pairs: ``(B, K, G S, T)``, G query heads to a key head."""
     kv_heads, tokens = k.shape[1], q.shape[-2]
     products: Tensor = _rows(q, kv_heads) @ k.mT
-    products = products.unflatten(2, (-1, tokens)) * shares[:, :, None]
+    products = products.unflatten(2, (q.shape[1] // kv_heads, tokens)) * shares[:, :, None]
     return products.flatten(2, 3)
 
 
 def _rows(q: Tensor, kv_heads: int) -> Tensor:
     """Put query heads that share a key head below each other: ``(B, K, G S, M)``."""
-    return q.reshape(q.shape[0], kv_heads, -1, q.shape[-1])
+    batch, heads, tokens, width = q.shape
+    return q.reshape(batch, kv_heads, heads // kv_heads * tokens, width)
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -264,6 +267,13 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     # A denominator so small is all rounding, and its inverse would overflow in the gradient.
     least: float = torch.finfo(denominator.dtype).tiny ** 0.5
     return numerator / denominator.clamp(min=least)
+
+
+def _largest(log_scale: Tensor) -> Tensor:
+    """Give the largest scale of each head ``(…, 1)``; without keys, the least that there is."""
+    if not log_scale.shape[-1]:
+        log_scale = log_scale.new_full((*log_scale.shape[:-1], 1), -torch.inf)
+    return _finite(log_scale.amax(-1, keepdim=True))
 
 
 def _finite(log_scale: Tensor) -> Tensor:

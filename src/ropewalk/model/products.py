@@ -22,7 +22,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Within ``torch.inference_mode``, float32 on CPU goes to oneDNN. Otherwise torch takes MKL, whose
     products take 2.3 times as long on a processor of AMD's with AVX-512.
     """
-    if _serves(x, weight):
+    if _serves(x, weight, bias):
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         return out
     return functional.linear(x, weight, bias)
@@ -35,10 +35,15 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def _serves(x: Tensor, weight: Tensor) -> bool:
+def _serves(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or not (_HAS_BOTH and torch.is_inference_mode_enabled()):
         return False
     if torch.is_autocast_enabled("cpu") or x.numel() * weight.shape[0] < FEWEST:
         return False
-    plain = type(weight) in (Tensor, nn.Parameter)  # a quantised weight brings its own products
-    return plain and x.is_cpu and x.dtype == weight.dtype == torch.float32
+    for each in (x, weight) if bias is None else (x, weight, bias):
+        plain = type(each) in (Tensor, nn.Parameter)  # a quantised weight brings its own products
+        if not (plain and each.is_cpu and each.dtype == torch.float32):
+            return False
+    # oneDNN takes a bias for dense, and what does not fit it says in words of its own.
+    fits = bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous())
+    return fits and weight.ndim == 2 and x.shape[-1] == weight.shape[1]

@@ -79,6 +79,11 @@ def _attend(
     group = q.shape[1] // k.shape[1]
     formed = need_probabilities or (_few(q) and group == 1)
     bias = encoding.bias(placement)
+    if bias is not None and bias.shape[-3] != q.shape[1]:
+        raise ValueError(
+            f"encoding must be built for the {q.shape[1]} heads of this attention, got a bias for "
+            f"{bias.shape[-3]}"
+        )
     plain = not (formed or encoding.attends) and bias is None and mask is None
     if causal and not (plain and q.shape[-2] == k.shape[-2]):
         mask, causal = _looking_back(q, k, mask), False
@@ -104,7 +109,7 @@ def _rows_at_once(
     if torch.is_grad_enabled() or not (encoding.attends or encoding.biases or narrowed):
         return queries
     block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
-    return max(LEAST, block // (q.shape[0] * q.shape[1] * keys))
+    return max(LEAST, block // max(1, q.shape[0] * q.shape[1] * keys))
 
 
 def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
@@ -125,7 +130,7 @@ def fused_attention(
     if widen:
         q, k, v = q.float(), k.float(), v.float()
     if mask is not None and mask.dtype != torch.bool:
-        mask = mask.to(q.dtype)
+        mask = _in_range(mask, q.dtype)
     with torch.autocast(device, enabled=False) if widen else nullcontext():
         out = scaled_dot_product_attention(
             q,
@@ -137,6 +142,17 @@ def fused_attention(
             enable_gqa=q.shape[1] != k.shape[1],
         )
     return out.to(dtype)
+
+
+def _in_range(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast a bias to the dtype of q, near 0 first where that is narrow: softmax does not see it.
+
+    Where a query stands far from all keys, as in cross-attention, their biases would be one.
+    """
+    if bias.dtype == dtype or torch.finfo(dtype).bits > 16:
+        return bias.to(dtype)
+    top = bias.detach().amax(-1, keepdim=True)
+    return (bias - top.clamp(min=torch.finfo(bias.dtype).min)).to(dtype)
 
 
 def _few(q: Tensor) -> bool:

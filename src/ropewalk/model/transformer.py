@@ -18,6 +18,7 @@ from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.features import parse_attention, rotated_dim
 from ropewalk.model.products import Linear, linear
+from ropewalk.rotary.checks import check_int
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ class TransformerShape:
     kv_heads: int | None = None
     dropout: float = 0.0
     attention: str = "softmax"
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "heads", "feed_forward"):
+            check_int(name, getattr(self, name), 1)
+        for name in ("encoder_layers", "decoder_layers"):
+            check_int(name, getattr(self, name), 0)
 
     def stack(self, *, causal: bool) -> StackShape:
         """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""

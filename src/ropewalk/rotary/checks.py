@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+LARGEST = 2**63 - 1
+
 
 def check_int(name: str, value: Any, least: int, why: str = "") -> None:
     """Raise unless value is an int of at least `least`."""
@@ -12,6 +14,8 @@ def check_int(name: str, value: Any, least: int, why: str = "") -> None:
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}{why}, got {value}")
+    if value > LARGEST:
+        raise ValueError(f"{name} must be at most 2^63 - 1, got {value}")
 
 
 def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +59,8 @@ class XPosEmbedding(nn.Module):
                 f"got {spec.axis_count} axes; xPos is defined for sequences"
             )
         check_number("scale_base", scale_base, why="; published models use 512")
-        if not isinstance(centre, (int, float)) or not math.isfinite(centre):
+        number = isinstance(centre, (int, float)) and not isinstance(centre, bool)
+        if not number or not abs(centre) <= sys.float_info.max:
             raise ValueError(f"centre must be a finite position, got {centre!r}")
         self.spec, self.scale_base, self.centre = spec, scale_base, centre
         rotary_dim = int(spec.rotary_dim)
