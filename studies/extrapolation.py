@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from keeping import GENERATED, RESULTS, Facts, keep, table
+from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
@@ -180,7 +180,7 @@ def drawn(run: Facts) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Gather the runs, try the rules, and write the folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("runs", type=finished_run, nargs="+", help="folders of finished runs")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     tried = [found for run in options.runs if (found := rules_tried(run)) is not None]

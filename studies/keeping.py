@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,14 @@ Facts = dict[str, Any]
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"
+
+
+def finished_run(text: str) -> Path:
+    """Take a path from the command line that must be the folder of a finished run."""
+    run = Path(text)
+    if not (run / "results.json").exists():
+        raise argparse.ArgumentTypeError(f"must be a finished run's folder, got {text}")
+    return run
 
 
 def keep(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from keeping import RESULTS, Facts, keep
+from keeping import RESULTS, Facts, finished_run, keep
 from rotary_parts_shown import norms_figure, readme, scores_figure
 from torch import Tensor, nn
 
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "runs",
-        type=Path,
+        type=finished_run,
         nargs="+",
         help="finished causal-lm runs: the first is "
         "looked into, the gradients of the last are told",

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from keeping import GENERATED, RESULTS, Facts, keep, table
+from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
 
 from ropewalk.lab.batches import read_splits
 from ropewalk.lab.checkpoint import read_json
@@ -87,7 +87,7 @@ def readme(results: Facts) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="folder of a finished translation run")
+    parser.add_argument("run", type=finished_run, help="folder of a finished translation run")
     parser.add_argument("--split", help="the first test split if not given")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from keeping import GENERATED, RESULTS, Facts, keep, table
+from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
 from torch import Tensor
 
 from ropewalk.lab.checkpoint import read_json
@@ -94,7 +94,9 @@ def _row(name: str, whole: float | None, found: Facts) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="folder with results.json of a translation run")
+    parser.add_argument(
+        "run", type=finished_run, help="folder with results.json of a translation run"
+    )
     parser.add_argument("--split", help="the first test split if not given")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)

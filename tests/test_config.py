@@ -88,3 +88,26 @@ def test_what_a_checkpoint_depends_on_leaves_out_what_it_does_not():
     assert one.training() == other.training()
     assert one.decoding() != other.decoding()
     assert one.training() != make_config(settings={"dropout": 0.3}).training()
+
+
+def test_a_preset_given_as_a_field_is_that_preset():
+    """Fails if only the name changes, and a full run goes by the name of a quick one."""
+    assert make_config(settings={"preset": "multi30k-base"}).width == 512
+    with pytest.raises(ValueError, match=r"preset must be one of .*got '\.\./\.\./etc'"):
+        make_config(settings={"preset": "../../etc"})
+
+
+def test_words_stay_words():
+    assert read_setting("source=no") == ("source", "no")
+    assert read_setting("lowercase=no") == ("lowercase", False)
+
+
+def test_one_encoding_written_twice_is_refused():
+    with pytest.raises(ValueError, match="encodings must differ"):
+        make_config(settings={"encodings": "rotary,rotary()"})
+
+
+def test_a_mistake_in_attention_is_named_once():
+    with pytest.raises(ValueError, match="performer") as raised:
+        make_config(settings={"attention": "perfomer", "encodings": "none,rotary,sinusoidal"})
+    assert str(raised.value).count("did you mean 'performer'") == 1

@@ -423,3 +423,13 @@ def test_the_hub_files_are_those_of_the_folder(split, name):
     lines = [json.dumps({"en": en, "de": de}) + "\n" for en, de in zip(*sides, strict=True)]
     _, expected = corpus_module.HUB_FILES[split]
     assert hashlib.sha256("".join(lines).encode()).hexdigest() == expected
+
+
+def test_the_endings_of_two_files_say_their_languages(tmp_path):
+    """Fails if any two files are called German and English."""
+    for name in ("mini.fr", "mini.en", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("a\nb\nc\nd\n", encoding="utf-8")
+    named = load_corpus(f"{tmp_path / 'mini.fr'},{tmp_path / 'mini.en'}")
+    assert (named.source, named.target) == ("fr", "en")
+    unnamed = load_corpus(f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}", source="cs", target="en")
+    assert (unnamed.source, unnamed.target) == ("cs", "en")

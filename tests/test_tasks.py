@@ -27,13 +27,14 @@ from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import build_model
 from ropewalk.lab.presets import TASKS
 from ropewalk.lab.publish import publish
+from ropewalk.lab.report.findings import findings
 from ropewalk.lab.run import cells_of, prepare, train_one
 from ropewalk.lab.table import print_summary, print_table
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tasks.language import LanguageBatch, padded
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import EOS, PAD
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.train import Record, Trainer
 from ropewalk.lab.translate import Translator
 
 TEXT = ("masked-lm", "causal-lm")
@@ -82,7 +83,7 @@ def printed(show, *arguments):
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "translation"])
 def test_every_task_from_data_to_report(compare, tmp_path, task):
-    config = config_of(task)
+    config = config_of(task, tested=12)
     results = compare(config, tmp_path / "run", command=["ropewalk", "compare"])
     assert results == read_json(tmp_path / "run" / "results.json")
     splits = ["x1"] if task == "masked-lm" else ["x1", "x3"]
@@ -185,11 +186,35 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
             run_cell(run, cell.encoding, cell.seed, lambda event: None) for cell in cells_of(config)
         ],
     )
-    path = train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)
-    assert path.exists()
+    with pytest.raises(ValueError, match="encodings must name one to train one model"):
+        train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)
+    path = train_one(config_of("sort", encodings="none", seeds=3), tmp_path, lambda *event: None)
+    assert path.parent.name == "seed-3"
     assert {p.name for p in (tmp_path / "cells").iterdir()} == {"none"}
     with pytest.raises(ValueError, match="must be a model of translation, got one of sort"):
         Translator.load(path)
+
+
+def test_few_items_are_scored_and_not_tested(compare, tmp_path):
+    """Fails if a difference of a handful of examples is called better, or left without a word."""
+    results = compare(config_of("copy", tested=9), tmp_path)
+    versus = [row["summary"]["x1"]["versus_first"] for row in results["encodings"]]
+    assert versus == [None, None]
+    assert any("fewer than 10 examples is not tested" in said for said in findings(results))
+
+
+def test_a_test_text_shorter_than_a_window_is_refused_at_once(tmp_path):
+    for name, words in (("train", 300), ("validation", 60), ("test", 3)):
+        (tmp_path / f"{name}.txt").write_text("ein Wort " * words + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="windows in the test text, got 32: it has"):
+        prepare(config_of("causal-lm", data=str(tmp_path), length=32), tmp_path / "run")
+
+
+def test_loss_at_equal_time_is_never_a_later_one():
+    """Fails if a run that ends before another's first validation is held against its last."""
+    seen = [{"step": 1, "seconds": 2.0, "loss": 3.0}, {"step": 2, "seconds": 4.0, "loss": 1.0}]
+    record = Record(status="finished", validation=seen)
+    assert [comparison._loss_at(record, s) for s in (1.9, 2.0, 3.0, 4.0)] == [None, 3.0, 2.0, 1.0]
 
 
 # What an encoding cannot do

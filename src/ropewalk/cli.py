@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -110,9 +110,9 @@ def compare(
 
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         chosen = [
-            _config(preset, config, settings, task=name, **options) for name in tasks_of(task)
+            _config(preset, config, settings, None, task=name, **options) for name in tasks_of(task)
         ]
-        console = Console(soft_wrap=True)
+        console = Console(soft_wrap=True, markup=False)
         found = []
         for each in chosen:
             run = out or default_folder(each)
@@ -139,8 +139,12 @@ def compare(
 @app.command()
 def train(
     settings: Settings = None,
-    encoding: Annotated[str, typer.Option(help="Such as rotary(theta=1e6).")] = "rotary",
-    seed: Annotated[int, typer.Option(help="Of parameters, data order and dropout.")] = 1,
+    encoding: Annotated[
+        str | None, typer.Option(help="Such as rotary(theta=1e6); rotary if not given.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of parameters, data order and dropout; 1 if not given.")
+    ] = None,
     task: TaskName = None,
     preset: Preset = "default",
     data: Data = None,
@@ -154,8 +158,16 @@ def train(
         from ropewalk.lab.run import default_folder, train_one
 
         options = {"task": task, "data": data, "attention": attention}
-        chosen = _config(preset, config, settings, encodings=encoding, seeds=seed, **options)
-        with Watcher(Console(soft_wrap=True)) as watcher:
+        chosen = _config(
+            preset,
+            config,
+            settings,
+            fallback={"encodings": "rotary", "seeds": 1},
+            encodings=encoding,
+            seeds=seed,
+            **options,
+        )
+        with Watcher(Console(soft_wrap=True, markup=False)) as watcher:
             print(train_one(chosen, out or default_folder(chosen), watcher.watch))
 
 
@@ -172,7 +184,7 @@ def translate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
 ) -> None:
     """Translate a file, standard input, or, at a terminal, line by line as you type."""
-    with _errors():
+    with _errors("interrupted"):
         from ropewalk.lab.translate import Translator, read_sentences
 
         translator = Translator.load(model, beam, length_penalty, device)
@@ -232,12 +244,18 @@ def _converse(translator: Any) -> None:
         print(translator([line])[0])
 
 
-def _config(preset: str, file: Path | None, settings: list[str] | None, **options: Any) -> Config:
+def _config(
+    preset: str,
+    file: Path | None,
+    settings: list[str] | None,
+    fallback: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Config:
     from ropewalk.lab.config import make_config, read_setting
 
     given = dict(read_setting(text) for text in settings or [])
     given |= {name: value for name, value in options.items() if value is not None}
-    return make_config(preset, file, given)
+    return make_config(preset, file, given, fallback)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -58,6 +58,12 @@ def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | Non
         known = [value for value in values if value is not None]
         means.append(sum(known) / len(known) if len(known) == len(values) else None)
     return means
+
+
+def spans_decades(scores: Mapping[str, Sequence[Sequence[float | None]]]) -> bool:
+    """Tell whether scores differ so much that a logarithmic axis has marks to read them by."""
+    known = [v for seeds in scores.values() for values in seeds for v in values if v is not None]
+    return bool(known) and min(known) > 0 and max(known) >= 4 * min(known)
 
 
 def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, means_by_length
+from ropewalk.figures.data import (
+    Curve,
+    Outcome,
+    ceiling,
+    mean_curve,
+    means_by_length,
+    spans_decades,
+)
 from ropewalk.figures.palette import Style, style
 
 Spec = dict[str, Any]
@@ -77,7 +84,7 @@ def score_by_length(
         "ticktext": [_said(label) for label in bins],
         "range": [-0.5, len(bins) - 0.5],
     }
-    if logarithmic:
+    if logarithmic and spans_decades(scores):
         layout["yaxis"] |= {"type": "log", "dtick": "D2"}
     return {"data": data, "layout": layout}
 

@@ -10,7 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, means_by_length
+from ropewalk.figures.data import (
+    Curve,
+    Outcome,
+    ceiling,
+    mean_curve,
+    means_by_length,
+    spans_decades,
+)
 from ropewalk.figures.palette import LIGHT_PAGE, style
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ def score_by_length(
         for values in seeds:
             known = _with_gaps(values)
             axes.plot(xs, known, look.marker, color=look.colour, markersize=3, alpha=0.5)
-    if logarithmic:
+    if logarithmic and spans_decades(scores):
         axes.set_yscale("log")
     axes.set_xticks(range(len(bins)), bins)
     axes.set_xlabel(x_title)

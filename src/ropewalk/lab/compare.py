@@ -21,7 +21,7 @@ from ropewalk.lab.config import Config
 from ropewalk.lab.folders import Cell, slug
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
-from ropewalk.lab.run import cells_of, prepare, run_cells
+from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
 from ropewalk.lab.tasks import Scored, Task
 from ropewalk.lab.train import Record
 from ropewalk.machine import (
@@ -70,7 +70,7 @@ def compare(
     stage("scoring")
     results = assemble(task)
     results["machine"]["cells_at_once"] = at_once
-    results["machine"]["threads_per_cell"] = max(1, cores() // at_once)
+    results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
     results |= {"command": shlex.join(command), "note": note, **sitting.facts()}
     write_json(run / "results.json", results)
     stage("drawing attention")
@@ -108,7 +108,9 @@ def assemble(task: Task) -> Facts:
     device = pick_device(config.device)
     rows = [_row(task, encoding, held) for encoding in config.encodings]
     leanest = min(row["parameters"] for row in rows)
-    soonest = min(each.record.seconds for each in held.values())
+    records = [each.record for each in held.values()]
+    finished = [record for record in records if record.status == "finished"]
+    soonest = min(record.seconds for record in finished or records)
     for row in rows:
         row["extra_parameters"] = row["parameters"] - leanest
         records = [held[Cell(row["name"], seed)].record for seed in config.seeds]
@@ -209,11 +211,16 @@ def _parameters(task: Task, cell: Cell) -> int:
 
 
 def _loss_at(record: Record, seconds: float) -> float | None:
-    """Give validation loss at this training time, interpolated between validations."""
+    """Give validation loss at this training time, interpolated between validations.
+
+    None where it was taken later for the first time.
+    """
     seen = [point for point in record.validation if point["loss"] is not None]
     if not seen or record.status != "finished":
         return None
     times, losses = [p["seconds"] for p in seen], [p["loss"] for p in seen]
+    if seconds < times[0]:
+        return None
     return round(float(np.interp(seconds, times, losses)), 5)
 
 

@@ -12,8 +12,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.lab.folders import slug
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_apart
 from ropewalk.model import TransformerShape
+from ropewalk.model.features import parse_attention
 
 Positive = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -102,10 +104,15 @@ class Config(BaseModel):
             mistakes.append(f"kv_heads must divide heads, got {self.kv_heads} and {self.heads}")
         if self.average > self.keep:
             mistakes.append(f"average must be at most keep={self.keep}, got {self.average}")
-        for name in ("encodings", "seeds", "multiples"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
+        for name in ("encodings", "seeds", "multiples", "splits"):
+            values = getattr(self, name) or ()
+            different = {slug(value) if name == "encodings" else value for value in values}
+            if len(different) < len(values):
                 mistakes.append(f"{name} must differ from one another, got {list(values)}")
+        try:
+            parse_attention(self.attention)
+        except (ValueError, TypeError) as error:
+            mistakes.append(str(error))
         if not mistakes:
             mistakes = [said for name in self.encodings if (said := self._wrong(name))]
         if mistakes:
@@ -174,17 +181,19 @@ def make_config(
     preset: str = "default",
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    fallback: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Build a config: the task's fields in this preset, over them a YAML or JSON file's, over them
-    ``settings``.
+    """Build a config: the task's fields in this preset, over them ``fallback``, over them a YAML or
+    JSON file's, over them ``settings``.
 
     All mistakes are named at once, a wrong field with the nearest right one: ``ValueError``.
     """
+    given = ({} if file is None else _read(file)) | dict(settings or {})
+    preset = given.pop("preset", preset)
     if preset not in PRESETS:
         raise ValueError(
             f"preset must be one of {', '.join(PRESETS)}, got {preset!r}{near(preset, PRESETS)}"
         )
-    given = ({} if file is None else _read(file)) | dict(settings or {})
     task = given.get("task", "translation")
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}{near(task, TASKS)}")
@@ -193,7 +202,7 @@ def make_config(
         raise ValueError(
             f"task {task!r} has no {', '.join(apart)}; leave out what belongs to other tasks"
         )
-    fields = {"preset": preset, **defaults(task, preset), **given}
+    fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
@@ -208,12 +217,16 @@ def tasks_of(task: str | None) -> tuple[str | None, ...]:
 def read_setting(text: str) -> tuple[str, Any]:
     """Read ``field=value`` from the command line; the value is YAML (``none`` is just a word)."""
     name, equals, value = text.partition("=")
+    name = name.strip()
     if not equals or not name:
         raise ValueError(f"a setting must read field=value, got {text!r}")
+    field = Config.model_fields.get(name)
+    if field is not None and field.annotation is str:
+        return name, value  # "no" is Norwegian, and no truth value
     try:
-        return name.strip(), yaml.safe_load(value)
+        return name, yaml.safe_load(value)
     except yaml.YAMLError:
-        return name.strip(), value
+        return name, value
 
 
 def near(word: str, known: Any) -> str:

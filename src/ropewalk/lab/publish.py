@@ -6,9 +6,10 @@ the table between its marks ``<!-- result: FOLDER -->`` and ``<!-- end -->`` is 
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -255,10 +256,23 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Publish a run, and write its table into a README where one is named."""
+    parser = argparse.ArgumentParser(prog="ropewalk.lab.publish", description="Publish a run.")
+    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument("folder", help="where results.json, figures and README go")
+    parser.add_argument("overview", type=Path, nargs="?", help="a README with marks for the table")
+    options = parser.parse_args(arguments)
+    folder = Path(options.folder)
+    try:
+        publish(options.run, folder)
+        if options.overview is not None:
+            held = read_json(folder / "results.json")
+            text = with_excerpt(options.overview.read_text("utf-8"), options.folder, held)
+            write_bytes(options.overview, text.encode())
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]), Path(sys.argv[2]))
-    if len(sys.argv) > 3:
-        overview = Path(sys.argv[3])
-        held = read_json(Path(sys.argv[2]) / "results.json")
-        text = with_excerpt(overview.read_text(encoding="utf-8"), sys.argv[2], held)
-        write_bytes(overview, text.encode())
+    main()

@@ -41,6 +41,9 @@ def prepare(config: Config, run: Path) -> Task:
 
     Gives the task. A folder that holds a run of another training config or other data is refused.
     """
+    for place in (run, *run.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
     task = open_task(config, run)
     digest = task.digest()
     if (run / "config.json").exists():
@@ -80,7 +83,7 @@ def run_cells(
                 cell = waiting.get_nowait()
             except queue.Empty:
                 return
-            with _start(run, cell, max(1, cores() // jobs)) as process:
+            with _start(run, cell, threads_of_a_cell(jobs)) as process:
                 running[cell] = process
                 if stopping.is_set():
                     process.send_signal(signal.SIGINT)
@@ -113,11 +116,22 @@ def run_cells(
     return jobs
 
 
+def threads_of_a_cell(jobs: int) -> int:
+    """Give the threads that each of so many cells gets: its share, or what OMP_NUM_THREADS says."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdecimal() and int(said) else max(1, cores() // jobs)
+
+
 def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
     """Train the config's first cell, score it where that is quickest, and give its model's file."""
-    cells = {"encodings": config.encodings[:1], "seeds": config.seeds[:1]}
+    for name in ("encodings", "seeds"):
+        if len(found := getattr(config, name)) > 1:
+            raise ValueError(
+                f"{name} must name one to train one model, got {list(found)}; ropewalk compare "
+                f"trains several"
+            )
     quickest = {"splits": ("validation",)} if config.task == "translation" else {"multiples": (1,)}
-    config = config.model_copy(update=cells | quickest)
+    config = config.model_copy(update=quickest)
     prepare(config, run)
     run_cells(config, run, watch=watch)
     return cells_of(config)[0].folder(run) / "model.safetensors"

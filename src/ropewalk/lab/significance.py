@@ -22,6 +22,9 @@ ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
+#: Items below which nothing is tested: resamples of so few have hardly another mean.
+FEWEST = 10
+
 # Items are weighed for this many resamples times items at once, to bound memory (32 MB).
 CHUNK = 4_000_000
 
@@ -134,13 +137,17 @@ def compare_with_first(
 ) -> list[VersusFirst | None]:
     """`compare_statistics` of every system with the first, under Holm's correction over them all.
 
-    Returns one row a system: None for the first, and where a system, or the first, has none.
+    Returns one row a system: None for the first, where a system, or the first, has none, and where
+    there are fewer than ten items.
     """
     rows: list[VersusFirst | None] = [None] * len(systems)
     first = systems[0]
     compared, found = [], []
     for place, other in enumerate(systems):
-        if place and first is not None and other is not None:
+        known = first is not None and other is not None and other.shape[1] >= FEWEST
+        if place and known:
+            assert first is not None
+            assert other is not None
             compared.append(place)
             found.append(compare_statistics(first, other, score, resamples=resamples, seed=seed))
     for place, c, p in zip(compared, found, holm([c.p for c in found]), strict=True):

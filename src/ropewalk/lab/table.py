@@ -29,7 +29,7 @@ def print_table(console: Console, results: Facts) -> None:
     for row in rows:
         cost.add_row(
             row["name"],
-            _number(row["validation_loss"]["mean"], 3),
+            number(row["validation_loss"]["mean"], 3),
             f"{row['parameters']:,}",
             f"{row['tokens_per_s']['mean']:,.0f}",
             f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
@@ -90,7 +90,12 @@ def _scores(results: Facts) -> Table:
         cells = [row["name"], _score(row, head, first, 1)]
         if several:
             values = row["summary"][head][first["key"]]["values"]
-            cells.append(" ".join(_number(value, first["digits"]) for value in values))
+            cells.append(
+                " ".join(
+                    _seed(cell, value, first["digits"])
+                    for cell, value in zip(row["cells"], values, strict=True)
+                )
+            )
         at_head = [_score(row, head, measure, 1) for measure in more]
         elsewhere = [_score(row, split, first, 1) for split in others]
         table.add_row(*cells, *(elsewhere + at_head if by_length else at_head + elsewhere))
@@ -118,10 +123,13 @@ def _said(results: Facts, name: str, split: str, versus: Facts) -> str:
 
 def _score(row: Facts, split: str, measure: Facts, more: int = 0) -> str:
     summary = row["summary"][split]
-    if summary[measure["key"]]["mean"] is None and "no_result" in summary:
+    found = summary[measure["key"]]
+    if all(value is None for value in found["values"]) and "no_result" in summary:
         return "no result"
-    return _number(summary[measure["key"]]["mean"], measure["digits"] + more)
+    return number(found["mean"], measure["digits"] + more)
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "diverged" if value is None else number(value, digits)
+def _seed(cell: Facts, value: float | None, digits: int) -> str:
+    if cell["status"] == "diverged":
+        return "diverged"
+    return "none" if value is None else number(value, digits)

@@ -25,7 +25,10 @@ class Tokens:
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocabulary: int, *, lowercase: bool = False) -> Tokens:
-        """Learn a vocabulary of at most this many tokens; ``lowercase`` folds all text first."""
+        """Learn a vocabulary of this many tokens; ``lowercase`` folds all text first.
+
+        A short text gives fewer, and one with more different characters as many as these are.
+        """
         tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNK]))
         steps: list[normalizers.Normalizer] = [normalizers.NFC()]
         tokenizer.normalizer = normalizers.Sequence(
@@ -43,8 +46,11 @@ class Tokens:
 
     @classmethod
     def load(cls, path: Path) -> Tokens:
-        """Read what ``save`` wrote."""
-        return cls(Tokenizer.from_file(str(path)))
+        """Read what ``save`` wrote; a damaged file is a ValueError that names it."""
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:  # whatever the library's parser raises
+            raise ValueError(f"{path} is not a vocabulary that can be read: {error}") from None
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as one JSON file."""

@@ -76,6 +76,8 @@ def _translations(
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "config.json").exists():
+        sys.exit("usage: python -m ropewalk.lab.tune RUN_FOLDER, the folder of a translation run")
     result = tune(Path(sys.argv[1]))
     for setting, bleu in sorted(result["mean"].items(), key=lambda item: -item[1]):
         print(f"{bleu:6.2f}  {setting}")

@@ -240,9 +240,11 @@ def _check_folder(
 def _from_files(source_path: Path, target_path: Path, source: str, target: str) -> Corpus:
     """Reads one pair of files and holds out validation and test by a hash of the source sentence.
 
+    The endings of their names say the languages, where they are as short as a language's code.
     A source sentence is in one split only, whatever its place in the file; a held-out split has
     each source sentence once, with the first of its translations.
     """
+    source, target = _language(source_path, source), _language(target_path, target)
     notes: list[str] = []
     pairs = read_sides(source_path, target_path, "corpus", notes)
     sources = sorted({pair[0] for pair in pairs}, key=_hash)
@@ -264,6 +266,11 @@ def _from_files(source_path: Path, target_path: Path, source: str, target: str) 
         notes.append(f"{left_out} further translations of held-out source sentences left out")
     name = f"{source_path.name},{target_path.name}"
     return Corpus(name, source, target, splits, tuple(notes))
+
+
+def _language(path: Path, otherwise: str) -> str:
+    ending = path.name.removesuffix(".gz").rpartition(".")[2]
+    return ending if re.fullmatch(r"[a-z]{2,3}", ending) and ending != "txt" else otherwise
 
 
 def _hash(sentence: str) -> bytes:

@@ -15,6 +15,7 @@ from ropewalk.lab.report.measures import (
     tested_measure,
 )
 from ropewalk.lab.report.words import bin_label, count, duration, language, listed, p_value
+from ropewalk.lab.significance import FEWEST
 
 Facts = dict[str, Any]
 
@@ -57,7 +58,8 @@ def _headline(results: Facts, split: str) -> str:
         score = amount(means[0], measure)
         return f"{rows[0]['name']} reaches {score} {measure['name']} on {split} ({seeds})."
     floor = measure["floor"]
-    if floor is not None and all((mean or 0) < floor for mean in means):
+    seen = [v for row in rows for v in row["summary"][split][measure["key"]]["values"]]
+    if floor is not None and all(value < floor for value in seen if value is not None):
         what = f"{'translate' if is_translation(results) else 'answer'} {split}"
         limit = f"{floor} {measure['unit']}".strip()
         return (
@@ -90,14 +92,20 @@ def findings(results: Facts) -> list[str]:
 
 def without_result(results: Facts) -> list[str]:
     """Say where there is no score, and why."""
-    said: dict[tuple[str, str], list[str]] = {}
+    said: dict[tuple[str, str, int], list[str]] = {}
+    key = headline_measure(results)["key"]
     for row in results["encodings"]:
         for split in results["splits"]:
             if reason := row["summary"][split].get("no_result"):
-                said.setdefault((row["name"], reason), []).append(split)
+                lost = row["summary"][split][key]["values"].count(None)
+                said.setdefault((row["name"], reason, lost), []).append(split)
+    runs = len(results["encodings"][0]["cells"])
     return [
         f"{name} has no result on {listed(splits)}: {reason}."
-        for (name, reason), splits in said.items()
+        if lost == runs
+        else f"{name} has no mean on {listed(splits)}, since {lost} of {runs} runs have no result: "
+        f"{reason}."
+        for (name, reason, lost), splits in said.items()
     ]
 
 
@@ -151,10 +159,10 @@ def _verdicts(results: Facts, split: str) -> list[str]:
     for row in results["encodings"][1:]:
         versus = row["summary"][split].get("versus_first")
         verdict = versus["verdict"] if versus else "not tested"
-        digits = tested["digits"]
-        difference = (
-            f" ({number(versus['difference'], digits, signed=True)}{what})" if versus else ""
-        )
+        difference = ""
+        if versus:
+            gap = number(versus["difference"], digits_for(versus, tested), signed=True)
+            difference = f" ({gap}{what})"
         groups.setdefault(verdict, []).append(row["name"] + difference)
     said = []
     for verdict, names in sorted(groups.items()):
@@ -241,12 +249,20 @@ def _limits(results: Facts) -> list[str]:
     rows, seeds = results["encodings"], len(results["encodings"][0]["cells"])
     if len(rows) < 2:
         return []
+    key = headline_measure(results)["key"]
     said = (
         "With one seed each, this speaks of the trained models and not of the encodings: another "
         "seed may turn it around."
         if seeds == 1
         else f"The tests resample {_items(results)} and seeds together."
     )
+    if any(
+        row["summary"][split].get("versus_first", 0) is None
+        and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
+        for row in rows[1:]
+        for split in results["splits"]
+    ):
+        said += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
     if len(rows) > 2:
         said += (
             f" p-values carry Holm’s correction for {len(rows) - 1} comparisons. Each encoding was "

@@ -7,6 +7,7 @@ from typing import Any
 Facts = dict[str, Any]
 
 MINUS = "−"
+MOST_DIGITS = 6  # of a difference
 
 # Of results that were written when translation was the only task, and do not say.
 _TRANSLATION: list[Facts] = [
@@ -59,4 +60,6 @@ def amount(value: float | None, measure: Facts, digits: int | None = None) -> st
 def digits_for(versus: Facts, measure: Facts) -> int:
     """Give the digits that a difference needs, so that none is called better by 0.0."""
     digits = int(measure["digits"])
-    return digits + 1 if abs(versus["difference"]) < 10**-digits else digits
+    while abs(versus["difference"]) < 10**-digits and digits < MOST_DIGITS:
+        digits += 1
+    return digits

@@ -107,7 +107,8 @@ class TextTask(LanguageTask):
             )
             for name, documents in splits.items()
         }
-        for name, least in (("train", 2 * length), ("validation", length + 1)):
+        tested = min(self.config.multiples) * length + 1
+        for name, least in (("train", 2 * length), ("validation", length + 1), ("test", tested)):
             if len(ids[name]) < least:
                 raise ValueError(
                     f"length must leave room for windows in the {name} text, got {length}: it has "
