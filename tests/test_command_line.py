@@ -195,6 +195,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
 def test_a_folder_that_cannot_be_written_is_one_line(corpus):
     words = ["compare", "--data", corpus, "--out", os.devnull + "/run", *TINY]
     done = ropewalk(*words, cwd=corpus)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("ropewalk: ")
+    assert done.stderr.startswith(f"ropewalk: --out must be a folder, got {os.devnull}")

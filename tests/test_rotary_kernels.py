@@ -125,12 +125,6 @@ def test_another_pairing_is_not_written_over_what_is_still_to_be_read():
     assert torch.equal(x, expected)
 
 
-def test_what_stands_for_several_rows_is_not_turned_in_place():
-    x, (cos, sin) = torch.randn(1, 1, 5, 8).expand(1, 3, 5, 8), tables(5, 4)
-    with pytest.raises(RuntimeError, match="single memory location"):
-        rotate(x, cos, sin, pairing="half", out=x)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_every_number_of_16_bits_is_read_and_rounded_right(dtype):
     """By the identity, and by the halving that makes ties and subnormals."""
