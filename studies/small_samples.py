@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ropewalk.lab.checkpoint import read_json
 from ropewalk.lab.few import chances
+from ropewalk.lab.report.measures import number
 from ropewalk.lab.scores import ORDERS
 
 FOLDER = RESULTS / "small-samples"
@@ -73,9 +74,9 @@ def readme(results: Facts) -> str:
     ]
     if alike is not None:
         parts.append(
-            f"So of two models that differ in their seed alone, one is at least {gap} % better on "
-            f"{n} sentences in {alike['above']:.0%} of draws: such a gap tells nothing of an "
-            f"encoding."
+            f"So of two models that differ in their seed alone, the one is at least {gap} % better "
+            f"on {n} sentences in {alike['above']:.0%} of draws, and at least as much worse in "
+            f"{alike['below']:.0%}: such a gap tells nothing of an encoding."
         )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
@@ -84,10 +85,10 @@ def readme(results: Facts) -> str:
 def _row(name: str, whole: float | None, found: Facts) -> list[str]:
     return [
         name,
-        "–" if whole is None else f"{whole:+.1f} %",
+        "–" if whole is None else f"{number(whole, 1, signed=True)} %",
         f"{found['above']:.1%}",
         f"{found['below']:.1%}",
-        f"{found['low']:+.0f} to {found['high']:+.0f} %",
+        f"{number(found['low'], 0, signed=True)} to {number(found['high'], 0, signed=True)} %",
     ]
 
 

@@ -414,6 +414,7 @@ def test_colours_can_be_seen_and_told_apart():
             assert _distance(one, other, matrix) > 12, (one, other, name)
     looks = [style(place) for place in range(35)]
     assert len({(look.colour, look.symbol) for look in looks}) == 35
+    assert len({(look.colour, look.dash, look.line) for look in looks[:20]}) == 20
 
 
 # What is published

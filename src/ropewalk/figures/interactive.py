@@ -30,7 +30,7 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
-            line = {"line": {"color": look.colour, "width": 2.5}}
+            line = {"line": {"color": look.colour, "dash": look.dash, "width": 2.5}}
             data.append(_line(name, mean, look, unit, f"mean of {_count(seeds)}") | line)
         if seeds:
             data[-1]["showlegend"] = True
@@ -69,7 +69,7 @@ def score_by_length(
                 "legendgroup": name,
                 "x": xs,
                 "y": means,
-                "line": {"color": look.colour, "width": 2},
+                "line": {"color": look.colour, "dash": look.dash, "width": 2},
                 "marker": {"color": look.colour, "symbol": look.symbol, "size": 9},
                 "hovertemplate": f"{_said(name)}, mean: %{{y:,.4~g}}<extra></extra>",
             }

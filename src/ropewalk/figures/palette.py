@@ -19,18 +19,26 @@ _SHAPES = (  # plotly's name, matplotlib's
     ("star", "*"),
     ("hexagon", "h"),
 )
+# Lines without shapes are told apart by these, once colours come again.
+_DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."))
 
 
 @dataclass(frozen=True)
 class Style:
-    """Colour and shape of an encoding; plotly calls the shape ``symbol``, matplotlib ``marker``."""
+    """Colour, shape and dashes of an encoding.
+
+    plotly calls the latter ``symbol`` and ``dash``, matplotlib ``marker`` and ``line``.
+    """
 
     colour: str
     symbol: str
     marker: str
+    dash: str
+    line: str
 
 
 def style(place: int) -> Style:
     """Give the style of the encoding at this place of a comparison, counted from 0."""
     symbol, marker = _SHAPES[place % len(_SHAPES)]
-    return Style(COLOURS[place % len(COLOURS)], symbol, marker)
+    dash, line = _DASHES[place // len(COLOURS) % len(_DASHES)]
+    return Style(COLOURS[place % len(COLOURS)], symbol, marker, dash, line)

@@ -71,7 +71,7 @@ def score_by_length(
         shift = (place - (len(scores) - 1) / 2) * min(0.12, 0.6 / len(scores))
         xs = [i + shift for i in range(len(bins))]
         means = _with_gaps(means_by_length(seeds))
-        axes.plot(xs, means, color=look.colour, marker=look.marker, label=name)
+        axes.plot(xs, means, look.line, color=look.colour, marker=look.marker, label=name)
         for values in seeds:
             known = _with_gaps(values)
             axes.plot(xs, known, look.marker, color=look.colour, markersize=3, alpha=0.5)
@@ -205,7 +205,7 @@ def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> No
             axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.colour, markersize=8)
     mean = mean_curve(seeds)
     if mean is not None:
-        axes.plot(mean.x, mean.loss, color=look.colour, linewidth=2, label=name)
+        axes.plot(mean.x, mean.loss, look.line, color=look.colour, linewidth=2, label=name)
 
 
 def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
