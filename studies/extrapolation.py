@@ -1,28 +1,29 @@
 """How far each encoding reaches past the length it was trained on, and each rule of rotary's.
 
 ``python studies/extrapolation.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task``
-(causal-lm and generated sequences), tries every scaling rule on causal-lm's rotary models without
-further training, and writes results/extrapolation with a README made of the numbers.
+(causal-lm and generated sequences), tries every scaling rule on their rotary models without further
+training, and writes results/extrapolation, or another folder, with a README made of the numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import torch
 from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.lab.checkpoint import load_weights, read_json, read_tensors
+from ropewalk.lab.checkpoint import load_weights, read_json, read_tensors, write_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import build_model
-from ropewalk.lab.tasks import open_task
+from ropewalk.lab.report.measures import column, number
+from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.tasks.generated import Generated
 from ropewalk.machine import commit, versions
 
 FOLDER = RESULTS / "extrapolation"
@@ -41,36 +42,45 @@ RULES = {
 
 def rules_tried(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None where it has no rotary."""
-    results = read_json(run / "results.json")
-    config = Config.model_validate(results["config"])
-    if config.task != "causal-lm" or "rotary" not in config.encodings:
+    config = Config.model_validate(read_json(run / "results.json")["config"])
+    if "rotary" not in config.encodings:
         return None
     task = open_task(config, run)
-    found: dict[str, dict[str, list[float]]] = {}
+    trained = _tokens_trained(task)
+    found: dict[str, dict[str, list[float | None]]] = {}
     for rule, written in RULES.items():
         found[rule] = {}
         for split in task.splits:
             multiple = int(split.removeprefix("x"))
             if multiple == 1 and rule != "none":
                 continue  # every rule is the plain rope where nothing is to be stretched
-            length = multiple * config.length
-            encoding = written.format(m=multiple, L=config.length, n=length)
+            encoding = written.format(m=multiple, L=trained, n=multiple * trained)
             found[rule][split] = [
-                _perplexity(config, task, run, seed, encoding, split) for seed in config.seeds
+                _score(config, task, run, seed, encoding, split) for seed in config.seeds
             ]
-    return {"trained": config.length, "perplexity": found}
+    return {"trained_tokens": trained, "scores": found}
 
 
-def _perplexity(
-    config: Config, task: Any, run: Path, seed: int, encoding: str, split: str
-) -> float:
-    path = Cell("rotary", seed).folder(run) / "model.safetensors"
+def _tokens_trained(task: Task) -> int:
+    """Give how many tokens a model has read at most in training; an end mark it only foretells."""
+    if isinstance(task, Generated):
+        return max(task.lengths_in_training) - 1
+    return task.config.length
+
+
+def _score(
+    config: Config, task: Task, run: Path, seed: int, encoding: str, split: str
+) -> float | None:
+    folder = Cell("rotary", seed).folder(run)
+    if "no_result" in read_json(folder / f"{split}.json"):
+        return None
     model = build_model(config, encoding, seed, task.vocabulary)
-    load_weights(model, read_tensors(path)[0])  # a rope has no parameters that could be missing
+    # A rope has no parameters that could be missing.
+    load_weights(model, read_tensors(folder / "model.safetensors")[0])
     with tempfile.TemporaryDirectory() as scratch:
-        statistics = task.evaluate(model, split, Path(scratch))["statistics"]
-    total = torch.tensor(statistics["nll"]).double().sum() / sum(statistics["tokens"])
-    return round(total.exp().item(), 4)
+        found = task.evaluate(model, split, Path(scratch))
+        write_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
+        return cast("float | None", task.score(split, Path(scratch)).facts[task.metrics[0].key])
 
 
 def tables_of(run: Path) -> Facts:
@@ -96,37 +106,75 @@ def tables_of(run: Path) -> Facts:
 
 def readme(results: Facts) -> str:
     """Write the README of the results folder out of its numbers alone."""
+    runs = results["runs"]
+    times = " · ".join(f"×{split.removeprefix('x')}" for split in _splits(runs[0]["rows"]))
     parts = [
         "# Past the trained length",
         GENERATED,
-        "Each encoding, trained at one length and scored at that length and at two, four and eight "
-        "times that. A dash: no result, since the encoding has no such positions. Small numbers "
+        f"Each encoding, trained at one length and scored at multiples of it ({times}). A dash: no "
+        "result, since the encoding has no such positions or the task no such size. Small numbers "
         "are seeds. What differs by more than chance stands in each task's own table.",
-        "\n".join(["```sh", *(run["asked"] for run in results["runs"]), results["command"], "```"]),
+        "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
-    for number, run in enumerate(results["runs"]):
+    if len(runs) > 1:
+        parts += [_overview(runs)]
+    for place, run in enumerate(runs, 1):
         better = "higher" if run["metric"]["higher_is_better"] else "lower"
         parts += [
             f"## {run['task']}",
-            f"{run['metric']['name']}, {better} is better; trained on {run['trained']} "
+            f"{column(run['metric'])}, {better} is better; trained on {run['trained']} "
             f"{run['unit']}.",
             _by_length(run["rows"], run["metric"]["digits"]),
-            f"![{run['task']} by length](by-length-{number + 1}.png)",
+            f"![{run['task']} by length](by-length-{place}.png)",
         ]
-    rules = results["rules"]
-    if rules is not None:
+        if run["rules"] is not None:
+            parts += [
+                "Rules of rotary, without further training: the models above, trained on at most "
+                f"{run['rules']['trained_tokens']} tokens with plain rotary. At m times the length "
+                "the rule stretches by m.",
+                _by_length(run["rules"]["scores"], run["metric"]["digits"]),
+            ]
+    if any(run["rules"] for run in runs):
         parts += [
-            "## Rules of rotary, without further training",
-            f"Perplexity of the causal-lm models above, trained on {rules['trained']} tokens with "
-            "plain rotary; at m times that length the rule stretches by m. LongRoPE's factors are "
-            "searched for one model, so that there is nothing to try.",
-            _by_length(rules["perplexity"], 2),
+            "LongRoPE is not among the rules: its factors are searched for one model, so that "
+            "there is nothing to try."
         ]
     return "\n\n".join(parts) + "\n"
 
 
-def _by_length(rows: dict[str, dict[str, list[float | None]]], digits: int) -> str:
-    splits = list(next(iter(rows.values())))
+def _overview(runs: Sequence[Facts]) -> str:
+    """Lay out every task's mean score at the trained length and at the next one, side by side."""
+    names = dict.fromkeys(name for run in runs for name in run["rows"])
+    first, second = _splits(runs[0]["rows"])[:2]
+    lines = [
+        [
+            f"`{name}`",
+            *(
+                " → ".join(
+                    number(_mean(run["rows"].get(name, {}).get(split, [])), 0)
+                    for split in (first, second)
+                )
+                for run in runs
+            ),
+        ]
+        for name in names
+    ]
+    said = f"Mean {column(runs[0]['metric'])}, at the trained length → at {second[1:]} times that:"
+    return f"{said}\n\n{table(['', *(run['task'] for run in runs)], lines)}"
+
+
+def _splits(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return list(next(iter(rows.values())))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Give the mean over seeds, None where a seed has no result."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _by_length(rows: Mapping[str, Mapping[str, list[float | None]]], digits: int) -> str:
+    splits = _splits(rows)
     lines = [
         [f"`{name}`", *(_cell(row.get(split, []), digits) for split in splits)]
         for name, row in rows.items()
@@ -134,13 +182,11 @@ def _by_length(rows: dict[str, dict[str, list[float | None]]], digits: int) -> s
     return table(["", *(f"×{split.removeprefix('x')}" for split in splits)], lines)
 
 
-def _cell(values: list[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return "–"
-    said = f"{sum(known) / len(known):,.{digits}f}"
-    seeds = " · ".join(f"{value:,.{digits}f}" for value in known)
-    return f"{said}<br><sub>{seeds}</sub>" if len(known) > 1 else said
+def _cell(values: Sequence[float | None], digits: int) -> str:
+    said = number(_mean(values), digits)
+    if _mean(values) is None or len(values) == 1:
+        return said
+    return f"{said}<br><sub>{' · '.join(number(value, digits) for value in values)}</sub>"
 
 
 def drawn(run: Facts) -> bytes:
@@ -149,9 +195,9 @@ def drawn(run: Facts) -> bytes:
     axes = figure.subplots()
     for place, (name, row) in enumerate(run["rows"].items()):
         points = [
-            (int(split.removeprefix("x")), sum(values) / len(values))
+            (int(split.removeprefix("x")), mean)
             for split, values in row.items()
-            if values and None not in values
+            if (mean := _mean(values)) is not None
         ]
         look = style(place)
         axes.plot(
@@ -163,7 +209,7 @@ def drawn(run: Facts) -> bytes:
             linewidth=1,
             label=name,
         )
-    multiples = [int(split.removeprefix("x")) for split in next(iter(run["rows"].values()))]
+    multiples = [int(split.removeprefix("x")) for split in _splits(run["rows"])]
     axes.set_xscale("log", base=2)
     axes.set_xticks(multiples, [f"×{multiple}" for multiple in multiples])
     if not run["metric"]["higher_is_better"]:
@@ -171,7 +217,7 @@ def drawn(run: Facts) -> bytes:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel(f"length, as a multiple of {run['trained']} {run['unit']}")
-    axes.set_ylabel(run["metric"]["name"])
+    axes.set_ylabel(column(run["metric"]))
     static.calm(axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right", fontsize=7)
     return static.png(figure)
@@ -183,15 +229,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=finished_run, nargs="+", help="folders of finished runs")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    tried = [found for run in options.runs if (found := rules_tried(run)) is not None]
     results: Facts = {
         "commit": commit(),
         "versions": versions(),
-        "runs": [tables_of(run) for run in options.runs],
-        "rules": tried[0] if tried else None,
+        "runs": [{**tables_of(run), "rules": rules_tried(run)} for run in options.runs],
     }
-    figures = [drawn(run) for run in results["runs"]]
-    pictures = {f"by-length-{number}.png": figure for number, figure in enumerate(figures, 1)}
+    pictures = {
+        f"by-length-{place}.png": drawn(run) for place, run in enumerate(results["runs"], 1)
+    }
     keep(options.out, results, readme, pictures)
 
 

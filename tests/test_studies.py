@@ -110,10 +110,11 @@ def test_extrapolation_has_the_runs_own_scores(text_run, tmp_path):
     extrapolation.main([str(text_run), "--out", str(tmp_path)])
     held = read_json(tmp_path / "results.json")
     scored = held["runs"][0]["rows"]["rotary"]
-    plain = held["rules"]["perplexity"]["none"]
+    tried = held["runs"][0]["rules"]["scores"]
+    plain = tried["none"]
     for split in ("x1", "x2"):
         assert plain[split] == pytest.approx(scored[split], rel=1e-3)
-    assert held["rules"]["perplexity"]["Linear"]["x2"] != plain["x2"]
+    assert tried["Linear"]["x2"] != plain["x2"]
     assert "`sinusoidal`" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 

@@ -110,7 +110,7 @@ LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 ITEMS = LETTERS[:8]
 DIGITS = tuple("0123456789")
 NUMBERS = tuple(str(i) for i in range(128))
-KEYS = tuple(f"k{i}" for i in range(160))
+KEYS = tuple(f"k{i}" for i in range(64))
 VALUES = tuple(f"v{i}" for i in range(32))
 KEY_DIGITS = 5
 MOST_COUNTED = 9
@@ -178,7 +178,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             shows="letters, many of them more than once, in the same order",
             size="letters",
             source=f"{_NOPE}, make_copy_dataset.py (copy_multi_char; there 100 symbols)",
-            trained=20,
+            trained=10,
             draw=_copy,
         ),
         "reverse": SequenceTask(
@@ -186,7 +186,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             shows="letters from the last to the first",
             size="letters",
             source=f"{_NOPE}, make_reverse_dataset.py (multi_char; there 100 symbols)",
-            trained=20,
+            trained=10,
             draw=_reverse,
         ),
         "sort": SequenceTask(
@@ -194,7 +194,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             shows="different numbers in ascending order, each number one token",
             size="numbers",
             source=f"{_NOPE}, make_sort_dataset.py (single_digit; there 50 symbols, repeated)",
-            trained=12,
+            trained=8,
             draw=_sort,
             longest=len(NUMBERS),
         ),
@@ -223,7 +223,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             shows="five digits, told once at any place among words without meaning",
             size="words around the key",
             source="Mohtashami and Jaggi 2023, arXiv 2305.16300, as in YaRN's eval/passkey.py",
-            trained=64,
+            trained=32,
             draw=_passkey,
         ),
         # At every size the count is as likely to be 0 as 9, so that size does not tell it.
