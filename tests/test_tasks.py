@@ -241,11 +241,11 @@ def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, t
 
 
 def test_a_task_that_ends_before_the_length_has_no_result(compare, tmp_path):
-    """Recall has 160 keys and no more."""
+    """Recall has 64 keys and no more."""
     config = config_of("recall", seeds=1, length=30, batch_tokens=512)
     results = compare(config, tmp_path)
     assert all(
-        "at most 160 pairs" in row["summary"]["x3"]["no_result"] for row in results["encodings"]
+        "at most 64 pairs" in row["summary"]["x3"]["no_result"] for row in results["encodings"]
     )
 
 
