@@ -276,6 +276,38 @@ def test_half_of_the_units_of_fire_start_rising_and_half_falling(hidden):
     assert at_work[-1].sum() == at_work[0].sum() == hidden // 2
 
 
+numbers = st.sampled_from([-3.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 3.0])
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), seeds)
+@settings(max_examples=40)
+def test_fire_in_pieces_is_its_network_of_units(units, seed):
+    """Kinks that coincide, lie outside or do not exist; fails if a piece has a wrong unit at work.
+
+    A share of 0, where a kink may be, has two gradients and none of them is asked for.
+    """
+    site = build(f"fire(hidden={len(units)}, length=5)", BACK).site(0)
+    with torch.no_grad():
+        randomise(site, seed)
+        site.weight.copy_(torch.tensor([w for w, _ in units]))
+        site.offset.copy_(torch.tensor([b for _, b in units]))
+    placement = Placement(torch.arange(12))
+    share = site.share(placement, torch.float64)
+    units_at_work = (share.unsqueeze(-1) * site.weight + site.offset).relu()
+    whole = (units_at_work @ site.output.weight.t()).movedim(-1, 0)
+    found = site.form(placement)
+    weights = random(*found.shape, seed=seed) * (share.detach() > 0)
+    close = {"atol": 1e-9, "rtol": 1e-9}
+    torch.testing.assert_close(found, whole, **close)
+    names, parameters = zip(*site.named_parameters(), strict=True)
+    ours, theirs = (
+        torch.autograd.grad((x * weights).sum(), parameters, allow_unused=True)
+        for x in (found, whole)
+    )
+    for name, mine, its in zip(names, ours, theirs, strict=True):
+        torch.testing.assert_close(mine, its, **close, msg=name)
+
+
 @pytest.mark.parametrize("kind", ["log", "power"])
 def test_what_is_held_at_an_edge_comes_back_when_gradients_say_so(kind):
     site = build(f"kerple(kind={kind})", BACK).site(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
@@ -29,11 +29,29 @@ class FireSite(ScoreBias):
 
     def form(self, placement: Placement) -> Tensor:
         wide = torch.promote_types(self.c.dtype, torch.float32)
-        share = self.share(placement, wide).unsqueeze(-1)
-        weight, offset = self.weight.to(wide), self.offset.to(wide)
-        with torch.autocast(share.device.type, enabled=False):
-            values = linear((share * weight + offset).relu(), self.output.weight.to(wide))
-        return values.movedim(-1, -3).contiguous()
+        share = self.share(placement, wide)
+        kinks, lines = self.pieces(wide)
+        # One look-up for each pair, instead of the numbers of all hidden units.
+        intercept, slope = embedding(torch.bucketize(share.detach(), kinks), lines).chunk(2, -1)
+        return (intercept + slope * share.unsqueeze(-1)).movedim(-1, -3).contiguous()
+
+    def pieces(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Give the network as what it is: straight lines between its kinks.
+
+        The kinks in ascending order, ``(hidden,)``, and of the pieces before, between and behind
+        them the intercepts and then the slopes of every head: ``(hidden + 1, 2 H)``.
+        """
+        weight, offset = self.weight.to(dtype), self.offset.to(dtype)
+        output = self.output.weight.to(dtype)
+        with torch.no_grad():
+            # Outside of the shares it does not matter where a kink is, or whether there is one.
+            kinks = (-offset / weight).nan_to_num(2.0).clamp(-1.0, 2.0).sort().values
+            edges = torch.cat([kinks.new_tensor([-1.0]), kinks, kinks.new_tensor([2.0])])
+            middle = (edges[1:] + edges[:-1]) / 2
+            active = (middle[:, None] * weight + offset > 0).to(dtype)
+        with torch.autocast(weight.device.type, enabled=False):
+            lines = linear(torch.cat([active * offset, active * weight]), output)
+        return kinks, torch.cat(lines.chunk(2), -1)
 
     def share(self, placement: Placement, dtype: torch.dtype) -> Tensor:
         """Give psi(|i - j|) / psi(max(i, j, L)), in [0, 1]: ``(S, T)`` or ``(B, S, T)``."""
@@ -51,8 +69,9 @@ class Fire(Encoding):
     learned. Distances are read as shares of the query's own position, or of L where it stands
     before L, so that inputs stay in [0, 1] at any length. Acts on scores; relative up to L, but at
     farther queries the same distance is a lesser share; ``(H + 2) hidden + 2`` parameters a layer,
-    or once where layers are ``shared`` (the paper's FIRE-S); any position; costs a network of
-    ``hidden`` units a score, and their memory in training, in each layer; keys can be cached.
+    or once where layers are ``shared`` (the paper's FIRE-S); any position; costs a look-up and a
+    product a score in each layer, however many units there are, since a network of one input is
+    straight lines between its kinks; keys can be cached.
 
     The paper looks back only. A stack that looks both ways has ``|i - j|`` and ``max(i, j, L)``:
     the same where j <= i, still in [0, 1], and even, so that it cannot tell a sequence from its
