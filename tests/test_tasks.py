@@ -249,6 +249,13 @@ def test_a_task_that_ends_before_the_length_has_no_result(compare, tmp_path):
     )
 
 
+def test_a_length_that_the_task_has_not_is_refused_by_its_own_name(tmp_path):
+    config = config_of("sort", seeds=1, length=200)
+    with pytest.raises(ValueError, match="length must be at most 128 numbers for sort, got 200"):
+        prepare(config, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_diverged_training_has_no_result_and_no_mean(compare, tmp_path):
     config = config_of("reverse", learning_rate=1e30, clip=1e30, encodings="none,rotary")
     results = compare(config, tmp_path)

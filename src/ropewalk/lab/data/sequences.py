@@ -208,6 +208,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
             trained=5,
             draw=_addition,
+            longest=4000,  # Python makes text of no number that is much longer
         ),
         "recall": SequenceTask(
             words=_vocabulary([ASK], KEYS, VALUES),

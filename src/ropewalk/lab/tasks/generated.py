@@ -69,7 +69,12 @@ class Generated(LanguageTask):
     @cached_property
     def drawn(self) -> dict[str, EncodedSplit]:
         """What is trained on and validated with."""
-        upto = (1, self.config.length)
+        task, length, most = self.config.task, self.config.length, self.kind.longest
+        if most is not None and length > most:
+            raise ValueError(
+                f"length must be at most {most} {self.kind.size} for {task}, got {length}"
+            )
+        upto = (1, length)
         return {
             "train": self.draw("train", upto, self.config.examples),
             "validation": self.draw("validation", upto, HELD_OUT),
