@@ -7,18 +7,20 @@ Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.encodings.relative import masked_softmax
 from ropewalk.model.cache import causal_mask
 
-#: Scores that are formed at once where no gradient needs them later. On CPU, what its caches hold:
-#: blocks then also take a half to a third of the time, from 1,000 tokens on. Elsewhere, each block
-#: costs launches.
+#: Scores that are formed at once. On CPU, what its caches hold: blocks then also take a half to a
+#: third of the time, from 1,000 tokens on, and in training, although each is computed twice, less
+#: than all at once. Elsewhere, each block costs launches.
 BLOCK, BLOCK_ELSEWHERE = 2**20, 2**26
 #: Queries of a block at least: DeBERTa multiplies all keys with positions anew for each block.
 LEAST = 128
@@ -37,8 +39,9 @@ def attend(
     """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)`` as the encoding wants it.
 
     Gives the output ``(B, H, S, D)`` and, on request, the probabilities ``(B, H, S, T)``. Looking
-    back (``causal``), the last query's key is the last one. Without gradients, where something must
-    be formed for all pairs of queries and keys, queries come in blocks, which bounds its memory.
+    back (``causal``), the last query's key is the last one. Where something must be formed for all
+    pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
+    is computed once more for its gradients.
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -50,20 +53,37 @@ def attend(
     for start in range(0, queries, rows):
         end = min(start + rows, queries)
         reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
-        output, p = _attend(
+        block = (
             encoding,
             q[:, :, start:end],
             k[:, :, :reach],
             v[:, :, :reach],
-            Placement(placement.queries[..., start:end], placement.keys[..., :reach]),
+            (placement.queries[..., start:end], placement.keys[..., :reach]),
             None if mask is None else _part(mask, start, end, reach),
             causal,
             need_probabilities,
         )
+        if torch.is_grad_enabled():
+            # Computed once more where gradients are asked for: until then nothing of it is held.
+            output, p = checkpoint(_attend_at, *block, use_reentrant=False)
+        else:
+            output, p = _attend_at(*block)
         outputs.append(output)
         if p is not None:
             probabilities.append(pad(p, (0, keys - reach)))
     return torch.cat(outputs, -2), torch.cat(probabilities, -2) if probabilities else None
+
+
+def _attend_at(
+    encoding: AttentionEncoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: tuple[Tensor, Tensor],
+    *rest: Any,
+) -> tuple[Tensor, Tensor | None]:
+    # A placement of its own each time: it remembers what was formed.
+    return _attend(encoding, q, k, v, Placement(*positions), *rest)
 
 
 def _attend(
@@ -105,9 +125,14 @@ def _rows_at_once(
 ) -> int:
     """Give the number of queries that attend at once: all, where no pairs need be formed."""
     queries, keys = q.shape[-2], k.shape[-2]
-    narrowed = causal and (mask is not None or queries != keys)  # to a mask (B, 1, S, T)
-    if torch.is_grad_enabled() or not (encoding.attends or encoding.biases or narrowed):
-        return queries
+    pairs = encoding.attends or encoding.biases
+    if torch.is_grad_enabled():
+        # Neither a compiler's graph nor torch.func's transforms can compute a block once more.
+        transformed = torch._C._functorch.maybe_current_level() is not None
+        if torch.compiler.is_compiling() or transformed or not pairs:
+            return queries
+    elif not pairs and not (causal and (mask is not None or queries != keys)):
+        return queries  # nor need it be narrowed to a mask (B, 1, S, T)
     block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
     return max(LEAST, block // max(1, q.shape[0] * q.shape[1] * keys))
 
