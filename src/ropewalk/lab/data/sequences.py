@@ -206,7 +206,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             shows="the sum of two numbers given column by column, from its lowest digit",
             size="digits of each number",
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
-            trained=5,
+            trained=3,
             draw=_addition,
             longest=4000,  # Python makes text of no number that is much longer
         ),
