@@ -1,6 +1,6 @@
 """torch's flex_attention against ropewalk's blocks of queries, where position biases the scores.
 
-In inference, on CPU, since that is where blocks are formed; what a gradient would take is tried and
+In inference, on CPU, where flex_attention has no backward: what a gradient would take is tried and
 reported. See README.md beside this.
 """
 

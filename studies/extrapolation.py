@@ -107,13 +107,12 @@ def tables_of(run: Path) -> Facts:
 def readme(results: Facts) -> str:
     """Write the README of the results folder out of its numbers alone."""
     runs = results["runs"]
-    times = " · ".join(f"×{split.removeprefix('x')}" for split in _splits(runs[0]["rows"]))
     parts = [
         "# Past the trained length",
         GENERATED,
-        f"Each encoding, trained at one length and scored at multiples of it ({times}). A dash: no "
-        "result, since the encoding has no such positions or the task no such size. Small numbers "
-        "are seeds. What differs by more than chance stands in each task's own table.",
+        "Each encoding, trained at one length and scored at multiples of it. A dash: no result, "
+        "since the encoding has no such positions or the task no such size. Small numbers are "
+        "seeds. What differs by more than chance stands in each task's own table.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
     if len(runs) > 1:
@@ -143,24 +142,18 @@ def readme(results: Facts) -> str:
 
 
 def _overview(runs: Sequence[Facts]) -> str:
-    """Lay out every task's mean score at the trained length and at the next one, side by side."""
+    """Lay out every task's mean scores at its first two lengths, side by side."""
     names = dict.fromkeys(name for run in runs for name in run["rows"])
-    first, second = _splits(runs[0]["rows"])[:2]
-    lines = [
-        [
-            f"`{name}`",
-            *(
-                " → ".join(
-                    number(_mean(run["rows"].get(name, {}).get(split, [])), 0)
-                    for split in (first, second)
-                )
-                for run in runs
-            ),
-        ]
-        for name in names
-    ]
-    said = f"Mean {column(runs[0]['metric'])}, at the trained length → at {second[1:]} times that:"
-    return f"{said}\n\n{table(['', *(run['task'] for run in runs)], lines)}"
+    lines = [[f"`{name}`", *(_first_two(run, name) for run in runs)] for name in names]
+    head = [f"{run['task']}, {run['metric']['unit'] or run['metric']['name']}" for run in runs]
+    said = "Means over seeds, at a task's first length → at its second:"
+    return f"{said}\n\n{table(['', *head], lines)}"
+
+
+def _first_two(run: Facts, name: str) -> str:
+    row, splits = run["rows"].get(name, {}), _splits(run["rows"])[:2]
+    means = [_mean(row.get(split, [])) for split in splits]
+    return " → ".join(number(mean, run["metric"]["digits"]) for mean in means)
 
 
 def _splits(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -281,8 +281,7 @@ def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
     monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)
     monkeypatch.setattr(softmax_attention, "LEAST", 64)
     name = name if "causal" in case else LOOKING_BOTH_WAYS.get(name, name)
-    with torch.no_grad():
-        attention, x = stirred(name, 2, "causal" in case).float(), random(2, 1024, 32).float()
+    attention, x = stirred(name, 2, "causal" in case).float(), random(2, 1024, 32).float()
     mask = torch.ones(2, 1, 1, 1024, dtype=torch.bool) if "masked" in case else None
 
     def largest(block, grad):
@@ -302,39 +301,74 @@ def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
             assert largest(2**40, grad) >= 1024 * 1024
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("name", [name for name in REGISTRY if name != "rotary"])
-def test_gradients_of_blocks_are_those_of_all_at_once(monkeypatch, name, causal):
-    """Fails if a block's second computation sees other positions, masks or remembered biases."""
+BIASES = ["alibi", "t5", "kerple", "fire", "tupe"]
+FORMING_PAIRS = [*BIASES, "shaw", "transformer_xl", "deberta", "cope"]
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Let queries attend by threes in training, and give the calls that compute a block."""
+    calls, once = [], softmax_attention.checkpoint
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return once(*args, **kwargs)
+
     monkeypatch.setattr(softmax_attention, "LEAST", 3)
     monkeypatch.setattr(softmax_attention, "BLOCK", 1)
-    name = name if causal else LOOKING_BOTH_WAYS.get(name, name)
-    with torch.no_grad():
-        attention = stirred(name, 2, causal)
+    monkeypatch.setattr(softmax_attention, "checkpoint", counted)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["causal", "both ways", "packed"])
+@pytest.mark.parametrize("name", FORMING_PAIRS)
+def test_gradients_of_blocks_are_those_of_all_at_once(monkeypatch, blocks, name, kind):
+    """Fails if a block's second computation sees other positions, masks or remembered biases."""
+    causal = kind == "causal"
+    attention = stirred(name if causal else LOOKING_BOTH_WAYS.get(name, name), 2, causal)
     x, weights = random(2, 10, 32), random(2, 10, 32, seed=1)
     mask = torch.ones(2, 1, 1, 10, dtype=torch.bool)
     mask[1, ..., 7:] = False
+    own = torch.arange(10).remainder(torch.tensor([[10], [6]]))  # positions (B, S)
+    placement = Placement(own) if kind == "packed" else None
     parameters = tuple(attention.parameters())
 
     def gradients():
-        output = attention(x, mask=mask, causal=causal).output
+        output = attention(x, mask=mask, placement=placement, causal=causal).output
         return torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True)
 
     parts = gradients()
+    assert len(blocks) == 4
+    monkeypatch.setattr(softmax_attention, "_rows_at_once", lambda *_: 99)
+    for part, whole in zip(parts, gradients(), strict=True):
+        torch.testing.assert_close(part, whole, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FORMING_PAIRS[1:])  # alibi has no parameters
+def test_blocks_keep_the_parameters_that_they_were_computed_with(monkeypatch, blocks, name):
+    """Fails if the second computation takes those that the module holds when gradients come."""
+    attention, other = stirred(name, 4, True), stirred(name, 4, True, seed=7)
+    given = {key: p.detach().clone().requires_grad_() for key, p in other.named_parameters()}
+    x = random(1, 10, 32)
+
+    def gradients():
+        call = torch.func.functional_call(attention, given, (x,), {"causal": True})
+        return torch.autograd.grad(call.output.sum(), tuple(given.values()), allow_unused=True)
+
+    parts = gradients()
+    assert len(blocks) == 4
     monkeypatch.setattr(softmax_attention, "_rows_at_once", lambda *_: 99)
     for part, whole in zip(parts, gradients(), strict=True):
         torch.testing.assert_close(part, whole, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["t5", "shaw"])
-def test_transforms_of_functions_reach_through_long_attention(monkeypatch, name):
+def test_transforms_of_functions_reach_through_long_attention(blocks, name):
     """Fails if blocks that are computed twice stand in the way of torch.func."""
-    monkeypatch.setattr(softmax_attention, "LEAST", 3)
-    monkeypatch.setattr(softmax_attention, "BLOCK", 1)
-    with torch.no_grad():
-        attention = stirred(name, 2, True)
+    attention = stirred(name, 2, True)
     x = random(1, 10, 32).requires_grad_()
     (expected,) = torch.autograd.grad(attention(x, causal=True).output.sum(), x)
+    assert blocks
     close(torch.func.grad(lambda x: attention(x, causal=True).output.sum())(x), expected)
 
 
@@ -404,7 +438,7 @@ def test_an_encoding_is_not_taken_for_its_site():
         Attention(32, 4, encoding=build("rotary", STACK))
 
 
-@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "fire", "tupe"])
+@pytest.mark.parametrize("name", BIASES)
 def test_a_bias_for_another_number_of_heads_is_refused(name):
     """Fails if one head's bias serves all: it would broadcast."""
     site = build(name, StackShape(1, 1, 1, 8, 32, True)).site(0)

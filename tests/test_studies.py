@@ -46,6 +46,17 @@ TEXT = {
     "seeds": (1, 2),
     "encodings": ("sinusoidal", "rotary", "rotary(values=True)"),
 }
+SUMS = {
+    "task": "addition",
+    "layers": 1,
+    "length": 2,
+    "multiples": (1, 3000),
+    "examples": 300,
+    "tested": 12,
+    "batch_tokens": 128,
+    "seeds": (1,),
+    "encodings": ("none", "rotary"),
+}
 PHRASES = {
     "epochs": 0.02,
     "beam": 1,
@@ -105,17 +116,25 @@ def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
     assert (tmp_path / "norms.png").stat().st_size > 1000
 
 
-def test_extrapolation_has_the_runs_own_scores(text_run, tmp_path):
+def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
     """Fails too if the plain rope, rebuilt among the rules, is not the model that was scored."""
-    extrapolation.main([str(text_run), "--out", str(tmp_path)])
-    held = read_json(tmp_path / "results.json")
-    scored = held["runs"][0]["rows"]["rotary"]
-    tried = held["runs"][0]["rules"]["scores"]
-    plain = tried["none"]
-    for split in ("x1", "x2"):
-        assert plain[split] == pytest.approx(scored[split], rel=1e-3)
-    assert tried["Linear"]["x2"] != plain["x2"]
-    assert "`sinusoidal`" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    sums = run_of(**SUMS)
+    extrapolation.main([str(text_run), str(sums), "--out", str(tmp_path)])
+    text, generated = read_json(tmp_path / "results.json")["runs"]
+    for run, splits in ((text, ("x1", "x2")), (generated, ("x1",))):
+        plain = run["rules"]["scores"]["none"]
+        for split in splits:
+            assert plain[split] == pytest.approx(run["rows"]["rotary"][split], rel=1e-3)
+    assert text["rules"]["scores"]["Linear"]["x2"] != text["rules"]["scores"]["none"]["x2"]
+    assert text["rules"]["trained_tokens"] == TEXT["length"]
+    assert generated["rules"]["trained_tokens"] == 1 + 2 * 2 + 1 + 3  # two digits each, and the sum
+    assert generated["rules"]["scores"]["YaRN"] == {
+        "x3000": [None]
+    }  # numbers that long there are none
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| causal-lm, perplexity | addition, % |" in readme
+    assert "`sinusoidal` |" in readme
+    assert "→ – |" in readme
 
 
 def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path):

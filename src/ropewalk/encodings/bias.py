@@ -14,7 +14,10 @@ from ropewalk.encodings.interface import AttentionEncoding, Placement
 
 
 class ScoreBias(AttentionEncoding, ABC):
-    """A site that only adds to the scores; layers that share it form its bias once a pass."""
+    """A site that only adds to the scores; layers that share it form its bias once a pass.
+
+    Where a sequence is so long that its queries attend in blocks, each layer forms it by blocks.
+    """
 
     def bias(self, placement: Placement) -> Tensor:
         return placement.once(self, lambda: self.form(placement))

@@ -54,6 +54,8 @@ class Placement:
     cached rotated, those of the new tokens alone. A model makes one placement per forward pass and
     hands it to every layer, so that tables, bucket indices and biases which layers share are formed
     once (``once``); it ends with the pass, so nothing can be answered from earlier calls' history.
+    A sequence that is too long to attend at once does so in blocks of queries: ``bias`` and
+    ``attend`` then meet a placement of each block, and in training meet it twice.
     """
 
     def __init__(

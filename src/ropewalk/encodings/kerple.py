@@ -50,8 +50,8 @@ class Kerple(Encoding):
     ``kind=log``: ``r1 log(1 + r2 |i - j|)``; ``kind=power``: ``r1 |i - j|^r2``, of which ALiBi is
     the case ``r2 = 1``; r1 and r2 at least 0.01, a power at most 2. Acts on scores; relative;
     ``2 H`` parameters, shared by all layers of the stack; any position; costs one logarithm or
-    power a score, once for all layers; keys can be cached. Kernels are even: a stack that looks
-    both ways cannot tell a sequence from its reverse.
+    power a score, once for all layers (in each, where a sequence is long); keys can be cached.
+    Kernels are even: a stack that looks both ways cannot tell a sequence from its reverse.
     Source: Chi et al. 2022, arXiv 2205.09921, its logarithmic and its power variant; limits, and
     the place after scaling, as in ``ParallelKerpleLog`` and ``ParallelKerplePower`` of
     chijames/KERPLE, megatron/mpu/layers.py.

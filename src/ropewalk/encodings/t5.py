@@ -60,8 +60,9 @@ class T5(Encoding):
 
     Acts on scores; relative; ``buckets * H`` parameters, shared by all layers of the stack; any
     position, all from ``distance`` on in one bucket; costs one look-up a score, once for all
-    layers; keys can be cached. Where the stack looks both ways, each side has half of the buckets.
-    Half of a side's buckets hold one distance each, the others grow by equal ratios.
+    layers (in each, where a sequence is long); keys can be cached. Where the stack looks both ways,
+    each side has half of the buckets. Half of a side's buckets hold one distance each, the others
+    grow by equal ratios.
 
     T5 does not scale ``q k^T``: it starts the weights of q 1/sqrt(D) smaller instead. Here q starts
     as for every other encoding, and the factor stays with the scores: both are the same functions,

@@ -61,7 +61,8 @@ class Tupe(Encoding):
     ``sqrt(2 D)`` as well, so that both together start as content alone would. Acts on scores;
     absolute; ``(longest + 2 (1 + H D)) * width`` parameters, shared by all layers of the stack;
     refuses positions from ``longest`` on; costs two projections of a sequence of positions and a
-    product of their heads, once for all layers; keys can be cached.
+    product of their heads, once for all layers (in each, where a sequence is long); keys can be
+    cached.
 
     ``relative`` adds T5's 32 buckets (the paper's TUPE-R). ``reset`` frees position 0, where
     [CLS] stands, from its place: others look at it by one number of each head, and it looks by

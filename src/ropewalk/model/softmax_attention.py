@@ -10,13 +10,15 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.encodings.relative import masked_softmax
 from ropewalk.model.cache import causal_mask
+from ropewalk.rotary.kernels.operator import is_transformed
 
 #: Scores that are formed at once. On CPU, what its caches hold: blocks then also take a half to a
 #: third of the time, from 1,000 tokens on, and in training, although each is computed twice, less
@@ -41,7 +43,8 @@ def attend(
     Gives the output ``(B, H, S, D)`` and, on request, the probabilities ``(B, H, S, T)``. Looking
     back (``causal``), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
-    is computed once more for its gradients.
+    is computed once more for its gradients (but not under torch.compile and torch.func, which need
+    all at once).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -53,37 +56,63 @@ def attend(
     for start in range(0, queries, rows):
         end = min(start + rows, queries)
         reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
-        block = (
+        output, p = _block(
             encoding,
             q[:, :, start:end],
             k[:, :, :reach],
             v[:, :, :reach],
-            (placement.queries[..., start:end], placement.keys[..., :reach]),
+            placement.queries[..., start:end],
+            placement.keys[..., :reach],
             None if mask is None else _part(mask, start, end, reach),
             causal,
             need_probabilities,
         )
-        if torch.is_grad_enabled():
-            # Computed once more where gradients are asked for: until then nothing of it is held.
-            output, p = checkpoint(_attend_at, *block, use_reentrant=False)
-        else:
-            output, p = _attend_at(*block)
         outputs.append(output)
         if p is not None:
             probabilities.append(pad(p, (0, keys - reach)))
     return torch.cat(outputs, -2), torch.cat(probabilities, -2) if probabilities else None
 
 
-def _attend_at(
+def _block(
     encoding: AttentionEncoding,
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    positions: tuple[Tensor, Tensor],
+    queries: Tensor,
+    keys: Tensor,
     *rest: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    # A placement of its own each time: it remembers what was formed.
-    return _attend(encoding, q, k, v, Placement(*positions), *rest)
+    """Attend by one block; nothing of it is held for its gradients, which compute it once more."""
+    if torch.is_grad_enabled():
+        return _computed_twice(encoding, q, k, v, queries, keys, *rest)
+    return _attend(encoding, q, k, v, Placement(queries, keys), *rest)
+
+
+def _computed_twice(encoding: AttentionEncoding, *block: Any) -> tuple[Tensor, Tensor | None]:
+    attention = _Attending(encoding)
+    held = {**dict(attention.named_parameters()), **dict(attention.named_buffers())}
+
+    # The second time has the parameters of the first, whatever the encoding holds by then.
+    def compute(*given: Any) -> Any:
+        parameters = dict(zip(held, given[len(block) :], strict=True))
+        return functional_call(attention, parameters, given[: len(block)], strict=True)
+
+    found: tuple[Tensor, Tensor | None] = checkpoint(
+        compute, *block, *held.values(), use_reentrant=False
+    )
+    return found
+
+
+class _Attending(nn.Module):
+    def __init__(self, encoding: AttentionEncoding) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor, *rest: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        # A placement of its own each time: it remembers what was formed.
+        return _attend(self.encoding, q, k, v, Placement(queries, keys), *rest)
 
 
 def _attend(
@@ -128,8 +157,7 @@ def _rows_at_once(
     pairs = encoding.attends or encoding.biases
     if torch.is_grad_enabled():
         # Neither a compiler's graph nor torch.func's transforms can compute a block once more.
-        transformed = torch._C._functorch.maybe_current_level() is not None
-        if torch.compiler.is_compiling() or transformed or not pairs:
+        if not pairs or torch.compiler.is_compiling() or is_transformed():
             return queries
     elif not pairs and not (causal and (mask is not None or queries != keys)):
         return queries  # nor need it be narrowed to a mask (B, 1, S, T)

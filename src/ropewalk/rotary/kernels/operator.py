@@ -57,7 +57,7 @@ def rotated_at_once(
 
     None where others must know of the call, or the kernel cannot do it: then `rotated` can.
     """
-    if torch.compiler.is_compiling() or _is_transformed() or not _at_once(xs):
+    if torch.compiler.is_compiling() or is_transformed() or not _at_once(xs):
         return None
     for x in xs:
         if not x.is_cpu or x.is_neg():
@@ -77,10 +77,10 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
             return False
     if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
         return False
-    return not _is_transformed()
+    return not is_transformed()
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether a transform of torch.func or a forward derivative is at work."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return True
