@@ -84,7 +84,7 @@ class LayerSites(Encoding):
 
 
 def distances(placement: Placement) -> Tensor:
-    """Give j - i for queries at i, keys at j, once a placement: ``(S, T)`` int64 or ``(B, S, T)``."""
+    """Give j - i, queries at i, keys at j: ``(S, T)`` int64 or ``(B, S, T)``; once a placement."""
     return placement.once(
         distances, lambda: placement.keys[..., None, :] - placement.queries[..., :, None]
     )
