@@ -32,8 +32,8 @@ from ropewalk.model import LanguageModel, TransformerShape, initialise
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 ENCODINGS = (
-    "none,integer,binary,sinusoidal,learned(longest=8200),rotary,rotary(rotary_dim=32),"
-    "rotary(learned=True),xpos,alibi,t5,kerple,fire,tupe(longest=8200),shaw,transformer_xl,deberta,"
+    "none,integer,binary,sinusoidal,learned(longest=8400),rotary,rotary(rotary_dim=32),"
+    "rotary(learned=True),xpos,alibi,t5,kerple,fire,tupe(longest=8400),shaw,transformer_xl,deberta,"
     "cope"
 )
 LINEAR = (("elu", "none"), ("elu", "rotary"), ("performer", "none"), ("performer", "rotary"))
