@@ -148,6 +148,7 @@ def drawn(results: dict[str, Any]) -> bytes:
             axes.plot(
                 *zip(*known, strict=True),
                 color=look.colour,
+                linestyle=look.line,
                 marker=look.marker,
                 markersize=4,
                 linewidth=1,

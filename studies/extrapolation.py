@@ -197,6 +197,7 @@ def drawn(run: Facts) -> bytes:
             [x for x, _ in points],
             [y for _, y in points],
             color=look.colour,
+            linestyle=look.line,
             marker=look.marker,
             markersize=4,
             linewidth=1,
