@@ -26,7 +26,7 @@ from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
 from ropewalk.lab.publish import publish, readable_json
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.findings import findings, headline
-from ropewalk.lab.report.measures import number
+from ropewalk.lab.report.measures import digits_for, number
 from ropewalk.lab.report.page import packed, report, script_json
 from ropewalk.lab.report.parts import differences
 from ropewalk.lab.report.words import duration, p_value
@@ -548,3 +548,15 @@ _SEEN_AS = {  # Machado, Oliveira and Fernandes (2009), severity 1
         [0.004733, 0.691367, 0.303900],
     ],
 }
+
+
+@given(st.floats(-100, 100) | st.sampled_from([0.0, -0.0, 1e-9, 0.0004, -0.04]))
+def test_a_difference_has_the_digits_that_show_it(difference):
+    """Fails if a small one is written as nothing, or none at all as a long row of zeros."""
+    digits = digits_for({"difference": difference}, {"digits": 1})
+    written = float(f"{difference:.{digits}f}")
+    if round(difference, 6) == 0:
+        assert digits == 1
+    else:
+        assert written != 0
+        assert digits == 1 or abs(difference) < 10 ** (1 - digits)

@@ -58,8 +58,11 @@ def amount(value: float | None, measure: Facts, digits: int | None = None) -> st
 
 
 def digits_for(versus: Facts, measure: Facts) -> int:
-    """Give the digits that a difference needs, so that none is called better by 0.0."""
-    digits = int(measure["digits"])
-    while abs(versus["difference"]) < 10**-digits and digits < MOST_DIGITS:
+    """Give the digits that a difference needs, so that none is called better by 0.0.
+
+    Where there is no difference at all, there is nothing to tell more closely.
+    """
+    digits, size = int(measure["digits"]), round(abs(versus["difference"]), MOST_DIGITS)
+    while 0 < size < 10**-digits and digits < MOST_DIGITS:
         digits += 1
     return digits
