@@ -52,11 +52,12 @@ def attend(
     rows = _rows_at_once(encoding, q, k, mask, causal)
     if rows >= queries:
         return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
+    attend_block = _computed_twice if torch.is_grad_enabled() else _block
     outputs, probabilities = [], []
     for start in range(0, queries, rows):
         end = min(start + rows, queries)
         reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
-        output, p = _block(
+        output, p = attend_block(
             encoding,
             q[:, :, start:end],
             k[:, :, :reach],
@@ -82,13 +83,12 @@ def _block(
     keys: Tensor,
     *rest: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend by one block; nothing of it is held for its gradients, which compute it once more."""
-    if torch.is_grad_enabled():
-        return _computed_twice(encoding, q, k, v, queries, keys, *rest)
+    # A placement of its own each time: it remembers what was formed.
     return _attend(encoding, q, k, v, Placement(queries, keys), *rest)
 
 
 def _computed_twice(encoding: AttentionEncoding, *block: Any) -> tuple[Tensor, Tensor | None]:
+    """Attend by one block; nothing of it is held for its gradients, which compute it once more."""
     attention = _Attending(encoding)
     held = {**dict(attention.named_parameters()), **dict(attention.named_buffers())}
 
@@ -108,11 +108,8 @@ class _Attending(nn.Module):
         super().__init__()
         self.encoding = encoding
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor, *rest: Any
-    ) -> tuple[Tensor, Tensor | None]:
-        # A placement of its own each time: it remembers what was formed.
-        return _attend(self.encoding, q, k, v, Placement(queries, keys), *rest)
+    def forward(self, *block: Any) -> tuple[Tensor, Tensor | None]:
+        return _block(self.encoding, *block)
 
 
 def _attend(
