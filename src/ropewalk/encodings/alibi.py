@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.encodings.bias import ScoreBias
+from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.encodings.relative import distances
 from ropewalk.rotary.checks import check_bool
 
 #: What keeps a query from looking at a key: finite, so that a query without keys gives no NaN.
@@ -26,7 +25,7 @@ def slopes(heads: int) -> list[float]:
     return regular + [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * (heads - power), 2)]
 
 
-class ALiBiSite(ScoreBias):
+class ALiBiSite(PairBias):
     """Take ``slope * |i - j|`` off the scores."""
 
     def __init__(self, heads: int, one_sided: bool) -> None:
@@ -35,16 +34,23 @@ class ALiBiSite(ScoreBias):
         self.slopes = slopes(heads // 2) * 2 if one_sided else slopes(heads)
 
     def form(self, placement: Placement) -> Tensor:
-        # Along a row, softmax does not tell -m|i - j| from m * j, which needs no (S, T). But fused
+        device = placement.queries.device
+        heads = torch.arange(len(self.slopes), device=device)[:, None, None]
+        queries, keys = placement.queries[..., None, :, None], placement.keys[..., None, None, :]
+        return self.pair(self.rows(device), heads, queries, keys)
+
+    def rows(self, device: torch.device) -> Tensor:
+        return torch.tensor(self.slopes, dtype=torch.float32, device=device)
+
+    def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        # Along a row, softmax does not tell -m|i - j| from m * j, which needs no pairs. But fused
         # attention takes a bias in the dtype of q, and in bfloat16 m * j makes neighbours one.
-        offset = distances(placement).unsqueeze(-3)
-        slope = torch.tensor(self.slopes, dtype=torch.float32, device=offset.device)[:, None, None]
-        bias = -slope * offset.abs()
+        offset = key - query
+        bias = -rows[head] * offset.abs()
         if not self.one_sided:
             return bias
-        right = torch.arange(len(self.slopes), device=offset.device) >= len(self.slopes) // 2
-        ahead, behind = offset > 0, offset < 0
-        return bias.masked_fill(torch.where(right[:, None, None], behind, ahead), UNSEEN)
+        hidden = torch.where(head >= len(self.slopes) // 2, offset < 0, offset > 0)
+        return bias.masked_fill(hidden, UNSEEN)
 
 
 class ALiBi(Encoding):

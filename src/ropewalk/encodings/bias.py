@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
 
 from ropewalk.encodings.interface import AttentionEncoding, Placement
@@ -25,3 +26,15 @@ class ScoreBias(AttentionEncoding, ABC):
     @abstractmethod
     def form(self, placement: Placement) -> Tensor:
         """Form the bias ``(H, S, T)``, or ``(B, H, S, T)`` where positions are batched."""
+
+
+class PairBias(ScoreBias, ABC):
+    """A bias so simple that a kernel can compute it pair by pair, and none need be held."""
+
+    @abstractmethod
+    def rows(self, device: torch.device) -> Tensor | None:
+        """Give what ``pair`` looks up, a row for each head: ``(H, …)``; None if it is too much."""
+
+    @abstractmethod
+    def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Give the bias of a head, counted from 0, between two positions; all broadcast."""

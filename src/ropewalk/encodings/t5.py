@@ -7,10 +7,13 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
-from ropewalk.encodings.bias import ScoreBias
+from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 from ropewalk.rotary.checks import check_int, check_number
+
+#: Distances that are given their numbers beforehand, in memory, instead of through their bucket.
+MOST_DISTANCES = 2**16
 
 
 def bucket_borders(buckets: int, distance: int) -> list[int]:
@@ -27,7 +30,7 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
     return [*range(1, exact + 1), *ratios]
 
 
-class T5Site(ScoreBias):
+class T5Site(PairBias):
     """Add to the scores what a table holds for the bucket of j - i."""
 
     def __init__(
@@ -53,6 +56,19 @@ class T5Site(ScoreBias):
     def form(self, placement: Placement) -> Tensor:
         values: Tensor = self.table(self.bucket(distances(placement)))
         return values.movedim(-1, -3).contiguous()
+
+    def rows(self, device: torch.device) -> Tensor | None:
+        # All beyond the last border share a bucket: a number for each distance up to it suffices.
+        most = self.borders[-1]
+        if most > MOST_DISTANCES:
+            return None
+        offset = torch.arange(-most, most + 1, device=device)
+        values: Tensor = self.table(self.bucket(offset))
+        return values.T.contiguous()  # (H, 2 * most + 1)
+
+    def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        most = self.borders[-1]
+        return rows[head, (key - query).clamp(-most, most) + most]
 
 
 class T5(Encoding):

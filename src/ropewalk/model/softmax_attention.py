@@ -16,7 +16,9 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.encodings import AttentionEncoding, Placement
+from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.relative import masked_softmax
+from ropewalk.model import flex
 from ropewalk.model.cache import causal_mask
 from ropewalk.rotary.kernels.operator import is_transformed
 
@@ -44,7 +46,7 @@ def attend(
     back (``causal``), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
     is computed once more for its gradients (but not under torch.compile and torch.func, which need
-    all at once).
+    all at once). Compiled, in inference, a bias of pairs is computed in the kernel (``flex``).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -52,6 +54,10 @@ def attend(
     rows = _rows_at_once(encoding, q, k, mask, causal)
     if rows >= queries:
         return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
+    if isinstance(encoding, PairBias) and flex.serves(q) and not need_probabilities:
+        of_heads = encoding.rows(q.device)
+        if of_heads is not None and of_heads.shape[0] == q.shape[1]:
+            return flex.attend(encoding, of_heads, q, k, v, placement, mask, causal), None
     attend_block = _computed_twice if torch.is_grad_enabled() else _block
     outputs, probabilities = [], []
     for start in range(0, queries, rows):
