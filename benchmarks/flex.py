@@ -21,7 +21,8 @@ from measuring import FOLDER, conditions, table
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from ropewalk.encodings import AttentionEncoding, Placement, StackShape, build
+from ropewalk.encodings import Placement, StackShape, build
+from ropewalk.encodings.bias import PairBias
 from ropewalk.lab.checkpoint import write_json
 from ropewalk.machine import cores
 from ropewalk.model import flex
@@ -35,8 +36,8 @@ ROUNDS = 7
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def attention(site: AttentionEncoding, length: int, causal: bool) -> Attention:
-    """Attend as ropewalk's models do: in blocks, or in one kernel where that serves."""
+def blocks(site: PairBias, length: int, causal: bool) -> Attention:
+    """Attend as ropewalk's models do, uncompiled."""
     positions = torch.arange(length)
 
     def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -46,11 +47,23 @@ def attention(site: AttentionEncoding, length: int, causal: bool) -> Attention:
 
 
 def without_flex(way: Attention) -> Attention:
-    """Compile as where flex_attention does not serve."""
+    """Attend as where flex_attention does not serve."""
 
     def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with patch.object(flex, "TRIED", False):
             return way(q, k, v)
+
+    return attended
+
+
+def in_one_kernel(site: PairBias, length: int, causal: bool) -> Attention:
+    """Attend by flex_attention, as they do where it serves; both ways, they do not."""
+    positions = torch.arange(length)
+
+    def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        rows = site.rows(q.device)
+        assert rows is not None
+        return flex.attend(site, rows, q, k, v, Placement(positions), None, causal)
 
     return attended
 
@@ -74,9 +87,13 @@ def compare(encoding: str, length: int, causal: bool, rounds: int) -> dict[str, 
     torch.manual_seed(0)
     site = build(encoding, shape).site(0)
     qkv = torch.randn(3, 1, HEADS, length, HEAD_DIM)
-    way = attention(site, length, causal)
-    compiled = torch.compile(way, fullgraph=True, dynamic=False)
-    ways = {"blocks": way, "compiled blocks": without_flex(compiled), "flex": compiled}
+    assert isinstance(site, PairBias)
+    way = blocks(site, length, causal)
+    ways = {
+        "blocks": way,
+        "compiled blocks": without_flex(torch.compile(way, fullgraph=True, dynamic=False)),
+        "flex": torch.compile(in_one_kernel(site, length, causal), fullgraph=True, dynamic=False),
+    }
     first = {name: round(first_call(way, qkv), 1) for name, way in ways.items() if name != "blocks"}
     times: dict[str, list[float]] = {name: [] for name in ways}
     outputs = {}

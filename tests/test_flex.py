@@ -70,7 +70,9 @@ def test_each_bias_is_that_of_its_pair(name, causal, kv_heads, mask, batched, se
     assert not found[p.sum(-1) == 0].any()
 
 
-def compiled_to(attention: Attention, grad: bool = False, **asked: bool) -> str:
+def compiled_to(
+    attention: Attention, grad: bool = False, causal: bool = True, **asked: bool
+) -> str:
     """Give the graph that a compiler gets to see of attention over 300 tokens."""
     graphs = []
 
@@ -81,7 +83,7 @@ def compiled_to(attention: Attention, grad: bool = False, **asked: bool) -> str:
     torch.compiler.reset()
     x = random(1, 300, HEADS * DIM).to(attention.query.weight.dtype)
     with torch.set_grad_enabled(grad):
-        torch.compile(attention, backend=keep, fullgraph=True)(x, causal=True, **asked)
+        torch.compile(attention, backend=keep, fullgraph=True)(x, causal=causal, **asked)
     return graphs[0]
 
 
@@ -94,12 +96,13 @@ def small_blocks(monkeypatch):
 
 @needs_kernel
 @pytest.mark.parametrize("name", ["alibi", "t5"])
-def test_it_serves_compiled_inference_alone(small_blocks, name):
+def test_it_serves_compiled_inference_that_looks_back_alone(small_blocks, name):
     attention = attention_with(name, True)
     assert "flex_attention" in compiled_to(attention)
     assert "flex_attention" not in compiled_to(attention, grad=True)
     assert "flex_attention" not in compiled_to(attention, need_probabilities=True)
     assert "flex_attention" not in compiled_to(attention.double())
+    assert "flex_attention" not in compiled_to(attention, causal=False)
     assert not flex.serves(random(1, HEADS, 300, DIM))
 
 
@@ -122,45 +125,40 @@ def test_an_encoding_of_other_heads_is_refused():
 
 
 @torch.no_grad()
-def check_compiled(attention: Attention, causal: bool, mask: str, lengths, batched=False) -> None:
+def check_compiled(attention: Attention, lengths, mask: str = "", batched: bool = False) -> None:
     torch.compiler.reset()
     dtype = attention.query.weight.dtype
     fast = torch.compile(attention, fullgraph=True)
     for length in lengths:
         x = random(2, length, HEADS * DIM, seed=length).to(dtype)
         generator = torch.Generator().manual_seed(length)
-        seen = None
-        if mask:
-            shape = {"keys": (2, 1, 1, length), "pairs": (2, 1, length, length)}[mask]
-            seen = torch.rand(shape, generator=generator) < 0.6
+        shape = {"": None, "keys": (2, 1, 1, length), "pairs": (2, 1, length, length)}[mask]
+        seen = None if shape is None else torch.rand(shape, generator=generator) < 0.6
         places = torch.randint(0, 400, (2, length), generator=generator).sort().values
-        asked = {
-            "mask": seen,
-            "causal": causal,
-            "placement": Placement(places) if batched else None,
-        }
+        placement = Placement(places) if batched else None
+        found, expected = (
+            way(x, mask=seen, causal=True, placement=placement).output for way in (fast, attention)
+        )
         atol = 1e-5 if dtype == torch.float32 else 2e-2
-        found, expected = (way(x, **asked).output for way in (fast, attention))
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 @needs_kernel
 def test_compiled_it_answers_as_uncompiled_at_each_length(small_blocks):
-    check_compiled(attention_with("t5", True, kv_heads=2), True, "keys", (40, 56))
+    check_compiled(attention_with("t5", True, kv_heads=2), (40, 56), "keys")
 
 
 @needs_kernel
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "causal", "mask", "batched", "dtype"),
+    ("name", "mask", "batched", "dtype"),
     [
-        ("alibi", True, "", False, torch.float32),
-        ("alibi", True, "pairs", True, torch.bfloat16),
-        ("alibi(symmetric=False)", False, "keys", True, torch.float32),
-        ("t5", False, "pairs", False, torch.float32),
-        ("t5(scale=1)", False, "", True, torch.float16),
+        ("alibi", "", False, torch.float32),
+        ("alibi", "pairs", True, torch.bfloat16),
+        ("t5", "pairs", False, torch.float32),
+        ("t5(scale=1)", "keys", True, torch.float16),
     ],
 )
-def test_compiled_it_answers_as_uncompiled(small_blocks, name, causal, mask, batched, dtype):
-    attention = attention_with(name, causal, kv_heads=2).to(dtype)
-    check_compiled(attention, causal, mask, (33, 200, 70), batched)
+def test_compiled_it_answers_as_uncompiled(small_blocks, name, mask, batched, dtype):
+    attention = attention_with(name, True, kv_heads=2).to(dtype)
+    check_compiled(attention, (33, 200, 70), mask, batched)

@@ -46,7 +46,7 @@ def attend(
     back (``causal``), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
     is computed once more for its gradients (but not under torch.compile and torch.func, which need
-    all at once). Compiled, in inference, a bias of pairs is computed in the kernel (``flex``).
+    all at once). Compiled, looking back, in inference, a bias may come from the kernel (``flex``).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -54,7 +54,8 @@ def attend(
     rows = _rows_at_once(encoding, q, k, mask, causal)
     if rows >= queries:
         return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
-    if isinstance(encoding, PairBias) and flex.serves(q) and not need_probabilities:
+    served = causal and flex.serves(q)  # both ways, it is not faster than blocks, compiled
+    if served and isinstance(encoding, PairBias) and not need_probabilities:
         of_heads = encoding.rows(q.device)
         if of_heads is not None and of_heads.shape[0] == q.shape[1]:
             return flex.attend(encoding, of_heads, q, k, v, placement, mask, causal), None
