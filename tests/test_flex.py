@@ -2,7 +2,7 @@
 
 These fail when a bias, a mask or a position is read at the wrong pair, when heads that share keys
 are mixed up, when a query that may look nowhere gets anything, when a compiled model answers
-otherwise than uncompiled or fails at a second length, and when training, or inference that is not
+otherwise than uncompiled or fails at a second size, and when training, or inference that is not
 compiled, takes this way.
 """
 
@@ -21,7 +21,7 @@ BIASES = ["alibi", "alibi(symmetric=False)", "t5", "t5(buckets=8, distance=20)",
 # torch's compiler calls what torch itself has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 needs_kernel = pytest.mark.skipif(
-    not flex.TRIED, reason="torch's flex_attention for CPU was tried on Linux, x86, from 2.13 on"
+    not flex.TRIED, reason="torch's flex_attention for CPU was tried on Linux, AVX-512, torch 2.13"
 )
 
 
@@ -43,24 +43,25 @@ def attention_with(name: str, causal: bool, kv_heads: int = HEADS) -> Attention:
     st.sampled_from(BIASES),
     st.booleans(),
     st.sampled_from([4, 2, 1]),
-    st.sampled_from([None, (2, 1, 1), (1, 1, 9), (2, 1, 9), (2, 4, 9)]),
-    st.booleans(),
+    st.sampled_from(
+        [None, (14,), (9, 14), (2, 1, 1, 14), (1, 1, 9, 1), (2, 1, 9, 14), (2, 4, 9, 14)]
+    ),
+    st.sampled_from([((9,), (14,)), ((2, 9), (2, 14)), ((9,), (2, 14)), ((1, 9), (14,))]),
     st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=30)
 @torch.no_grad()
-def test_each_bias_is_that_of_its_pair(name, causal, kv_heads, mask, batched, seed):
+def test_each_bias_is_that_of_its_pair(name, causal, kv_heads, mask, places, seed):
     """Uncompiled, flex_attention computes the same; 9 queries are the last of 14 keys."""
     site = attention_with(name, causal, kv_heads).encoding
     q = random(2, HEADS, 9, DIM, seed=seed)
     k, v = random(2, 2, kv_heads, 14, DIM, seed=seed + 1)
     generator = torch.Generator().manual_seed(seed)
-    positions = torch.randint(0, 300, (2, 14) if batched else (14,), generator=generator)
-    keys = positions.sort().values
-    placement = Placement(keys[..., 5:], keys)
+    queries, keys = (torch.randint(0, 300, shape, generator=generator) for shape in places)
+    placement = Placement(queries, keys)
     if mask is not None:
-        mask = torch.rand(*mask, 14, generator=generator) < 0.6
-        mask[0, 0, 0] = False  # a query may look nowhere
+        mask = torch.rand(mask, generator=generator) < 0.6
+        mask[(0,) * (mask.ndim - 1)] = False  # a query may look nowhere
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
         found = flex.attend(site, site.rows(q.device), q, k, v, placement, mask, causal)
@@ -107,6 +108,23 @@ def test_it_serves_compiled_inference_that_looks_back_alone(small_blocks, name):
 
 
 @needs_kernel
+@torch.no_grad()
+def test_what_is_exported_or_mapped_needs_no_kernel(small_blocks, tmp_path):
+    class Output(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = attention_with("alibi", True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(x, causal=True).output
+
+    module, x = Output().eval(), random(2, 40, HEADS * DIM)
+    torch.export.save(torch.export.export(module, (x,)), tmp_path / "attention.pt2")
+    mapped = torch.compile(torch.vmap(module), backend="eager")
+    torch.testing.assert_close(mapped(x[:, None])[:, 0], module(x), rtol=0, atol=1e-5)
+
+
+@needs_kernel
 def test_where_no_pairs_are_formed_it_is_not_asked(small_blocks):
     """Nor where forming them pays better: a logarithm for each, or a number for each distance."""
     for name in ("rotary", "kerple", "t5(distance=1000000000)"):
@@ -125,16 +143,16 @@ def test_an_encoding_of_other_heads_is_refused():
 
 
 @torch.no_grad()
-def check_compiled(attention: Attention, lengths, mask: str = "", batched: bool = False) -> None:
+def check_compiled(attention: Attention, sizes, mask: str = "", batched: bool = False) -> None:
     torch.compiler.reset()
     dtype = attention.query.weight.dtype
     fast = torch.compile(attention, fullgraph=True)
-    for length in lengths:
-        x = random(2, length, HEADS * DIM, seed=length).to(dtype)
+    for batch, length in sizes:
+        x = random(batch, length, HEADS * DIM, seed=length).to(dtype)
         generator = torch.Generator().manual_seed(length)
-        shape = {"": None, "keys": (2, 1, 1, length), "pairs": (2, 1, length, length)}[mask]
+        shape = {"": None, "keys": (batch, 1, 1, length), "pairs": (batch, 1, length, length)}[mask]
         seen = None if shape is None else torch.rand(shape, generator=generator) < 0.6
-        places = torch.randint(0, 400, (2, length), generator=generator).sort().values
+        places = torch.randint(0, 400, (batch, length), generator=generator).sort().values
         placement = Placement(places) if batched else None
         found, expected = (
             way(x, mask=seen, causal=True, placement=placement).output for way in (fast, attention)
@@ -144,8 +162,9 @@ def check_compiled(attention: Attention, lengths, mask: str = "", batched: bool 
 
 
 @needs_kernel
-def test_compiled_it_answers_as_uncompiled_at_each_length(small_blocks):
-    check_compiled(attention_with("t5", True, kv_heads=2), (40, 56), "keys")
+def test_compiled_it_answers_as_uncompiled_at_each_size(small_blocks):
+    sizes = [(2, 40), (3, 56)]
+    check_compiled(attention_with("t5", True, kv_heads=2), sizes, "keys", batched=True)
 
 
 @needs_kernel
@@ -161,4 +180,4 @@ def test_compiled_it_answers_as_uncompiled_at_each_length(small_blocks):
 )
 def test_compiled_it_answers_as_uncompiled(small_blocks, name, mask, batched, dtype):
     attention = attention_with(name, True, kv_heads=2).to(dtype)
-    check_compiled(attention, (33, 200, 70), mask, batched)
+    check_compiled(attention, [(2, 33), (2, 200), (3, 70)], mask, batched)

@@ -1,8 +1,9 @@
 """Attention that computes the bias of each pair inside its kernel, where torch.compile is at work.
 
-torch's flex_attention holds neither the scores nor the bias of all pairs once it is compiled;
-uncompiled, it holds them all. So it serves those who compile, who have a C++ compiler and give it
-seconds. It has no backward on CPU, and in training queries attend as they do without it.
+torch's flex_attention holds neither the scores nor the bias of all pairs once it is compiled to a
+kernel; uncompiled, or by a backend that writes none (``eager``), it holds them all. So it serves
+those who compile, who have a C++ compiler and give it seconds. It has no backward on CPU, and in
+training queries attend as they do without it.
 
 Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
 ``D`` head_dim.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,10 +22,10 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from ropewalk.encodings import Placement
 from ropewalk.encodings.bias import PairBias
 
-#: Where its kernel for CPU was tried: it is young, and what it cannot do is an error.
+#: Where its kernel for CPU was tried. It is young: made for AVX2, torch 2.13's gives wrong numbers.
 TRIED = (
     sys.platform == "linux"
-    and torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    and torch.backends.cpu.get_cpu_capability() == "AVX512"
     and torch.__version__ >= "2.13"
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -31,8 +33,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 def serves(q: Tensor) -> bool:
     """Tell whether queries ``(B, H, S, D)`` are compiled to where a kernel for them was tried."""
-    compiled = torch.compiler.is_compiling() and not torch.is_grad_enabled()
-    return compiled and TRIED and q.device.type == "cpu" and q.dtype in DTYPES
+    if not (TRIED and torch.compiler.is_compiling()) or torch.compiler.is_exporting():
+        return False  # what is exported is read elsewhere, which does not know the kernel
+    plain = not (torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(q))  # of vmap
+    return plain and q.device.type == "cpu" and q.dtype in DTYPES
 
 
 def attend(
@@ -49,17 +53,17 @@ def attend(
 
     rows are what the encoding looks up, ``(H, …)``; mask is boolean and broadcasts to
     ``(B, H, S, T)``; looking back (``causal``), the last query's key is the last one. A query that
-    may look nowhere gets zeros. Each length is compiled anew.
+    may look nowhere gets zeros. Each length and each size of a batch are compiled anew.
     """
-    # Of lengths that are left open, torch 2.13 makes C++ that does not compile. This fixes them.
-    operator.index(q.shape[-2]), operator.index(k.shape[-2])
-    rows = _stored(rows)
-    queries, keys = _stored(placement.queries), _stored(placement.keys)
-    batched = queries.ndim > 1
+    given = [q, k, placement.queries, placement.keys, *([] if mask is None else [mask])]
+    for n in (n for x in given for n in x.shape):
+        operator.index(
+            n
+        )  # fixes it: of sizes left open, torch 2.13 makes C++ that does not compile
+    of_head, query, key = _stored(rows), _reader(placement.queries), _reader(placement.keys)
 
     def biased(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        query, key = (queries[b, i], keys[b, j]) if batched else (queries[i], keys[j])
-        return score + encoding.pair(rows, h, query, key)
+        return score + encoding.pair(of_head, h, query(b, i), key(b, j))
 
     out: Tensor = flex_attention(
         _stored(q),
@@ -79,24 +83,29 @@ def _seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> BlockMask 
         return None
     queries, keys, device = q.shape[-2], k.shape[-2], q.device
     last = _stored(torch.arange(keys - queries, keys, device=device))  # what each looks back from
-    given = None if mask is None else _stored(mask)
-    batch, heads, each = (False,) * 3 if mask is None else (n > 1 for n in mask.shape[:3])
+    may = None if mask is None else _reader(mask)
 
     def looks(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         back: Tensor = j <= last[i]
-        if given is None:
+        if may is None:
             return back
-        may: Tensor = given[b if batch else 0, h if heads else 0, i if each else 0, j]
-        return may & back if causal else may
+        return may(b, h, i, j) & back if causal else may(b, h, i, j)
 
-    return create_block_mask(
-        looks,
-        q.shape[0] if batch else None,
-        q.shape[1] if heads else None,
-        queries,
-        keys,
-        device=str(device),
-    )
+    outer = (1,) * 4 if mask is None else (1,) * (4 - mask.ndim) + mask.shape
+    batch, heads = (n if n > 1 else None for n in outer[:2])
+    return create_block_mask(looks, batch, heads, queries, keys, device=str(device))
+
+
+def _reader(x: Tensor) -> Callable[..., Tensor]:
+    """Give what reads x by an index for each axis, the last of which are x's, broadcast."""
+    stored, many = _stored(x), [n > 1 for n in x.shape]
+
+    def read(*at: Tensor) -> Tensor:
+        own = at[len(at) - len(many) :]
+        found: Tensor = stored[tuple(i if n else 0 for i, n in zip(own, many, strict=True))]
+        return found
+
+    return read
 
 
 @torch.library.custom_op("ropewalk::stored", mutates_args=())
