@@ -22,7 +22,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from ropewalk.encodings import Placement
 from ropewalk.encodings.bias import PairBias
 
-#: Where its kernel for CPU was tried. It is young: made for AVX2, torch 2.13's gives wrong numbers.
+#: Where its kernel for CPU was tried and is right: torch 2.13's, made for AVX2, gives wrong numbers.
 TRIED = (
     sys.platform == "linux"
     and torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -55,11 +55,7 @@ def attend(
     ``(B, H, S, T)``; looking back (``causal``), the last query's key is the last one. A query that
     may look nowhere gets zeros. Each length and each size of a batch are compiled anew.
     """
-    given = [q, k, placement.queries, placement.keys, *([] if mask is None else [mask])]
-    for n in (n for x in given for n in x.shape):
-        operator.index(
-            n
-        )  # fixes it: of sizes left open, torch 2.13 makes C++ that does not compile
+    _fix_sizes(q, k, placement.queries, placement.keys, *([] if mask is None else [mask]))
     of_head, query, key = _stored(rows), _reader(placement.queries), _reader(placement.keys)
 
     def biased(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -75,6 +71,13 @@ def attend(
         enable_gqa=q.shape[1] != k.shape[1],
     )
     return out.to(v.dtype)
+
+
+def _fix_sizes(*xs: Tensor) -> None:
+    # Of sizes that are left open, torch 2.13 makes C++ that does not compile.
+    for x in xs:
+        for n in x.shape:
+            operator.index(n)
 
 
 def _seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> BlockMask | None:
