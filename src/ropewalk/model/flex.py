@@ -22,7 +22,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from ropewalk.encodings import Placement
 from ropewalk.encodings.bias import PairBias
 
-#: Where its kernel for CPU was tried and is right: torch 2.13's, made for AVX2, gives wrong numbers.
+#: Where its kernel for CPU was tried. Made for AVX2, torch 2.13's gives wrong numbers.
 TRIED = (
     sys.platform == "linux"
     and torch.backends.cpu.get_cpu_capability() == "AVX512"
