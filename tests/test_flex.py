@@ -132,8 +132,7 @@ def test_where_no_pairs_are_formed_it_is_not_asked(small_blocks):
 
 
 @needs_kernel
-@pytest.mark.usefixtures("small_blocks")
-def test_an_encoding_of_other_heads_is_refused():
+def test_an_encoding_of_other_heads_is_refused(small_blocks):
     attention = attention_with("alibi", True)
     attention.encoding = build("alibi", StackShape(1, 2, 2, DIM, 64, True)).site(0)
     with pytest.raises(

@@ -57,7 +57,7 @@ def attend(
     served = causal and flex.serves(q)  # both ways, it is not faster than blocks, compiled
     if served and isinstance(encoding, PairBias) and not need_probabilities:
         of_heads = encoding.rows(q.device)
-        if of_heads is not None and of_heads.shape[0] == q.shape[1]:
+        if of_heads is not None and of_heads.shape[0] == q.shape[1]:  # of others, blocks complain
             return flex.attend(encoding, of_heads, q, k, v, placement, mask, causal), None
     attend_block = _computed_twice if torch.is_grad_enabled() else _block
     outputs, probabilities = [], []
