@@ -19,21 +19,21 @@ from statistics import median
 from typing import Any
 
 import torch
-from measuring import FOLDER, conditions, table
+from common import FOLDER, conditions, table
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build, split_names
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.lab.checkpoint import write_bytes
-from ropewalk.lab.publish import readable_json
+from ropewalk.files import write_bytes
+from ropewalk.lab.report.publish import readable_json
 from ropewalk.machine import cores, peak_memory
 from ropewalk.model import LanguageModel, TransformerShape, initialise
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 ENCODINGS = (
-    "none,integer,binary,sinusoidal,learned(longest=8400),rotary,rotary(rotary_dim=32),"
-    "rotary(learned=True),xpos,alibi,t5,kerple,fire,tupe(longest=8400),shaw,transformer_xl,deberta,"
+    "none,integer,binary,sinusoidal,learned(max_positions=8400),rotary,rotary(rotary_dim=32),"
+    "rotary(learned=True),xpos,alibi,t5,kerple,fire,tupe(max_positions=8400),shaw,transformer_xl,deberta,"
     "cope"
 )
 LINEAR = (("elu", "none"), ("elu", "rotary"), ("performer", "none"), ("performer", "rotary"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common import FOLDER, conditions, table
 from exact_angles import RULES, exact, exact_frequencies
 from far_ropes import (
     DRAWN,
@@ -31,13 +32,12 @@ from far_ropes import (
     llama_written_out,
     turned,
 )
-from measuring import FOLDER, conditions, table
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, scaling
 from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.figures.static import png
-from ropewalk.lab.checkpoint import write_json
+from ropewalk.files import write_json
 from ropewalk.machine import cores
 
 THETAS = (10_000.0, 500_000.0)

@@ -17,13 +17,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from measuring import FOLDER, conditions, table
+from common import FOLDER, conditions, table
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.bias import PairBias
-from ropewalk.lab.checkpoint import write_json
+from ropewalk.files import write_json
 from ropewalk.machine import cores
 from ropewalk.model import flex
 from ropewalk.model.softmax_attention import attend
@@ -85,7 +85,7 @@ def compare(encoding: str, length: int, causal: bool, rounds: int) -> dict[str, 
     torch.compiler.reset()
     shape = StackShape(1, HEADS, HEADS, HEAD_DIM, HEADS * HEAD_DIM, causal)
     torch.manual_seed(0)
-    site = build(encoding, shape).site(0)
+    site = build(encoding, shape).for_layer(0)
     qkv = torch.randn(3, 1, HEADS, length, HEAD_DIM)
     assert isinstance(site, PairBias)
     way = blocks(site, length, causal)

@@ -17,7 +17,7 @@ from typing import Any
 
 import annotated
 import torch
-from measuring import (
+from common import (
     FOLDER,
     conditions,
     default_data,
@@ -27,8 +27,8 @@ from measuring import (
     table,
 )
 
+from ropewalk.files import write_json
 from ropewalk.lab.batches import Batch, EncodedSplit, make_batch, plan_epoch
-from ropewalk.lab.checkpoint import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.tasks.translation import Translation

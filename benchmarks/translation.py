@@ -18,21 +18,21 @@ from typing import Any
 
 import torch
 from annotated import LENGTH, AnnotatedTransformer, with_weights_of
-from measuring import FOLDER, conditions, default_data, table
+from common import FOLDER, conditions, default_data, table
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ropewalk.encodings.absolute import Sinusoidal
-from ropewalk.lab.checkpoint import write_json
+from ropewalk.files import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.decode import Hypothesis, best, translate
+from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate
+from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.lab.train import build_model
-from ropewalk.lab.translate import Translator
 from ropewalk.machine import cores
 from ropewalk.model import Transformer
-from ropewalk.model.products import linear
+from ropewalk.model.linear import linear
 
 Found = list[list[Hypothesis]]  # of each sentence
 TARGET = 20.0  # times the baseline
@@ -56,8 +56,8 @@ def uncached_search(model: Transformer, source: list[int], beam: int) -> list[Hy
     """Search with ropewalk's own model, the whole prefix anew."""
     memory = model.encode(torch.tensor([[*source, EOS]]))
     limit = 2 * (len(source) + 1) + 10
-    if model.decoder_encoding.longest is not None:
-        limit = min(limit, model.decoder_encoding.longest)
+    if model.decoder_encoding.max_positions is not None:
+        limit = min(limit, model.decoder_encoding.max_positions)
 
     def next_words(going: Tensor) -> Tensor:
         hidden = model.decode(going, memory.expand(len(going), -1, -1))
@@ -69,9 +69,9 @@ def uncached_search(model: Transformer, source: list[int], beam: int) -> list[Hy
 def search_alone(next_words: Callable[[Tensor], Tensor], limit: int, beam: int) -> list[Hypothesis]:
     """Search for one sentence, given what makes log-probabilities ``(B, V)`` of prefixes.
 
-    The rules of ``ropewalk.lab.decode.beam_search``, written out for lists: of the ``2 * beam``
-    likeliest continuations, those of the first ``beam`` that end are kept, and the first ``beam``
-    that do not end go on, until ``beam`` have ended or the length limit is met.
+    The rules of ``ropewalk.lab.decoding.beam_search.beam_search``, written out for lists: of the
+    ``2 * beam`` likeliest continuations, those of the first ``beam`` that end are kept, and the
+    first ``beam`` that do not end go on, until ``beam`` have ended or the length limit is met.
     """
     going, scores = [[BOS]], torch.zeros(1)
     ended: list[Hypothesis] = []

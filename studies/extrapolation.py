@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
+from common import GENERATED, RESULTS, Facts, finished_run, keep, table
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.lab.checkpoint import load_weights, read_json, read_tensors, write_json
+from ropewalk.files import read_json, write_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
-from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report.measures import column, number
 from ropewalk.lab.tasks import Task, open_task
@@ -65,7 +66,7 @@ def _tokens_trained(task: Task) -> int:
     """Give how many tokens a model has read at most in training; an end mark it only foretells."""
     if isinstance(task, Generated):
         return max(task.lengths_in_training) - 1
-    return task.config.length
+    return task.config.train_length
 
 
 def _score(

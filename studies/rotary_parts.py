@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from keeping import RESULTS, Facts, finished_run, keep
-from rotary_parts_shown import norms_figure, readme, scores_figure
+from common import RESULTS, Facts, finished_run, keep
+from rotary_parts_report import norms_figure, readme, scores_figure
 from torch import Tensor, nn
 
+from ropewalk.files import read_json
 from ropewalk.lab.anatomy import pair_norms, position_left, score_by_distance, watched
-from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
-from ropewalk.lab.folders import Cell
 from ropewalk.lab.models import load_model
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
@@ -34,13 +34,13 @@ WINDOWS = 64  # of the test text, each as long as those trained on
 def windows(config: Config, run: Path) -> Tensor:
     """Give token ids of the test text, windows as long as those trained on: (WINDOWS, S)."""
     ids = open_task(config, run).data["test"]  # type: ignore[attr-defined]
-    count = min(WINDOWS, len(ids) // config.length)
-    return ids[: count * config.length].unflatten(0, (count, config.length))
+    count = min(WINDOWS, len(ids) // config.train_length)
+    return ids[: count * config.train_length].unflatten(0, (count, config.train_length))
 
 
 def spec_of(model: LanguageModel) -> RotarySpec | None:
     """Give the rope of a model whose encoding has one, else None."""
-    rope = getattr(model.encoding.site(0), "rope", None)
+    rope = getattr(model.encoding.for_layer(0), "rope", None)
     return None if rope is None else rope.spec
 
 

@@ -13,12 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from keeping import GENERATED, RESULTS, Facts, finished_run, keep, table
+from common import GENERATED, RESULTS, Facts, finished_run, keep, table
+from entropy import attention_entropy
 
+from ropewalk.files import read_json
 from ropewalk.lab.batches import read_splits
-from ropewalk.lab.checkpoint import read_json
-from ropewalk.lab.entropy import attention_entropy
-from ropewalk.lab.folders import Cell
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.models import load_translator
 
 FOLDER = RESULTS / "sharpness"

@@ -44,7 +44,7 @@ class TestTheGuide:
         names = {"REGISTRY": REGISTRY}
         exec(BLOCKS[0] + BLOCKS[1], names)
         shape = StackShape(1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
-        return Attention(8, 2, encoding=build("gaussian(width=3)", shape).site(0))
+        return Attention(8, 2, encoding=build("gaussian(width=3)", shape).for_layer(0))
 
     def test_it_is_short(self):
         """Fails if adding an encoding takes 30 lines."""

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def conditions(
         "ropewalk": __version__,
         "commit": commit(),
         "command": shlex.join(command),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions() if packages is None else versions(packages),
         "machine": {
             "processor": processor(),

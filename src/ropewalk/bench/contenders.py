@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ropewalk.bench.works import GRADIENT, IN_PLACE, NEW, THETA, WITH_TABLES, Case
+from ropewalk.bench.workloads import GRADIENT, IN_PLACE, NEW, THETA, WITH_TABLES, Case
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.reference import turned
 from ropewalk.rotary.rotate import rotate

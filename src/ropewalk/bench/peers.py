@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.bench.contenders import Absent, Contender, Turn
-from ropewalk.bench.works import IN_PLACE, THETA, WITH_TABLES, Case
+from ropewalk.bench.workloads import IN_PLACE, THETA, WITH_TABLES, Case
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 

@@ -14,7 +14,7 @@ import torch
 
 from ropewalk.bench.contenders import CONTENDERS, WITH_COMPILER, Contender
 from ropewalk.bench.peers import PEERS
-from ropewalk.bench.works import WORKS, Case, Work
+from ropewalk.bench.workloads import WORKS, Case, Work
 from ropewalk.machine import pick_device
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}

@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ropewalk.bench.agreement import allowed, forward_backward, worst_error
 from ropewalk.bench.contenders import Absent, Contender, Turn, kernel_serves
+from ropewalk.bench.correctness import allowed, forward_backward, worst_error
 from ropewalk.bench.peers import TRANSFORMERS
 from ropewalk.bench.plan import Plan, using_threads
 from ropewalk.bench.timing import Run, peak_memory, quartiles, time_rows
-from ropewalk.bench.works import GRADIENT, IN_PLACE, Case
+from ropewalk.bench.workloads import GRADIENT, IN_PLACE, Case
+from ropewalk.files import Facts
 from ropewalk.machine import conditions, load
-
-Facts = dict[str, Any]
 
 COPIES = {IN_PLACE: "copy_ into existing memory", GRADIENT: "clone, both ways"}
 

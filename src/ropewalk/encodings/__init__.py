@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
 from ropewalk.encodings.alibi import ALiBi
-from ropewalk.encodings.calls import check_arguments, read_call
-from ropewalk.encodings.contextual import CoPE
+from ropewalk.encodings.combined import Combined, acts_in_attention
+from ropewalk.encodings.cope import CoPE
 from ropewalk.encodings.deberta import Deberta
 from ropewalk.encodings.fire import Fire
 from ropewalk.encodings.interface import (
@@ -21,10 +21,10 @@ from ropewalk.encodings.interface import (
     StackShape,
 )
 from ropewalk.encodings.kerple import Kerple
+from ropewalk.encodings.parsing import check_arguments, read_call
 from ropewalk.encodings.rotary import Rotary
 from ropewalk.encodings.shaw import Shaw
 from ropewalk.encodings.t5 import T5
-from ropewalk.encodings.together import Together, acts_in_attention
 from ropewalk.encodings.transformer_xl import TransformerXL
 from ropewalk.encodings.tupe import Tupe
 from ropewalk.encodings.xpos import XPos
@@ -140,7 +140,7 @@ def _parts(encoding: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encoding:
     made = [REGISTRY[name](shape, **arguments) for name, arguments in parts]
-    return made[0] if len(made) == 1 else Together([name for name, _ in parts], made)
+    return made[0] if len(made) == 1 else Combined([name for name, _ in parts], made)
 
 
 def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:

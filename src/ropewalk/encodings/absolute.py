@@ -95,7 +95,7 @@ class Binary(Encoding):
             )
         self.bits = min(bits, POSITION_BITS)
         self.rest = shape.width - self.bits
-        self.longest = None if self.bits == POSITION_BITS else 2**self.bits
+        self.max_positions = None if self.bits == POSITION_BITS else 2**self.bits
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         self._check(positions)
@@ -107,10 +107,10 @@ class Binary(Encoding):
         if positions.numel() == 0:
             return
         first, last = int(positions.min()), int(positions.max())
-        if self.longest is not None and last >= self.longest:
+        if self.max_positions is not None and last >= self.max_positions:
             raise ValueError(
-                f"positions must lie in 0..{self.longest - 1}, which have {self.bits} bits, got "
-                f"{last}; write binary(bits={last.bit_length()}) or more, which takes as many "
+                f"positions must lie in 0..{self.max_positions - 1}, which have {self.bits} bits, "
+                f"got {last}; write binary(bits={last.bit_length()}) or more, which takes as many "
                 f"columns, shorten the input, or choose another encoding"
             )
         if first < 0:
@@ -120,36 +120,36 @@ class Binary(Encoding):
 class Learned(Encoding):
     """Add a trained vector for each position.
 
-    Acts on embeddings, which costs one addition a token; absolute; ``longest * width`` parameters;
-    refuses positions from ``longest`` on; keys can be cached.
+    Acts on embeddings, which costs one addition a token; absolute; ``max_positions * width``
+    parameters; refuses positions from ``max_positions`` on; keys can be cached.
     Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1.
     """
 
-    longest: int
+    max_positions: int
 
-    def __init__(self, shape: StackShape, longest: int = 512) -> None:
+    def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()
-        if type(longest) is not int or longest < 1:
-            raise ValueError(f"longest must be an int of at least 1, got {longest!r}")
-        self.longest = longest
-        self.table = nn.Embedding(longest, shape.width)
+        if type(max_positions) is not int or max_positions < 1:
+            raise ValueError(f"max_positions must be an int of at least 1, got {max_positions!r}")
+        self.max_positions = max_positions
+        self.table = nn.Embedding(max_positions, shape.width)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        check_rows("learned", positions, self.longest)
+        check_rows("learned", positions, self.max_positions)
         rows: Tensor = self.table(positions)
         return x + rows.to(x.dtype)
 
 
-def check_rows(name: str, positions: Tensor, longest: int) -> None:
-    """Raise ValueError unless all positions have a row in this encoding's table of ``longest``."""
+def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
+    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows."""
     if positions.numel() == 0:
         return
     first, last = int(positions.min()), int(positions.max())
-    if last >= longest:
+    if last >= max_positions:
         raise ValueError(
-            f"positions must lie in 0..{longest - 1}, the rows of this {name} table, got {last}; "
-            f"train with {name}(longest={last + 1}) or more, shorten the input, or choose an "
-            f"encoding without a table"
+            f"positions must lie in 0..{max_positions - 1}, the rows of this {name} table, "
+            f"got {last}; train with {name}(max_positions={last + 1}) or more, shorten the input, "
+            f"or choose an encoding without a table"
         )
     if first < 0:
         raise ValueError(f"positions must be at least 0, where this table starts, got {first}")

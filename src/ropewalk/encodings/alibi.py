@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import check_bool
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.rotary.checks import check_bool
 
 #: What keeps a query from looking at a key: finite, so that a query without keys gives no NaN.
 UNSEEN = torch.finfo(torch.float32).min / 2
@@ -78,5 +78,5 @@ class ALiBi(Encoding):
         self.shared = ALiBiSite(shape.heads, one_sided)
         self.crosses = not one_sided
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return self.shared

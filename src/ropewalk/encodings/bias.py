@@ -21,7 +21,7 @@ class ScoreBias(AttentionEncoding, ABC):
     """
 
     def bias(self, placement: Placement) -> Tensor:
-        return placement.once(self, lambda: self.form(placement))
+        return placement.memoize(self, lambda: self.form(placement))
 
     @abstractmethod
     def form(self, placement: Placement) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from ropewalk.checks import check_int
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
-from ropewalk.rotary.checks import check_int
 
 
 class DebertaSite(ScoringSite):
@@ -48,7 +48,7 @@ class DebertaSite(ScoringSite):
             used, index = torch.unique(rows, return_inverse=True)
             return used, index
 
-        return placement.once((DebertaSite, self.distance, self.buckets), find)
+        return placement.memoize((DebertaSite, self.distance, self.buckets), find)
 
 
 def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:

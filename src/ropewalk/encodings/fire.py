@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
+from ropewalk.checks import check_bool, check_int, check_number
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
-from ropewalk.rotary.checks import check_bool, check_int, check_number
 
 
 class FireSite(ScoreBias):
@@ -96,7 +96,7 @@ class Fire(Encoding):
         sites = 1 if shared else shape.layers
         self.sites = nn.ModuleList(FireSite(shape.heads, hidden, c, length) for _ in range(sites))
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         site = self.sites[layer if len(self.sites) > 1 else 0]
         assert isinstance(site, FireSite)
         return site

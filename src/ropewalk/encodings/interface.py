@@ -50,23 +50,23 @@ class Placement:
     """Where queries and keys of one forward pass stand, and what has been computed from that.
 
     ``queries`` is ``(S,)`` or ``(B, S)``, ``keys`` is ``(T,)`` or ``(B, T)``: integer positions.
-    ``fresh`` are the positions of the keys that ``rotate`` receives: all of them, or, when keys are
-    cached rotated, those of the new tokens alone. A model makes one placement per forward pass and
-    hands it to every layer, so that tables, bucket indices and biases which layers share are formed
-    once (``once``); it ends with the pass, so nothing can be answered from earlier calls' history.
-    A sequence that is too long to attend at once does so in blocks of queries: ``bias`` and
-    ``attend`` then meet a placement of each block, and in training meet it twice.
+    ``new_keys`` are the positions of the keys that ``rotate`` receives: all of them, or, when keys
+    are cached rotated, those of the new tokens alone. A model makes one placement per forward pass
+    and hands it to every layer, so that tables, bucket indices and biases which layers share are
+    formed once (``memoize``); it ends with the pass, so nothing can be answered from earlier calls'
+    history. A sequence that is too long to attend at once does so in blocks of queries: ``bias``
+    and ``attend`` then meet a placement of each block, and in training meet it twice.
     """
 
     def __init__(
-        self, queries: Tensor, keys: Tensor | None = None, fresh: Tensor | None = None
+        self, queries: Tensor, keys: Tensor | None = None, new_keys: Tensor | None = None
     ) -> None:
         self.queries = queries
         self.keys = queries if keys is None else keys
-        self.fresh = self.keys if fresh is None else fresh
+        self.new_keys = self.keys if new_keys is None else new_keys
         self._memo: dict[Hashable, Any] = {}
 
-    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+    def memoize(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Give ``compute()``, computed on the first request under ``key`` in this pass.
 
         ``key`` has to name all that the value depends on besides the positions of this placement.
@@ -98,7 +98,7 @@ class AttentionEncoding(nn.Module):
     #: True where ``attend`` replaces the softmax of ``scale * q k^T + bias``.
     attends: bool = False
     #: True where ``rotate_values`` turns values.
-    turns_values: bool = False
+    rotates_values: bool = False
 
     @property
     def biases(self) -> bool:
@@ -108,7 +108,7 @@ class AttentionEncoding(nn.Module):
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        """Turn q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.fresh``.
+        """Turn q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.new_keys``.
 
         k is None when a cache already holds all keys turned (cross-attention after its first step).
         """
@@ -150,17 +150,17 @@ class AttentionEncoding(nn.Module):
 class Encoding(nn.Module):
     """A position encoding built for one stack. As it stands: none at all (NoPE).
 
-    ``longest`` is the number of positions that it has, None where it has no limit; ``crosses`` is
-    False where it is not defined between a source and a target.
+    ``max_positions`` is the number of positions that it has, None where it has no limit;
+    ``crosses`` is False where it is not defined between a source and a target.
     """
 
-    longest: int | None = None
+    max_positions: int | None = None
     crosses: bool = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Put the positions ``(S,)`` or ``(B, S)`` into the embeddings x ``(B, S, width)``."""
         return x
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         """Give what acts in the attention of this layer, counted from 0."""
         return AttentionEncoding()

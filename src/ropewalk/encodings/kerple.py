@@ -63,5 +63,5 @@ class Kerple(Encoding):
             raise ValueError(f"kind must be 'log' or 'power', got {kind!r}")
         self.shared = KerpleSite(shape.heads, kind == "power")
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return self.shared

@@ -77,7 +77,7 @@ class LayerSites(Encoding):
 
     sites: nn.ModuleList
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         site = self.sites[layer]
         assert isinstance(site, AttentionEncoding)
         return site
@@ -85,7 +85,7 @@ class LayerSites(Encoding):
 
 def distances(placement: Placement) -> Tensor:
     """Give j - i, queries at i, keys at j: ``(S, T)`` int64 or ``(B, S, T)``; once a placement."""
-    return placement.once(
+    return placement.memoize(
         distances, lambda: placement.keys[..., None, :] - placement.queries[..., :, None]
     )
 

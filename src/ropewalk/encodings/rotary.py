@@ -9,10 +9,9 @@ from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
-from ropewalk.encodings.calls import near
+from ropewalk.checks import check_number, did_you_mean
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.rotary import LearnedRotaryEmbedding, Pairing, RotaryEmbedding, RotarySpec, rotate
-from ropewalk.rotary.checks import check_number
 from ropewalk.rotary.scaling import RULES, Scaling
 
 THETA = 10_000.0
@@ -33,16 +32,18 @@ class RotarySite(AttentionEncoding):
         back: bool = False,
     ) -> None:
         super().__init__()
-        self.rope, self.length, self.turns_values, self.back = rope, length, values, back
+        self.rope, self.length, self.rotates_values, self.back = rope, length, values, back
 
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
         q = self._turn(q, self._tables(placement.queries, placement))
-        return q, None if k is None else self._turn(k, self._tables(placement.fresh, placement))
+        return q, None if k is None else self._turn(k, self._tables(placement.new_keys, placement))
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        return self._turn(v, self._pure(placement.fresh, placement)) if self.turns_values else v
+        return (
+            self._turn(v, self._pure(placement.new_keys, placement)) if self.rotates_values else v
+        )
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
         if not self.back:
@@ -52,7 +53,7 @@ class RotarySite(AttentionEncoding):
     def _tables(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.rope, id(positions)
-        return placement.once(key, lambda: self.rope.tables(positions, self.length))
+        return placement.memoize(key, lambda: self.rope.tables(positions, self.length))
 
     def _pure(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
         """Tables without amplitude, which sharpens scores and would only stretch values."""
@@ -61,7 +62,7 @@ class RotarySite(AttentionEncoding):
         if amplitude == 1:
             return cos, sin
         key = self.rope, id(positions), "pure"
-        return placement.once(key, lambda: (cos / amplitude, sin / amplitude))
+        return placement.memoize(key, lambda: (cos / amplitude, sin / amplitude))
 
     def _turn(self, x: Tensor, tables: tuple[Tensor, Tensor], adjoint: bool = False) -> Tensor:
         spec = self.rope.spec
@@ -146,7 +147,7 @@ class Rotary(Encoding):
         self.sites = nn.ModuleList(site() for _ in range(shape.layers if each else 1))
         _check_length(spec, length)
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return cast(AttentionEncoding, self.sites[layer if len(self.sites) > 1 else 0])
 
     @staticmethod
@@ -181,7 +182,7 @@ def _named(name: Any) -> type[Scaling]:
     named = {rule.__name__.lower(): rule for rule in RULES}
     if isinstance(name, str) and name.lower() in named:
         return named[name.lower()]
-    guess = near(str(name).lower(), named)
+    guess = did_you_mean(str(name).lower(), named)
     raise ValueError(f"rule must be one of {', '.join(named)}, got {name!r}{guess}")
 
 

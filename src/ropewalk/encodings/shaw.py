@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import check_bool, check_int
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick, sum_by_row
-from ropewalk.rotary.checks import check_bool, check_int
 
 
 class ShawSite(ScoringSite):
@@ -37,7 +37,7 @@ class ShawSite(ScoringSite):
         def clip() -> Tensor:
             return distances(placement).clamp(-self.distance, self.distance) + self.distance
 
-        return placement.once((ShawSite, self.distance), clip)
+        return placement.memoize((ShawSite, self.distance), clip)
 
     def _table(self, table: nn.Embedding, dtype: torch.dtype) -> Tensor:
         """Give the table ``(2K + 1, D)`` that heads share, or ``(H, 2K + 1, D)``."""

@@ -7,10 +7,10 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import check_int, check_number
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
-from ropewalk.rotary.checks import check_int, check_number
 
 #: Distances that are given their numbers beforehand, in memory, instead of through their bucket.
 MOST_DISTANCES = 2**16
@@ -105,5 +105,5 @@ class T5(Encoding):
             check_number("scale", scale)
         self.shared = T5Site(shape, buckets, distance, scale)
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return self.shared

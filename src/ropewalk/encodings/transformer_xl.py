@@ -36,7 +36,7 @@ class TransformerXLSite(ScoringSite):
             found, rows = torch.unique(-distances(placement), return_inverse=True)
             return sinusoids(found, self.distance.in_features), rows
 
-        return placement.once((TransformerXLSite, self.distance.in_features), form)
+        return placement.memoize((TransformerXLSite, self.distance.in_features), form)
 
 
 class TransformerXL(LayerSites):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import check_bool, check_int
 from ropewalk.encodings.absolute import check_rows
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.t5 import T5Site
-from ropewalk.rotary.checks import check_bool, check_int
 
 
 class TupeSite(ScoreBias):
@@ -18,12 +18,12 @@ class TupeSite(ScoreBias):
     scale: float
 
     def __init__(
-        self, shape: StackShape, longest: int, relative: T5Site | None, reset: bool
+        self, shape: StackShape, max_positions: int, relative: T5Site | None, reset: bool
     ) -> None:
         super().__init__()
-        self.longest, self.heads = longest, shape.heads
+        self.max_positions, self.heads = max_positions, shape.heads
         self.scale = (2 * shape.head_dim) ** -0.5
-        self.table = nn.Embedding(longest, shape.width)
+        self.table = nn.Embedding(max_positions, shape.width)
         self.norm = nn.LayerNorm(shape.width)
         self.query = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
         self.key = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
@@ -32,7 +32,7 @@ class TupeSite(ScoreBias):
 
     def form(self, placement: Placement) -> Tensor:
         for positions in (placement.queries, placement.keys):
-            check_rows("tupe", positions, self.longest)
+            check_rows("tupe", positions, self.max_positions)
         q = self._heads(self.query, placement.queries)
         k = self._heads(self.key, placement.keys)
         bias = self.scale * (q @ k.mT)
@@ -59,10 +59,10 @@ class Tupe(Encoding):
 
     p are trained vectors, normed, and U_q and U_k projections for all heads; content is divided by
     ``sqrt(2 D)`` as well, so that both together start as content alone would. Acts on scores;
-    absolute; ``(longest + 2 (1 + H D)) * width`` parameters, shared by all layers of the stack;
-    refuses positions from ``longest`` on; costs two projections of a sequence of positions and a
-    product of their heads, once for all layers (in each, where a sequence is long); keys can be
-    cached.
+    absolute; ``(max_positions + 2 (1 + H D)) * width`` parameters, shared by all layers of the
+    stack; refuses positions from ``max_positions`` on; costs two projections of a sequence of
+    positions and a product of their heads, once for all layers (in each, where a sequence is long);
+    keys can be cached.
 
     ``relative`` adds T5's 32 buckets (the paper's TUPE-R). ``reset`` frees position 0, where
     [CLS] stands, from its place: others look at it by one number of each head, and it looks by
@@ -73,21 +73,21 @@ class Tupe(Encoding):
     norm's own make superfluous.
     """
 
-    longest: int
+    max_positions: int
 
     def __init__(
         self,
         shape: StackShape,
-        longest: int = 512,
+        max_positions: int = 512,
         relative: bool = False,
         reset: bool = False,
     ) -> None:
         super().__init__()
-        check_int("longest", longest, 1)
+        check_int("max_positions", max_positions, 1)
         check_bool("relative", relative)
         check_bool("reset", reset)
-        self.longest = longest
-        self.shared = TupeSite(shape, longest, T5Site(shape) if relative else None, reset)
+        self.max_positions = max_positions
+        self.shared = TupeSite(shape, max_positions, T5Site(shape) if relative else None, reset)
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return self.shared

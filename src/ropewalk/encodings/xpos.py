@@ -23,7 +23,7 @@ class XPosSite(AttentionEncoding):
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
         q = self._turn(q, placement.queries, placement, keys=False)
-        return q, None if k is None else self._turn(k, placement.fresh, placement, keys=True)
+        return q, None if k is None else self._turn(k, placement.new_keys, placement, keys=True)
 
     def _turn(self, x: Tensor, positions: Tensor, placement: Placement, keys: bool) -> Tensor:
         spec = self.xpos.spec
@@ -40,7 +40,7 @@ class XPosSite(AttentionEncoding):
     ) -> tuple[Tensor, Tensor]:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.xpos, id(positions), dtype, keys
-        return placement.once(key, lambda: self.xpos.tables(positions, dtype, keys))
+        return placement.memoize(key, lambda: self.xpos.tables(positions, dtype, keys))
 
 
 class XPos(Encoding):
@@ -91,5 +91,5 @@ class XPos(Encoding):
         scaled = shape.causal or both_ways == "xpos"
         self.shared = XPosSite(xpos) if scaled else RotarySite(RotaryEmbedding(spec))
 
-    def site(self, layer: int) -> AttentionEncoding:
+    def for_layer(self, layer: int) -> AttentionEncoding:
         return self.shared

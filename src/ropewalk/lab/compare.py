@@ -6,22 +6,22 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ropewalk import __version__
-from ropewalk.lab import significance
-from ropewalk.lab.checkpoint import read_json, read_tensors, write_json
+from ropewalk.files import Facts, read_json, write_json
+from ropewalk.lab.cells import Cell, slug
+from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
-from ropewalk.lab.folders import Cell, slug
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
+from ropewalk.lab.scoring import significance
 from ropewalk.lab.tasks import Scored, Task
 from ropewalk.lab.train import Record
 from ropewalk.machine import (
@@ -32,8 +32,6 @@ from ropewalk.machine import (
     processor,
     versions,
 )
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def compare(
     What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
     ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions.
     """
-    began, started = time.monotonic(), datetime.now(timezone.utc)
+    began, started = time.monotonic(), datetime.now(UTC)
     stage("preparing the data")
     task = prepare(config, run)
     sitting = _Sitting(run, started, began)
@@ -133,7 +131,7 @@ def assemble(task: Task) -> Facts:
         "config": config.facts(),
         "task": config.task,
         "metrics": [metric.facts() for metric in task.metrics],
-        "tested": task.tested.key,
+        "tested_metric": task.tested_metric.key,
         **task.about(),
         "encodings": rows,
     }
@@ -193,7 +191,7 @@ def _compare_rows(task: Task, rows: list[Facts], held: dict[Cell, Held], split: 
         known = [scored.statistics for scored in found if scored.statistics is not None]
         # Without one of its seeds a system would be judged by those that went well.
         systems.append(torch.stack(known) if len(known) == len(found) else None)
-    metric = task.tested
+    metric = task.tested_metric
     assert metric.score is not None
     versus = significance.compare_with_first(
         systems, metric.score, higher_is_better=metric.higher_is_better

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from ropewalk.checks import did_you_mean
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
-from ropewalk.lab.folders import slug
+from ropewalk.lab.cells import slug
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_apart
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
@@ -39,13 +39,13 @@ class Config(BaseModel):
     target: str = "en"
     lowercase: bool = False  # fold case before training, and score without case
     vocabulary: Positive = 2000  # joint BPE of both languages
-    longest: Positive = 100  # training pairs with more tokens on a side are left out, and counted
+    max_tokens: Positive = 100  # training pairs with more tokens on a side are left out
     # Data of the other tasks.
-    length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
-    multiples: tuple[Positive, ...] = (1, 2, 4, 8)  # of that length, on which it is scored
+    train_length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
+    length_multiples: tuple[Positive, ...] = (1, 2, 4, 8)  # of that length, on which it is scored
     examples: Positive = 1000  # generated to train on: sequences, or built-in tales
-    tested: Positive = 100  # examples of each split; of text, windows of the greatest length
-    masked: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share of tokens that a masked-lm predicts
+    test_examples: Positive = 100  # examples of each split; of text, windows of the greatest length
+    mask_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share that a masked-lm predicts
     # Model.
     width: Positive = 128
     heads: Positive = 4
@@ -81,10 +81,10 @@ class Config(BaseModel):
     @classmethod
     def _known(cls, task: str) -> str:
         if task not in TASKS:
-            raise ValueError(f"must be one of {', '.join(TASKS)}{near(task, TASKS)}")
+            raise ValueError(f"must be one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
         return task
 
-    @field_validator("encodings", "seeds", "splits", "multiples", mode="before")
+    @field_validator("encodings", "seeds", "splits", "length_multiples", mode="before")
     @classmethod
     def _listed(cls, value: Any, info: Any) -> Any:
         if isinstance(value, int):
@@ -104,7 +104,7 @@ class Config(BaseModel):
             mistakes.append(f"kv_heads must divide heads, got {self.kv_heads} and {self.heads}")
         if self.average > self.keep:
             mistakes.append(f"average must be at most keep={self.keep}, got {self.average}")
-        for name in ("encodings", "seeds", "multiples", "splits"):
+        for name in ("encodings", "seeds", "length_multiples", "splits"):
             values = getattr(self, name) or ()
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
@@ -131,7 +131,7 @@ class Config(BaseModel):
                 stacks = [build(encoding, back if self.causal else both_ways)]
             if self.attention != "softmax":  # linear attention serves some encodings only
                 for stack in filter(None, stacks):
-                    shape.new_attention(stack.site(0))
+                    shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
             return f"{encoding}: {error}"
         return None
@@ -172,7 +172,7 @@ class Config(BaseModel):
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
-_DECODING = ("beam", "length_penalty", "select", "average", "multiples", "tested")
+_DECODING = ("beam", "length_penalty", "select", "average", "length_multiples", "test_examples")
 # The data itself is compared by its digest, wherever it lies.
 _NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "splits", "device", "data"}
 
@@ -192,11 +192,14 @@ def make_config(
     preset = given.pop("preset", preset)
     if preset not in PRESETS:
         raise ValueError(
-            f"preset must be one of {', '.join(PRESETS)}, got {preset!r}{near(preset, PRESETS)}"
+            f"preset must be one of {', '.join(PRESETS)}, got {preset!r}"
+            f"{did_you_mean(preset, PRESETS)}"
         )
     task = given.get("task", "translation")
     if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}{near(task, TASKS)}")
+        raise ValueError(
+            f"task must be one of {', '.join(TASKS)}, got {task!r}{did_you_mean(task, TASKS)}"
+        )
     apart = [name for name in given if name in fields_apart(task)]
     if apart:
         raise ValueError(
@@ -229,12 +232,6 @@ def read_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def near(word: str, known: Any) -> str:
-    """Give "; did you mean …?" where one of the known words is like this one."""
-    found = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
         fields = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -253,7 +250,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _said(mistake: Any) -> str:
     name = ".".join(str(part) for part in mistake["loc"][:1])
     if mistake["type"] == "extra_forbidden":
-        return f"{name!r} is no field of a config{near(name, Config.model_fields)}"
+        return f"{name!r} is no field of a config{did_you_mean(name, Config.model_fields)}"
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:
         return str(message)

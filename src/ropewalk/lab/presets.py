@@ -70,12 +70,12 @@ TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCES)
 
 # Fields that only some tasks have; what is named nowhere here, every task has.
 _OF_TRANSLATION = {
-    *("source", "target", "lowercase", "longest", "encoder_layers", "decoder_layers"),
+    *("source", "target", "lowercase", "max_tokens", "encoder_layers", "decoder_layers"),
     *("batch_sentences", "label_smoothing", "beam", "length_penalty", "splits"),
 }
 _OF_TEXT = {"data", "vocabulary"}  # translation's too
-_OF_MASKED = {"masked"}
-_OF_THE_OTHERS = {"length", "multiples", "examples", "tested", "layers"}
+_OF_MASKED = {"mask_ratio"}
+_OF_THE_OTHERS = {"train_length", "length_multiples", "examples", "test_examples", "layers"}
 
 _LANGUAGE: dict[str, Any] = {
     "data": "tales",
@@ -87,7 +87,7 @@ _LANGUAGE: dict[str, Any] = {
     "batch_tokens": 1024,
     "validations": 10,
     "examples": 3000,
-    "tested": 60,
+    "test_examples": 60,
 }
 # Short trials of a few encodings, one seed, set these: with four times as many tokens in a batch,
 # so a quarter of the steps, most were not learnt in minutes.
@@ -101,7 +101,7 @@ _SEQUENCE: dict[str, Any] = {
     "learning_rate": 2e-3,
     "validations": 10,
     "examples": 200_000,
-    "tested": 200,
+    "test_examples": 200,
 }
 # Sums need a third layer; heads of 16 dimensions do not tell 64 keys apart in time, and those of 32
 # do; a passkey is learnt from few examples, which are long.
@@ -113,9 +113,9 @@ _OF_SEQUENCE: dict[str, dict[str, Any]] = {
 _QUICK: dict[str, dict[str, Any]] = {
     "masked-lm": {"seeds": (1,), "examples": 600},
     "causal-lm": {"seeds": (1,), "examples": 600},
-    **{task: {"seeds": (1,), "examples": 100_000, "tested": 100} for task in SEQUENCES},
-    "recall": {"seeds": (1,), "examples": 150_000, "tested": 100},
-    "passkey": {"seeds": (1,), "examples": 30_000, "tested": 100},
+    **{task: {"seeds": (1,), "examples": 100_000, "test_examples": 100} for task in SEQUENCES},
+    "recall": {"seeds": (1,), "examples": 150_000, "test_examples": 100},
+    "passkey": {"seeds": (1,), "examples": 30_000, "test_examples": 100},
 }
 
 
@@ -127,9 +127,9 @@ def defaults(task: str, preset: str) -> dict[str, Any]:
         raise ValueError(f"preset must be default or quick for task {task!r}, got {preset!r}")
     fields = {"task": task, **_LANGUAGE}
     if task == "masked-lm":
-        fields |= {"multiples": (1,)}
+        fields |= {"length_multiples": (1,)}
     elif task in SEQUENCES:
-        fields = {"task": task, "length": SEQUENCES[task].trained, **_SEQUENCE}
+        fields = {"task": task, "train_length": SEQUENCES[task].trained, **_SEQUENCE}
         fields |= _OF_SEQUENCE.get(task, {})
     return fields | (_QUICK[task] if preset == "quick" else {})
 

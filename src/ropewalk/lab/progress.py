@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ropewalk.lab.folders import Cell
+from ropewalk.lab.cells import Cell
 
 PLAIN_LINES = 5  # a cell's training steps that are told where there is no terminal
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ropewalk.lab.checkpoint import read_json, write_json
+from ropewalk.files import Facts, read_json, write_json
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
-from ropewalk.lab.folders import Cell
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.machine import cores, pick_device
 
@@ -130,7 +130,9 @@ def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]],
                 f"{name} must name one to train one model, got {list(found)}; ropewalk compare "
                 f"trains several"
             )
-    quickest = {"splits": ("validation",)} if config.task == "translation" else {"multiples": (1,)}
+    quickest: Facts = {"length_multiples": (1,)}
+    if config.task == "translation":
+        quickest = {"splits": ("validation",)}
     config = config.model_copy(update=quickest)
     prepare(config, run)
     run_cells(config, run, watch=watch)
@@ -140,7 +142,7 @@ def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]],
 def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
     # A session of its own: Ctrl-C reaches this process, which passes it on once.
     return subprocess.Popen(
-        [sys.executable, "-m", "ropewalk.lab.cell", str(run), cell.encoding, str(cell.seed)],
+        [sys.executable, "-m", "ropewalk.lab.worker", str(run), cell.encoding, str(cell.seed)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,10 +1,10 @@
 """Attention, its cache and an encoder-decoder; position encodings come from outside."""
 
 from ropewalk.model.attention import Attention, AttentionOutput
-from ropewalk.model.cache import DecoderCache, KeyValueCache, SumsCache
+from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.initialise import initialise
-from ropewalk.model.language import LanguageModel
+from ropewalk.model.language_model import LanguageModel
 from ropewalk.model.softmax_attention import attention_probabilities
 from ropewalk.model.transformer import AttentionMaps, Transformer, TransformerShape
 
@@ -15,7 +15,7 @@ __all__ = [
     "DecoderCache",
     "KeyValueCache",
     "LanguageModel",
-    "SumsCache",
+    "LinearAttentionCache",
     "Transformer",
     "TransformerShape",
     "attention_probabilities",

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model import linear_attention, softmax_attention
-from ropewalk.model.cache import AttentionCache, KeyValueCache, SumsCache
+from ropewalk.model.cache import AttentionCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import parse_attention
-from ropewalk.model.products import Linear
+from ropewalk.model.linear import Linear
 
 
 class AttentionOutput(NamedTuple):
@@ -28,10 +28,11 @@ class AttentionOutput(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention whose key/value heads may be fewer than its query heads.
 
-    ``encoding`` is a site of an encoding (``build("rotary", shape).site(layer)``); without one,
-    attention knows nothing of positions. ``kind`` is softmax or linear attention: ``performer``,
-    ``performer(features=64, rotate=before)``, ``elu``; an encoding for it is built for heads of
-    ``rotated_dim(kind, head_dim)``, and one that cannot act there is refused (``check_encoding``).
+    ``encoding`` is a site of an encoding (``build("rotary", shape).for_layer(layer)``); without
+    one, attention knows nothing of positions. ``kind`` is softmax or linear attention:
+    ``performer``, ``performer(features=64, rotate=before)``, ``elu``; an encoding for it is built
+    for heads of ``rotated_dim(kind, head_dim)``, and one that cannot act there is refused
+    (``check_encoding``).
 
     Self-attention: ``attention(x, causal=True)``; cross-attention: ``attention(x, memory,
     mask=mask)``. It can be used alone in a model of your own.
@@ -57,7 +58,7 @@ class Attention(nn.Module):
         if not (encoding is None or isinstance(encoding, AttentionEncoding)):
             raise TypeError(
                 f"encoding must be what acts in one layer, got {type(encoding).__name__}; write "
-                f"encoding.site(layer)"
+                f"encoding.for_layer(layer)"
             )
         self.encoding = AttentionEncoding() if encoding is None else encoding
         self.linear = parse_attention(kind)
@@ -85,10 +86,11 @@ class Attention(nn.Module):
         placement: positions of queries and keys (default: 0, 1, … and, behind a cache, on from
         there); mask: boolean, True where a query may look, broadcasting to ``(B, H, S, T)``, in
         linear attention the same for all queries; causal: look back only; cache: holds what is kept
-        of earlier calls, a KeyValueCache, or the SumsCache of linear attention. With memory, a
-        filled cache stands for it, and memory is not projected again. A query that may look nowhere
-        gets the output's bias alone. Linear attention forms its weights, which stand for
-        probabilities, on request and without a cache; rotated features make some of them negative.
+        of earlier calls, a KeyValueCache, or the LinearAttentionCache of linear attention. With
+        memory, a filled cache stands for it, and memory is not projected again. A query that may
+        look nowhere gets the output's bias alone. Linear attention forms its weights, which stand
+        for probabilities, on request and without a cache; rotated features make some of them
+        negative.
         """
         self._check(memory, placement, mask, causal, cache)
         if mask is not None:
@@ -108,7 +110,7 @@ class Attention(nn.Module):
                 self.encoding, q, k, v, placement, mask, causal, need_probabilities
             )
         else:
-            assert cache is None or isinstance(cache, SumsCache)
+            assert cache is None or isinstance(cache, LinearAttentionCache)
             output, probabilities = self._look_linearly(
                 q, kv, placement, mask, causal, cache, need_probabilities
             )
@@ -134,7 +136,7 @@ class Attention(nn.Module):
             raise ValueError(
                 "causal must be False where memory is given: it has no past and future"
             )
-        wanted = KeyValueCache if self.linear is None else SumsCache
+        wanted = KeyValueCache if self.linear is None else LinearAttentionCache
         if cache is not None and not isinstance(cache, wanted):
             raise TypeError(
                 f"cache must be a {wanted.__name__}, which this kind of attention reads, got a "
@@ -200,7 +202,7 @@ class Attention(nn.Module):
         placement: Placement,
         mask: Tensor | None,
         causal: bool,
-        cache: SumsCache | None,
+        cache: LinearAttentionCache | None,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         assert self.linear is not None
@@ -222,5 +224,5 @@ class Attention(nn.Module):
 def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
     """Place the tokens at these positions ``(T,)``, of which the last ``new`` are the queries."""
     queries = everything[everything.shape[0] - new :]
-    fresh = queries if encoding.cached_keys == "rotated" else everything
-    return Placement(queries, everything, fresh)
+    new_keys = queries if encoding.cached_keys == "rotated" else everything
+    return Placement(queries, everything, new_keys)

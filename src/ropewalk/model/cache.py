@@ -71,7 +71,7 @@ class Sums(NamedTuple):
     scale: Tensor  # (B, K)
 
 
-class SumsCache:
+class LinearAttentionCache:
     """The sums of one layer of linear attention: of one size, however many tokens come.
 
     Where it is *branching*, each token of a step is a beam with sums of its own, and the batch of
@@ -95,7 +95,7 @@ class SumsCache:
 
 
 #: What one attention keeps: keys and values, or in linear attention their sums.
-AttentionCache: TypeAlias = KeyValueCache | SumsCache
+AttentionCache: TypeAlias = KeyValueCache | LinearAttentionCache
 
 
 class DecoderCache:
@@ -109,11 +109,11 @@ class DecoderCache:
     """
 
     def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:
-        self.own: list[KeyValueCache] | list[SumsCache]
-        self.memory: list[KeyValueCache] | list[SumsCache]
+        self.own: list[KeyValueCache] | list[LinearAttentionCache]
+        self.memory: list[KeyValueCache] | list[LinearAttentionCache]
         if linear:
-            self.own = [SumsCache(branching=branching) for _ in range(layers)]
-            self.memory = [SumsCache() for _ in range(layers)]
+            self.own = [LinearAttentionCache(branching=branching) for _ in range(layers)]
+            self.memory = [LinearAttentionCache() for _ in range(layers)]
         else:
             self.own = [KeyValueCache() for _ in range(layers)]
             self.memory = [KeyValueCache() for _ in range(layers)]

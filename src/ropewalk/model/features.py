@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ropewalk.encodings.calls import check_arguments, read_call
-from ropewalk.rotary.checks import check_int
+from ropewalk.checks import check_int
+from ropewalk.encodings.parsing import check_arguments, read_call
 
 Rotate = Literal["after", "before"]
 

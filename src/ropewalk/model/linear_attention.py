@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.encodings import AttentionEncoding, Placement
-from ropewalk.model.cache import Sums, SumsCache
+from ropewalk.model.cache import LinearAttentionCache, Sums
 from ropewalk.model.features import Features, rotated_dim
 
 #: Tokens that look back on each other by products of all pairs; on those before, through sums.
@@ -65,7 +65,7 @@ def check_encoding(encoding: AttentionEncoding, kind: str, head_dim: int) -> Non
         reason = "it changes scores, of which linear attention forms none"
     elif encoding.cached_keys != "rotated":
         reason = "it needs all keys at each step, of which linear attention keeps but sums"
-    elif encoding.turns_values and rotated_dim(kind, head_dim) != head_dim:
+    elif encoding.rotates_values and rotated_dim(kind, head_dim) != head_dim:
         reason = "it turns values, which have another size than features; write rotate=before"
     if reason is not None:
         raise ValueError(
@@ -117,7 +117,7 @@ def attend(
     v: Tensor | None,
     mask: Tensor | None,
     causal: bool,
-    cache: SumsCache | None,
+    cache: LinearAttentionCache | None,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend to keys and values v ``(B, K, T, D)`` and what the cache holds, or to that alone.

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import check_int
 from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.model.attention import Attention, self_placement
 from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.features import parse_attention, rotated_dim
-from ropewalk.model.products import Linear, linear
-from ropewalk.rotary.checks import check_int
+from ropewalk.model.linear import Linear, linear
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ class Transformer(nn.Module):
         self.encoder_encoding, self.decoder_encoding = encoder, decoder
         self.cross_encoding = Encoding() if cross is None else cross
         self.encoder = nn.ModuleList(
-            SelfAttentionLayer(shape, encoder.site(i)) for i in range(shape.encoder_layers)
+            SelfAttentionLayer(shape, encoder.for_layer(i)) for i in range(shape.encoder_layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(shape, decoder.site(i), self.cross_encoding.site(i))
+            DecoderLayer(shape, decoder.for_layer(i), self.cross_encoding.for_layer(i))
             for i in range(shape.decoder_layers)
         )
         self.encoder_norm = nn.LayerNorm(shape.width)
@@ -256,7 +256,7 @@ class Transformer(nn.Module):
         A branching cache takes one new token for each beam of a row.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).enter(target)
-        own = self_placement(everything, target.shape[1], self.decoder_encoding.site(0))
+        own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))
         across = Placement(own.queries, torch.arange(memory.shape[1], device=target.device))
         x = self._embed(target, own.queries, self.decoder_encoding)
         masks = (

@@ -4,7 +4,7 @@ from ropewalk.rotary import axes, interop, positions, scaling
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature
 from ropewalk.rotary.module import RotaryEmbedding
-from ropewalk.rotary.moving import rerotate
+from ropewalk.rotary.rerotate import rerotate
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import Pairing, RotarySpec
 from ropewalk.rotary.xpos import XPosEmbedding

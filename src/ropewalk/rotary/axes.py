@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ropewalk.rotary.checks import check_int
+from ropewalk.checks import check_int
 from ropewalk.rotary.frequencies import standard_exponents
 from ropewalk.rotary.spec import Axes
 
@@ -29,7 +29,7 @@ def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
     return tuple((axis, Fraction(j, pairs[axis])) for axis in chosen for j in range(pairs[axis]))
 
 
-def dealt(rotary_dim: int, count: int = 2) -> Axes:
+def pixtral(rotary_dim: int, count: int = 2) -> Axes:
     """The frequencies of one rope dealt out in turn, then one axis behind the other.
 
     Axis a has the exponents 2i/R of the pairs i = a, a + count, …
@@ -77,7 +77,7 @@ def interleaved(sections: Sequence[int], pairs: int | None = None) -> Axes:
     return tuple(zip(owners, standard_exponents(2 * pairs), strict=True))
 
 
-def in_turn(pairs: int, count: int = 2) -> Axes:
+def round_robin(pairs: int, count: int = 2) -> Axes:
     """One rope's pairs following the axes in turn; exponents are those of the whole.
 
     Source: transformers' modeling_neomme.py.

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ropewalk.rotary.checks import check_bool, check_int
+from ropewalk.checks import check_bool, check_int
 from ropewalk.rotary.module import Length, RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 

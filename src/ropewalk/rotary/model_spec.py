@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.checks import check_int, check_number
+from ropewalk.checks import check_int, check_number
 from ropewalk.rotary.spec import RotarySpec
 
 
@@ -79,7 +79,7 @@ class ModelSpec:
         contradictory or unknown to the rule, naming it. Where a key may be missing, what the
         model's own code takes is taken.
         """
-        from ropewalk.rotary.config import read
+        from ropewalk.rotary.config.reader import read
 
         return read(config, pairing=pairing)
 
@@ -100,7 +100,7 @@ class ModelSpec:
         `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` beside
         it; it cannot say what differs between kinds of layers, and raises ValueError there.
         """
-        from ropewalk.rotary.config_writer import write
+        from ropewalk.rotary.config.writer import write
 
         return write(self, form)
 

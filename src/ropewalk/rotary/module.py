@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.rotary import frequencies
-from ropewalk.rotary.fits import (
+from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.length_op import at_lengths, constants, enter
+from ropewalk.rotary.rotate import rotate, sequence_length
+from ropewalk.rotary.shape_checks import (
     INTEGERS,
     check_positions,
     check_positions_of,
     check_same_length,
 )
-from ropewalk.rotary.kernels import operator
-from ropewalk.rotary.lengths import at_lengths, constants, enter
-from ropewalk.rotary.rotate import rotate, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 MAX_CACHED_ROWS = 16_384

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.checks import check_int
+from ropewalk.checks import check_int
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 

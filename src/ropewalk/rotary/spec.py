@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
+from ropewalk.checks import check_amplitude, check_bool, check_int, check_number
 from ropewalk.rotary import frequencies
-from ropewalk.rotary.checks import check_amplitude, check_bool, check_int, check_number
-from ropewalk.rotary.rule import Scaling, Unscaled
+from ropewalk.rotary.scaling.rule import Scaling, Unscaled
 
 Pairing = Literal["half", "interleaved"]
 """Which two of the R turning dimensions make pair i.

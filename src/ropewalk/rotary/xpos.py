@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from ropewalk.rotary.checks import check_number
-from ropewalk.rotary.fits import check_same_length
+from ropewalk.checks import check_number
 from ropewalk.rotary.module import Length, RotaryEmbedding
+from ropewalk.rotary.shape_checks import check_same_length
 from ropewalk.rotary.spec import RotarySpec
 
 GAMMA = 0.4

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ropewalk.lab.data.draws import SPLITS, Draws, Split, split_of
+from ropewalk.lab.data.rng import SPLITS, Draws, Split, split_of
 from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL
 
 Words = Sequence[str]
@@ -34,7 +34,7 @@ class SequenceTask:
     ``words`` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
     as in ``lab.tokens``. ``size`` says what n counts, ``trained`` is the size that the task is
     usually trained up to (a prompt of eight times that size and its answer have at most 700
-    tokens), ``longest`` the largest size there is. ``draw`` gives the words of prompt and answer,
+    tokens), ``max_size`` the largest size there is. ``draw`` gives the words of prompt and answer,
     begin and end marks not included.
     """
 
@@ -44,7 +44,7 @@ class SequenceTask:
     source: str
     trained: int
     draw: Callable[[Draws, int], tuple[Words, Words]]
-    longest: int | None = None
+    max_size: int | None = None
 
 
 def examples(
@@ -93,9 +93,9 @@ def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> Seque
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     low, high = lengths
-    longest = TASKS[task].longest
-    if not 1 <= low <= high or (longest is not None and high > longest):
-        most = "" if longest is None else f" <= {longest}"
+    max_size = TASKS[task].max_size
+    if not 1 <= low <= high or (max_size is not None and high > max_size):
+        most = "" if max_size is None else f" <= {max_size}"
         raise ValueError(
             f"lengths must be (low, high) with 1 <= low <= high{most} for {task!r}, got {lengths}"
         )
@@ -196,7 +196,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             source=f"{_NOPE}, make_sort_dataset.py (single_digit; there 50 symbols, repeated)",
             trained=8,
             draw=_sort,
-            longest=len(NUMBERS),
+            max_size=len(NUMBERS),
         ),
         # The sum begins with its lowest digit, where carrying begins. Both numbers have as many
         # digits and stand column by column: one behind the other, as published, they were learnt
@@ -208,7 +208,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
             trained=3,
             draw=_addition,
-            longest=4000,  # Python makes text of no number that is much longer
+            max_size=4000,  # Python makes text of no number that is much longer
         ),
         "recall": SequenceTask(
             words=_vocabulary([ASK], KEYS, VALUES),
@@ -217,7 +217,7 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             source="Arora et al. 2023, arXiv 2312.04927, multiquery_ar.py (there many queries)",
             trained=8,
             draw=_recall,
-            longest=len(KEYS),
+            max_size=len(KEYS),
         ),
         "passkey": SequenceTask(
             words=_vocabulary(DIGITS, HAYSTACK, QUESTION),

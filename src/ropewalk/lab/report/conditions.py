@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import count, duration, listed
 from ropewalk.lab.report.measures import is_translation, number
-from ropewalk.lab.report.words import count, duration, listed
-
-Facts = dict[str, Any]
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import bin_label, count, duration, language, listed, p_value
 from ropewalk.lab.report.measures import (
     amount,
     digits_for,
@@ -14,10 +15,7 @@ from ropewalk.lab.report.measures import (
     number,
     tested_measure,
 )
-from ropewalk.lab.report.words import bin_label, count, duration, language, listed, p_value
-from ropewalk.lab.significance import FEWEST
-
-Facts = dict[str, Any]
+from ropewalk.lab.scoring.significance import FEWEST
 
 NAMED = 6  # encodings in a title
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Facts = dict[str, Any]
+from ropewalk.files import Facts
 
 MINUS = "−"
 MOST_DIGITS = 6  # of a difference
@@ -29,7 +27,7 @@ def headline_measure(results: Facts) -> Facts:
 
 def tested_measure(results: Facts) -> Facts:
     """Give the score whose differences are tested: the headline's, or one it is made from."""
-    key = results.get("tested", measures(results)[0]["key"])
+    key = results.get("tested_metric", measures(results)[0]["key"])
     return next(each for each in measures(results) if each["key"] == key)
 
 

@@ -11,18 +11,16 @@ from string import Template
 from typing import Any
 
 from ropewalk.figures import interactive
-from ropewalk.lab.checkpoint import read_json, write_bytes
+from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.report import conditions, findings, tables
+from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes, without_nan
 from ropewalk.lab.report.measures import (
     column,
     headline_measure,
     is_translation,
     tested_measure,
 )
-from ropewalk.lab.report.parts import section_attention, section_examples, table_html
-from ropewalk.lab.report.series import by_length, by_multiple, curves, outcomes, without_nan
-
-Facts = dict[str, Any]
+from ropewalk.lab.report.sections import section_attention, section_examples, table_html
 
 LIMIT = 9_500_000  # bytes; the report is promised to stay under 10 MB
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import bin_label, duration, p_value
 from ropewalk.lab.report.measures import (
     column,
     digits_for,
@@ -15,9 +16,6 @@ from ropewalk.lab.report.measures import (
     number,
     tested_measure,
 )
-from ropewalk.lab.report.words import bin_label, duration, p_value
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)

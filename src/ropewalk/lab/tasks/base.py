@@ -12,10 +12,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ropewalk.lab.checkpoint import read_json
+from ropewalk.files import Facts, read_json
 from ropewalk.lab.config import Config
-
-Facts = dict[str, Any]
 
 
 class Batch(Protocol):
@@ -75,7 +73,7 @@ class Task(ABC):
     """
 
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline
-    tested: ClassVar[Metric]  # the one whose differences are tested
+    tested_metric: ClassVar[Metric]  # the one whose differences are tested
     doing: ClassVar[str] = "scoring"  # what a cell does behind training
 
     def __init__(self, config: Config, run: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ropewalk.files import Facts, read_json
 from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
-from ropewalk.lab.checkpoint import read_json
-from ropewalk.lab.data.draws import Split
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, examples, show
-from ropewalk.lab.folders import Cell
-from ropewalk.lab.generate import answer
-from ropewalk.lab.tasks.base import Facts, Metric
+from ropewalk.lab.decoding.greedy import answer
+from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
     MAPPED,
@@ -51,7 +51,7 @@ class Generated(LanguageTask):
     """Train a decoder on generated examples, let it answer longer ones."""
 
     metrics: ClassVar = (EXACT, TOKENS)
-    tested: ClassVar = EXACT
+    tested_metric: ClassVar = EXACT
     columns: ClassVar = ("exact", "examples", "right", "tokens")
     doing: ClassVar = "answering"
 
@@ -69,10 +69,10 @@ class Generated(LanguageTask):
     @cached_property
     def drawn(self) -> dict[str, EncodedSplit]:
         """What is trained on and validated with."""
-        task, length, most = self.config.task, self.config.length, self.kind.longest
+        task, length, most = self.config.task, self.config.train_length, self.kind.max_size
         if most is not None and length > most:
             raise ValueError(
-                f"length must be at most {most} {self.kind.size} for {task}, got {length}"
+                f"train_length must be at most {most} {self.kind.size} for {task}, got {length}"
             )
         upto = (1, length)
         return {
@@ -98,9 +98,9 @@ class Generated(LanguageTask):
     def prepare(self) -> Facts:
         splits = dict(self.drawn)
         for split in self.splits:
-            size = self.multiple(split) * self.config.length
-            if self.kind.longest is None or size <= self.kind.longest:
-                splits[split] = self.draw("test", (size, size), self.config.tested)
+            size = self.multiple(split) * self.config.train_length
+            if self.kind.max_size is None or size <= self.kind.max_size:
+                splits[split] = self.draw("test", (size, size), self.config.test_examples)
         write_splits(self.run / "sequences.safetensors", splits)
         return {"vocabulary": len(self.kind.words)}
 
@@ -123,12 +123,12 @@ class Generated(LanguageTask):
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         if split not in self.data:
             raise ValueError(
-                f"{self.config.task} has at most {self.kind.longest} {self.kind.size}, and {split} "
-                f"asks for {self.multiple(split) * self.config.length}"
+                f"{self.config.task} has at most {self.kind.max_size} {self.kind.size}, and "
+                f"{split} asks for {self.multiple(split) * self.config.train_length}"
             )
         held = self.data[split]
-        longest = [len(target) for target in held.target]
-        found = answer(model, held.source, longest, SCORED_TOKENS)
+        max_tokens = [len(target) for target in held.target]
+        found = answer(model, held.source, max_tokens, SCORED_TOKENS)
         pairs = list(zip(found, held.target, strict=True))
         return {
             "statistics": {
@@ -142,9 +142,9 @@ class Generated(LanguageTask):
 
     def about(self) -> Facts:
         config, kind = self.config, self.kind
-        sizes = f"1 to {config.length} {kind.size}, {config.examples:,} examples"
+        sizes = f"1 to {config.train_length} {kind.size}, {config.examples:,} examples"
         tested = ", ".join(
-            f"{split} {self.multiple(split) * config.length}"
+            f"{split} {self.multiple(split) * config.train_length}"
             for split in self.splits
             if split in self.data
         )
@@ -152,14 +152,17 @@ class Generated(LanguageTask):
             ("Task", f"{config.task}: {kind.shows}"),
             ("For example", self._shown(self.data["validation"], 0)),
             ("Trained on", sizes),
-            ("Tested on", f"{config.tested:,} examples each of so many {kind.size}: {tested}"),
+            (
+                "Tested on",
+                f"{config.test_examples:,} examples each of so many {kind.size}: {tested}",
+            ),
             ("Vocabulary", f"{len(kind.words):,} words"),
             ("In training and test", "no prompt is in two splits"),
         ]
         if kind.source:
             facts.append(("Source", kind.source))
         return {
-            "about": f"{config.task} of up to {config.length} {kind.size}",
+            "about": f"{config.task} of up to {config.train_length} {kind.size}",
             "corpus": {"name": config.task, "facts": [list(each) for each in facts]},
             "splits": list(self.splits),
             "lengths": self.lengths(kind.size),

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ropewalk.lab.checkpoint import read_json
-from ropewalk.lab.folders import Cell
+from ropewalk.files import Facts, read_json
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.loss import autocast, row_nll, token_loss
 from ropewalk.lab.models import load_model
-from ropewalk.lab.tasks.base import Facts, Scored, Task
+from ropewalk.lab.tasks.base import Scored, Task
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
 
@@ -49,7 +49,7 @@ class LanguageTask(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return tuple(f"x{multiple}" for multiple in self.config.multiples)
+        return tuple(f"x{multiple}" for multiple in self.config.length_multiples)
 
     def multiple(self, split: str) -> int:
         """Give by how much a split's items are longer than what was trained on."""
@@ -92,8 +92,8 @@ class LanguageTask(Task):
 
     def lengths(self, unit: str) -> Facts:
         """Give what results hold of the lengths that are scored."""
-        of = {split: self.multiple(split) * self.config.length for split in self.splits}
-        return {"unit": unit, "trained": self.config.length, "of": of}
+        of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
+        return {"unit": unit, "trained": self.config.train_length, "of": of}
 
     def first_models(self, results: Facts) -> Iterator[tuple[str, LanguageModel]]:
         """Give each encoding's slug and the model of its first seed; a diverged one has none."""

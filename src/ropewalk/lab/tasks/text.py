@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ropewalk.files import Facts
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.data.draws import Split
+from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
-from ropewalk.lab.generate import generate
+from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
-from ropewalk.lab.tasks.base import Facts, Metric
+from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
     MAPPED,
@@ -58,7 +59,7 @@ class TextTask(LanguageTask):
     same test tokens, so that lengths can be compared.
     """
 
-    tested: ClassVar = LOSS
+    tested_metric: ClassVar = LOSS
     columns: ClassVar = ("nll", "tokens")
     goal: ClassVar[str]
 
@@ -72,13 +73,13 @@ class TextTask(LanguageTask):
         config = self.config
         if config.data != "tales":
             return _with_test(load_texts(config.data))
-        tested = max(1, config.tested * max(config.multiples) // TALE)
+        tested = max(1, config.test_examples * max(config.length_multiples) // TALE)
         counts: dict[Split, int] = {
             "train": config.examples,
             "validation": HELD_OUT // TALE,
             "test": tested,
         }
-        words = max(SHORTEST, TALE * config.length)
+        words = max(SHORTEST, TALE * config.train_length)
         return Texts("tales", {s: tuple(tales(n, words, SEED, s)) for s, n in counts.items()})
 
     @cached_property
@@ -98,7 +99,7 @@ class TextTask(LanguageTask):
         return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
 
     def prepare(self) -> Facts:
-        splits, length = self.texts.splits, self.config.length
+        splits, length = self.texts.splits, self.config.train_length
         tokens = Tokens.train(splits["train"], self.config.vocabulary)
         ids = {
             name: torch.tensor(
@@ -107,12 +108,12 @@ class TextTask(LanguageTask):
             )
             for name, documents in splits.items()
         }
-        tested = min(self.config.multiples) * length + 1
+        tested = min(self.config.length_multiples) * length + 1
         for name, least in (("train", 2 * length), ("validation", length + 1), ("test", tested)):
             if len(ids[name]) < least:
                 raise ValueError(
-                    f"length must leave room for windows in the {name} text, got {length}: it has "
-                    f"{len(ids[name])} tokens; give more text"
+                    f"train_length must leave room for windows in the {name} text, got {length}: "
+                    f"it has {len(ids[name])} tokens; give more text"
                 )
         tokens.save(self.run / "tokenizer.json")
         write_tensors(self.run / "text.safetensors", ids, {})
@@ -120,7 +121,7 @@ class TextTask(LanguageTask):
 
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        length = self.config.length
+        length = self.config.train_length
         count = len(self.data["train"]) // length - 1
         first = int(torch.randint(length, (1,), generator=generator))
         order = (torch.randperm(count, generator=generator) * length + first).tolist()
@@ -128,26 +129,26 @@ class TextTask(LanguageTask):
         return [order[i : i + size] for i in range(0, count, size)]
 
     def batch(self, rows: Sequence[int], draw: int) -> LanguageBatch:
-        return self.windows("train", torch.tensor(rows), self.config.length, draw)
+        return self.windows("train", torch.tensor(rows), self.config.train_length, draw)
 
     def validation_batches(self) -> Iterator[LanguageBatch]:
-        length = self.config.length
+        length = self.config.train_length
         count = min(HELD_OUT, (len(self.data["validation"]) - 1) // length)
         for starts in (torch.arange(count) * length).split(32):
             yield self.windows("validation", starts, length, int(starts[0]))
 
     def scored_tokens(self) -> int:
         """Give how many test tokens are scored: whole windows of every length that fits."""
-        known, length = len(self.data["test"]) - 1, self.config.length
-        fitting = [m * length for m in self.config.multiples if m * length <= known]
+        known, length = len(self.data["test"]) - 1, self.config.train_length
+        fitting = [m * length for m in self.config.length_multiples if m * length <= known]
         if not fitting:
             return 0
-        return min(self.config.tested, known // max(fitting)) * max(fitting)
+        return min(self.config.test_examples, known // max(fitting)) * max(fitting)
 
     @torch.no_grad()
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         model.eval()
-        length, known = self.multiple(split) * self.config.length, len(self.data["test"]) - 1
+        length, known = self.multiple(split) * self.config.train_length, len(self.data["test"]) - 1
         if length > known:
             raise ValueError(
                 f"the test text has {known} tokens to foretell, {split} needs {length}"
@@ -167,13 +168,13 @@ class TextTask(LanguageTask):
         config, facts = self.config, self.facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
         lengths = ", ".join(
-            f"{split} {self.multiple(split) * config.length} tokens" for split in self.splits
+            f"{split} {self.multiple(split) * config.train_length} tokens" for split in self.splits
         )
         said = [
             ("Text", held),
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
-            ("Trained on", f"windows of {config.length} tokens"),
+            ("Trained on", f"windows of {config.train_length} tokens"),
             ("Tested on", f"{self.scored_tokens():,} tokens, in windows: {lengths}"),
             *(("Note", note) for note in self.texts.notes),
         ]
@@ -190,7 +191,7 @@ class TextTask(LanguageTask):
         return [room * k // count for k in range(count)] if room >= 0 else []
 
     def attention(self, results: Facts) -> Facts:
-        length = min(self.config.length, MAPPED_TOKENS)
+        length = min(self.config.train_length, MAPPED_TOKENS)
         shown = []
         for start in self.passages(length, MAPPED):
             ids = self.data["test"][start : start + length].tolist()
@@ -219,12 +220,14 @@ class CausalText(TextTask):
         return LanguageBatch(ids[:, :-1], ids[:, 1:])
 
     def examples(self, results: Facts) -> Facts:
-        length, decode = self.config.length, self.tokens.decode
+        length, decode = self.config.train_length, self.tokens.decode
         starts = self.passages(length, SHOWN)
         prompt = length - min(CONTINUED, length // 2)
         ids = torch.stack([self.data["test"][s : s + length] for s in starts])
         found = {
-            slug: [decode(row) for row in generate(model, ids[:, :prompt], longest=length - prompt)]
+            slug: [
+                decode(row) for row in generate(model, ids[:, :prompt], max_tokens=length - prompt)
+            ]
             for slug, model in self.first_models(results)
         }
         sentences = [
@@ -264,7 +267,7 @@ class MaskedText(TextTask):
         ids = self.data[split][starts[:, None] + torch.arange(length)]
         generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
         draws = torch.rand(ids.shape, generator=generator)
-        chosen = (draws < self.config.masked) | (draws == draws.amin(1, keepdim=True))
+        chosen = (draws < self.config.mask_ratio) | (draws == draws.amin(1, keepdim=True))
         how = torch.rand(ids.shape, generator=generator)
         others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
         changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
@@ -274,7 +277,7 @@ class MaskedText(TextTask):
 
     @torch.no_grad()
     def examples(self, results: Facts) -> Facts:
-        length = self.config.length
+        length = self.config.train_length
         starts = self.passages(length, SHOWN)
         batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
         asked = batch.targets != PAD

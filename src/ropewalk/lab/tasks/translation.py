@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropewalk.lab import explain, scores
+from ropewalk.files import Facts, read_json
+from ropewalk.lab import examples as translation_examples
 from ropewalk.lab.batches import (
     Batch,
     EncodedSplit,
@@ -23,16 +24,16 @@ from ropewalk.lab.batches import (
     read_splits,
     write_splits,
 )
-from ropewalk.lab.checkpoint import read_json
+from ropewalk.lab.cells import read_hypotheses, write_hypotheses
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
-from ropewalk.lab.decode import best, translate
-from ropewalk.lab.folders import read_hypotheses, write_hypotheses
+from ropewalk.lab.decoding.beam_search import best, translate
 from ropewalk.lab.loss import autocast, token_loss
-from ropewalk.lab.tasks.base import Facts, Metric, Scored, Task
+from ropewalk.lab.scoring import bleu
+from ropewalk.lab.tasks.base import Metric, Scored, Task
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
 
-BLEU = Metric("bleu", "BLEU", scores.bleu_from_statistics, floor=5)
+BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
 
 
@@ -40,7 +41,7 @@ class Translation(Task):
     """Train on sentence pairs, translate test splits."""
 
     metrics: ClassVar = (BLEU, CHRF)
-    tested: ClassVar = BLEU
+    tested_metric: ClassVar = BLEU
     doing: ClassVar = "translating"
 
     @cached_property
@@ -83,7 +84,7 @@ class Translation(Task):
             lowercase=config.lowercase,
         )
         splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-        splits["train"], left_out = _shortened(splits["train"], config.longest)
+        splits["train"], left_out = _shortened(splits["train"], config.max_tokens)
         tokens.save(self.run / "tokenizer.json")
         write_splits(self.run / "splits.safetensors", splits)
         return {
@@ -160,8 +161,8 @@ class Translation(Task):
             return Scored({"no_result": held["no_result"]})
         sources, references = zip(*self.corpus.splits[split], strict=True)
         hypotheses, lowercase = read_hypotheses(folder, split), self.config.lowercase
-        found = scores.score(hypotheses, references, sources, lowercase=lowercase)
-        statistics, _ = scores.bleu_statistics(hypotheses, references, lowercase=lowercase)
+        found = bleu.score(hypotheses, references, sources, lowercase=lowercase)
+        statistics, _ = bleu.bleu_statistics(hypotheses, references, lowercase=lowercase)
         columns = [[int(n) for n in column] for column in statistics.t().tolist()]
         facts = {
             "bleu": round(found.bleu, 4),
@@ -172,7 +173,7 @@ class Translation(Task):
             "statistics": {
                 "length": columns[0],
                 "reference_length": columns[1],
-                "matches": columns[2 : 2 + scores.ORDERS],
+                "matches": columns[2 : 2 + bleu.ORDERS],
             },
             "by_length": [{"bleu": round(x, 3)} for x in found.by_length],
         }
@@ -190,19 +191,19 @@ class Translation(Task):
                 "notes": list(corpus.notes),
                 **{k: facts[k] for k in ("left_out", "vocabulary", "longest_in_training")},
             },
-            "signatures": scores.signatures(lowercase=self.config.lowercase),
+            "signatures": bleu.signatures(lowercase=self.config.lowercase),
             "splits": list(self.splits),
             "length_bins": {
-                split: scores.length_bins([pair[0] for pair in corpus.splits[split]])
+                split: bleu.length_bins([pair[0] for pair in corpus.splits[split]])
                 for split in self.splits
             },
         }
 
     def examples(self, results: Facts) -> Facts:
-        return explain.examples_of(results, self.run, self.corpus)
+        return translation_examples.examples_of(results, self.run, self.corpus)
 
     def attention(self, results: Facts) -> Facts:
-        return explain.attention_of(results, self.run, self.corpus)
+        return translation_examples.attention_of(results, self.run, self.corpus)
 
 
 def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
@@ -210,10 +211,10 @@ def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
     return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
 
 
-def _shortened(split: EncodedSplit, longest: int) -> tuple[EncodedSplit, int]:
+def _shortened(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
     both = zip(split.source, split.target, strict=True)
-    kept = [(s, t) for s, t in both if len(s) <= longest and len(t) <= longest]
+    kept = [(s, t) for s, t in both if len(s) <= max_tokens and len(t) <= max_tokens]
     if not kept:
-        raise ValueError(f"longest must leave training pairs, got {longest}: all are longer")
+        raise ValueError(f"max_tokens must leave training pairs, got {max_tokens}: all are longer")
     sources, targets = zip(*kept, strict=True)
     return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)

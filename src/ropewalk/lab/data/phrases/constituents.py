@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ropewalk.lab.data.phrases import lexemes as w
 from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases import words as w
 from ropewalk.lab.data.phrases.nouns import Noun
 from ropewalk.lab.data.phrases.syntax import (
     Clause,

@@ -6,6 +6,7 @@ opens a German sentence, only a time, a place or a subordinate clause opens the 
 
 from __future__ import annotations
 
+from ropewalk.lab.data.phrases.lexemes import Pronoun
 from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Coordination,
@@ -18,7 +19,6 @@ from ropewalk.lab.data.phrases.syntax import (
     is_plural,
     written,
 )
-from ropewalk.lab.data.phrases.words import Pronoun
 
 _AN = ("a", "e", "i", "o", "u", "honest")
 

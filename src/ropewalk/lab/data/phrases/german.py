@@ -7,6 +7,7 @@ verb).
 
 from __future__ import annotations
 
+from ropewalk.lab.data.phrases.lexemes import Determiner, Pronoun
 from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Coordination,
@@ -19,7 +20,6 @@ from ropewalk.lab.data.phrases.syntax import (
     is_plural,
     written,
 )
-from ropewalk.lab.data.phrases.words import Determiner, Pronoun
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 CASES = {"accusative": ACCUSATIVE, "dative": DATIVE, "acc": ACCUSATIVE, "dat": DATIVE}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ropewalk.lab.data.phrases import lexemes as w
 from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases import words as w
 from ropewalk.lab.data.phrases.constituents import Constituents
 from ropewalk.lab.data.phrases.syntax import (
     Clause,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ropewalk.lab.data.phrases import words as w
+from ropewalk.lab.data.phrases import lexemes as w
 from ropewalk.lab.data.phrases.nouns import NOUNS, Noun
 from ropewalk.lab.data.phrases.reserved import RESERVED
 from ropewalk.lab.data.phrases.syntax import Nominal, NounPhrase

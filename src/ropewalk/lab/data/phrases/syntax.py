@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ropewalk.lab.data.phrases.nouns import Noun
-from ropewalk.lab.data.phrases.verbs import Verb
-from ropewalk.lab.data.phrases.words import (
+from ropewalk.lab.data.phrases.lexemes import (
     Adjective,
     Adverb,
     Conjunction,
@@ -15,6 +13,8 @@ from ropewalk.lab.data.phrases.words import (
     Modal,
     Pronoun,
 )
+from ropewalk.lab.data.phrases.nouns import Noun
+from ropewalk.lab.data.phrases.verbs import Verb
 
 
 @dataclass(frozen=True)

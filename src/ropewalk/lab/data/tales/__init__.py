@@ -14,7 +14,7 @@ story      what happens
 
 from __future__ import annotations
 
-from ropewalk.lab.data.draws import SPLITS, Draws, Split, split_of
+from ropewalk.lab.data.rng import SPLITS, Draws, Split, split_of
 from ropewalk.lab.data.tales.story import Paragraphs, Story
 
 __all__ = ["SHORTEST", "derive", "tales"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ropewalk.lab.data.draws import Draws
+from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.tales import elements as w
 from ropewalk.lab.data.tales import plans
-from ropewalk.lab.data.tales import words as w
 from ropewalk.lab.data.tales.telling import Passage, Telling
 from ropewalk.lab.data.tales.world import FACTS, Event, Person, Thing, World
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ropewalk.lab.data.draws import Draws
-from ropewalk.lab.data.tales import words as w
+from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.tales import elements as w
 from ropewalk.lab.data.tales.world import Event, Person, Thing, World
 
 SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")

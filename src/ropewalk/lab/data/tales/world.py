@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ropewalk.lab.data.draws import Draws
-from ropewalk.lab.data.tales import words as w
+from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.tales import elements as w
 
 #: What there is to know about a person besides name and trade.
 FACTS = ("saying", "home", "temper", "dish", "wish", "fear", "pet")

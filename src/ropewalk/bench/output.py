@@ -1,0 +1,136 @@
+"""A measurement on a terminal and as a figure, from its plain facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ropewalk.bench.contenders import OURS, WITHOUT_KERNEL
+from ropewalk.files import Facts
+
+WIDTH = 100  # at least, of a table: what is no terminal counts as 80 columns
+QUIET = 0.5  # processes at work beside; from here on, times are apt to be theirs
+
+
+def print_part(console: Console, facts: Facts) -> None:
+    """Print what has just come in of a measurement: its conditions, or one table."""
+    (print_timings if "rows" in facts else print_conditions)(console, facts)
+
+
+def print_conditions(console: Console, results: Facts) -> None:
+    """Print what the times hold for."""
+    machine = results["machine"]
+    threads = machine["threads"]
+    facts = [machine["processor"], f"{threads} thread{'s' * (threads > 1)}"]
+    if machine["device"] != "cpu":
+        facts.append(machine["device"])
+    facts += [f"{name} {number}" for name, number in results["versions"].items()]
+    _say(console, ", ".join(facts))
+    before = machine["load_before"]
+    if before is not None and before > QUIET:
+        _say(console, f"The machine is not quiet, load {before}: times may be another process's.")
+    if not results["kernel"]:
+        where = machine["device"].partition(":")[0]
+        _say(
+            console,
+            f"ropewalk's kernel for {where} is not installed (a C compiler was missing when "
+            f"ropewalk was built, or triton is): its rows are the reference, in torch."
+            if where in ("cpu", "cuda")
+            else f"ropewalk has no kernel for {where}: its rows are the reference, in torch.",
+        )
+
+
+def print_timings(console: Console, timed: Facts) -> None:
+    """Print one table: times, and what they are to the limit and to transformers."""
+    shapes = f"q {tuple(timed['q'])}, k {tuple(timed['k'])}"
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{title(timed)}; {shapes}",
+        title_justify="left",
+        title_style="bold",
+    )
+    heads = ("", "time", "× copy", "GB/s", "× transformers", "memory")
+    for i, head in enumerate(heads):
+        table.add_column(head, justify="right" if i else "left", no_wrap=True)
+    for row in timed["rows"]:
+        speed, peak = row["times_transformers"], row["peak_bytes"]
+        table.add_row(
+            f"{row['name']} (limit)" if row["limit"] else row["name"],
+            duration(row["seconds"]),
+            f"{row['of_copy']:.2f}",
+            f"{row['gb_per_s']:.1f}",
+            "" if speed is None or row["limit"] else f"{speed:.2f}",
+            "" if peak is None else _size(peak),
+        )
+    console.print()
+    console.width = max(console.width, WIDTH)
+    console.print(table)
+    for row in timed["refused"]:
+        _say(console, f"not timed: {row['name']} ({row['reason']})")
+
+
+def print_notes(console: Console, results: Facts) -> None:
+    """Print who was absent and why, once for all tables, and how to read them."""
+    if results["absent"]:
+        named = "; ".join(f"{row['name']} ({row['reason']})" for row in results["absent"])
+        _say(console, f"\nabsent: {named}")
+    rounds = [timed["rows"][0]["rounds"] for timed in results["tables"]]
+    spread = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
+    _say(
+        console,
+        f"\nMedians of {spread} rounds, rows in another order in each. × copy: the time, as a "
+        f"multiple of the limit's. GB/s: bytes of q and k (and of their gradients), read and "
+        f"written once, by the time. × transformers: how many times as fast. Memory: the most that "
+        f"a call holds beyond its arguments, results included. New memory comes "
+        f"from the system page by page or from what was freed before: its limit moves with that. "
+        f"{results['duration_s']:.0f} s.",
+    )
+
+
+def save_figure(path: Path, results: Facts) -> None:
+    """Draw every table as bars, times as multiples of copying, and write them as PNG or SVG."""
+    from ropewalk.figures.bars import Bar, bars
+    from ropewalk.figures.static import png, svg
+
+    panels = {
+        title(timed): [
+            Bar(
+                row["name"],
+                row["of_copy"],
+                tuple(value / row["seconds"] * row["of_copy"] for value in row["quartiles"]),
+                duration(row["seconds"]),
+                0 if row["name"].startswith(OURS) and row["name"] != WITHOUT_KERNEL else 1,
+            )
+            for row in timed["rows"]
+            if not row["limit"]
+        ]
+        for timed in results["tables"]
+    }
+    figure = bars(panels, "time, as a multiple of copying, which is the line", limit=1.0)
+    path.write_bytes(svg(figure) if path.suffix == ".svg" else png(figure))
+
+
+def title(timed: Facts) -> str:
+    """What a table is of."""
+    return f"{timed['work']}, {timed['form']}, {timed['dtype']}"
+
+
+def duration(seconds: float) -> str:
+    """Three figures of it, in ms or µs."""
+    value, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def _size(number: int) -> str:
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:,.0f} {unit}"
+    return f"{number} B"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False)

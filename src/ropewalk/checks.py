@@ -1,0 +1,47 @@
+"""Checks of arguments, and how messages name the mistake."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+LARGEST = 2**63 - 1
+
+
+def check_int(name: str, value: Any, least: int, why: str = "") -> None:
+    """Raise unless value is an int of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}{why}, got {value}")
+    if value > LARGEST:
+        raise ValueError(f"{name} must be at most 2^63 - 1, got {value}")
+
+
+def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
+    """Raise unless value is a finite int or float above 0, or 0 itself where `zero` lets it in."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}")
+    if not (0 < value <= sys.float_info.max or (zero and value == 0)):
+        rule = "finite and not negative" if zero else "finite and above 0"
+        raise ValueError(f"{name} must be {rule}, got {value}{why}")
+
+
+def check_amplitude(name: str, value: float) -> None:
+    """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
+    if not 1e-18 <= value <= 1e18:
+        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {value}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Raise unless value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean …?" with the known word nearest to this one, "" if none is near."""
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""

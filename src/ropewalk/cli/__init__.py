@@ -1,0 +1,46 @@
+"""The command line: one file per command, which parses, calls and prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+try:
+    import rich  # noqa: F401, both are needed by every command
+    import typer
+except ImportError:
+    print("the command line needs the extra 'lab': pip install 'ropewalk[lab]'", file=sys.stderr)
+    sys.exit(2)
+
+from ropewalk.cli.bench import bench
+from ropewalk.cli.compare import compare
+from ropewalk.cli.train import train
+from ropewalk.cli.translate import translate
+
+app = typer.Typer(
+    help="Rotary position embeddings: train, compare and translate with each position encoding.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from ropewalk import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+for command in (compare, train, translate, bench):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

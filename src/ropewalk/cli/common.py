@@ -1,0 +1,108 @@
+"""What commands share: options, the config they describe, and how a failure ends.
+
+A user's mistake is one line on standard error and exit status 2.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from ropewalk.lab.config import Config
+
+Preset = Annotated[
+    str,
+    typer.Option(
+        help="quick or default; of translation also multi30k-cpu, multi30k-base and annotated."
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="translation, masked-lm, causal-lm, copy, reverse, sort, addition, recall, passkey or "
+        "count; compare also takes all.",
+    ),
+]
+Attention = Annotated[
+    str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML or JSON file of fields, over the preset's.")
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET; of language "
+        "modelling tales, text files or a folder of them."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Any field of the config, as in width=256."),
+]
+
+
+def new_console() -> Console:
+    """Make the console that results are printed on: text as it is, no markup read in it."""
+    return Console(soft_wrap=True, markup=False)
+
+
+def config_of(
+    preset: str,
+    file: Path | None,
+    settings: list[str] | None,
+    fallback: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Config:
+    """Build the config that options, a file and ``field=value`` settings describe."""
+    from ropewalk.lab.config import make_config, read_setting
+
+    given = dict(read_setting(text) for text in settings or [])
+    given |= {name: value for name, value in options.items() if value is not None}
+    return make_config(preset, file, given, fallback)
+
+
+@contextmanager
+def errors(
+    interrupted: str = "interrupted; the same command goes on where this one stopped",
+) -> Iterator[None]:
+    """Print a user's mistake in one line and exit with 2; other failures say what is kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended is as good as Ctrl-C
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        _fail(error, 2)
+    except ImportError as error:
+        _fail(f"{error}; the extra 'lab' has it: pip install 'ropewalk[lab]'", 2)
+    except KeyboardInterrupt:
+        _fail(interrupted, 130)
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted; Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
+    except RuntimeError as error:
+        if type(error).__name__ != "CellFailed":
+            raise
+        _fail(error, 1)
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)
+    raise typer.Exit(code)

@@ -1,0 +1,81 @@
+"""``ropewalk compare``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli.common import (
+    Attention,
+    ConfigFile,
+    Data,
+    Out,
+    Preset,
+    Settings,
+    TaskName,
+    config_of,
+    errors,
+    new_console,
+)
+
+
+def compare(
+    settings: Settings = None,
+    task: TaskName = None,
+    preset: Preset = "default",
+    encodings: Annotated[
+        str | None, typer.Option(help="Such as sinusoidal,rotary(theta=1e6).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3.")] = None,
+    data: Data = None,
+    attention: Attention = None,
+    config: ConfigFile = None,
+    out: Out = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="A remark on the conditions, kept with the results.")
+    ] = None,
+) -> None:
+    """Train the same model with each encoding and each seed on a task, score and report.
+
+    With --task all, a folder for each task and a summary of all. What is finished in a run folder
+    is kept; what was interrupted goes on where it stopped.
+    """
+    with errors():
+        from ropewalk.lab.compare import compare as run_comparison
+        from ropewalk.lab.config import tasks_of
+        from ropewalk.lab.progress import Watcher
+        from ropewalk.lab.report.terminal import print_summary, print_table
+        from ropewalk.lab.run import default_folder
+
+        options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
+        chosen = [
+            config_of(preset, config, settings, None, task=name, **options)
+            for name in tasks_of(task)
+        ]
+        console = new_console()
+        found = []
+        for each in chosen:
+            run = out or default_folder(each)
+            if len(chosen) > 1:
+                run = (out / each.task) if out else run
+                console.print(f"\n{each.task}", style="bold", highlight=False)
+            with Watcher(console) as watcher:
+                results = run_comparison(
+                    each,
+                    run,
+                    jobs=jobs,
+                    command=["ropewalk", *sys.argv[1:]],
+                    note=note,
+                    watch=watcher.watch,
+                    stage=watcher.stage,
+                )
+            print_table(console, results)
+            console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+            found.append(results)
+        if len(found) > 1:
+            print_summary(console, found)

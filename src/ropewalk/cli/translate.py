@@ -1,0 +1,49 @@
+"""``ropewalk translate``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ropewalk.cli.common import errors
+
+if TYPE_CHECKING:
+    from ropewalk.lab.decoding.translator import Translator
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder it is in.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Beam width; 1 is greedy; the config's if not given.")
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0.0)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+) -> None:
+    """Translate a file, standard input, or, at a terminal, line by line as you type."""
+    with errors("interrupted"):
+        from ropewalk.lab.decoding.translator import Translator, read_sentences
+
+        translator = Translator.load(model, beam, length_penalty, device)
+        if file is None and sys.stdin.isatty():
+            _converse(translator)
+            return
+        for text in translator(read_sentences(file)):
+            print(text)
+
+
+def _converse(translator: Translator) -> None:
+    print("One sentence a line; an empty line or Ctrl-D ends.", file=sys.stderr)
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        print(translator([line])[0])

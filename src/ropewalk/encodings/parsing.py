@@ -1,0 +1,60 @@
+"""What people write on the command line for a class and its arguments: ``rotary(theta=1e6)``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ropewalk.checks import did_you_mean
+
+
+def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """Read ``name`` or ``name(key=value, …)`` into the name, one of ``names``, and its arguments.
+
+    Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
+    ``what`` is the word for it in messages. Raises ValueError.
+    """
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
+    if match is None:
+        raise ValueError(f"{what} must read name or name(key=value, ...), got {text!r}")
+    name, inside = match.group(1), match.group(2) or ""
+    names = list(names)
+    if name not in names:
+        raise ValueError(
+            f"{what} must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
+        )
+    return name, _read_arguments(what, name, inside)
+
+
+def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ValueError for the first argument given that this name does not have."""
+    known = list(known)
+    for key in given:
+        if key not in known:
+            raise ValueError(
+                f"{what} {name!r} has no argument {key!r}; it has {', '.join(known) or 'none'}"
+                f"{did_you_mean(key, known)}"
+            )
+
+
+def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
+    """Read ``key=value, …`` as Python reads the arguments of a call."""
+    try:
+        call = ast.parse(f"f({inside})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError
+        arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}
+        named = {key: value for key, value in arguments.items() if key is not None}  # no **mapping
+        if call.args or len(named) < len(call.keywords):
+            raise ValueError
+    except (SyntaxError, TypeError, ValueError):
+        raise ValueError(
+            f"arguments of {what} {name!r} must read key=value, ..., each once, got {inside!r}"
+        ) from None
+    return named
+
+
+def _literal(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)

@@ -1,0 +1,50 @@
+"""Where a run keeps its cells, one encoding with one seed each, and their translations."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.files import write_bytes
+
+LONGEST = 100  # characters of a folder's name: file systems end at 255
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One encoding with one seed."""
+
+    encoding: str
+    seed: int
+
+    def folder(self, run: Path) -> Path:
+        """Give the folder of this cell in its run folder."""
+        return run / "cells" / slug(self.encoding) / f"seed-{self.seed}"
+
+    def __str__(self) -> str:
+        return f"{self.encoding}, seed {self.seed}"
+
+
+def slug(encoding: str) -> str:
+    """Write an encoding's name as a folder can be named: ``rotary(theta=1e6)`` rotary-theta-1e6.
+
+    No two encodings share a name: a minus is spelled out, and what is long ends in a digest.
+    """
+    spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
+    name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[:LONGEST]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
+
+
+def read_hypotheses(folder: Path, split: str) -> list[str]:
+    """Give a cell's translations of a split."""
+    return (folder / f"{split}.hypotheses.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def write_hypotheses(folder: Path, split: str, texts: list[str]) -> None:
+    """Write a cell's translations of a split, a line each."""
+    text = "".join(" ".join(t.splitlines()) + "\n" for t in texts)
+    write_bytes(folder / f"{split}.hypotheses.txt", text.encode())

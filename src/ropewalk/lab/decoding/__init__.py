@@ -1,0 +1,1 @@
+"""From a trained model to text: beam search, greedy generation, the translator."""

@@ -1,0 +1,66 @@
+"""Greedy generation by a causal language model, on cached keys and values where there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.encodings import AttentionEncoding
+from ropewalk.lab.tokens import EOS
+from ropewalk.model import LanguageModel
+
+
+def can_cache(stack: nn.Module) -> bool:
+    """Tell whether every encoding in these layers allows cached keys."""
+    sites = (m for m in stack.modules() if isinstance(m, AttentionEncoding))
+    return all(site.cached_keys != "none" for site in sites)
+
+
+@torch.inference_mode()
+def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[list[int]]:
+    """Go on from prompts ``(B, S)`` with the likeliest token each time, up to the end mark.
+
+    Gives the new tokens of each row without the end mark, at most ``max_tokens``. An encoding whose
+    method allows no cache is served by computing everything anew for each token.
+    """
+    cache = model.shape.new_cache(len(model.layers)) if can_cache(model.layers) else None
+    tokens, answers = prompts, prompts.new_empty((len(prompts), 0))
+    for _ in range(max_tokens):
+        hidden = model(tokens, cache=cache)[:, -1]
+        word = model.logits(hidden).argmax(-1, keepdim=True)
+        answers = torch.cat([answers, word], 1)
+        if bool((answers == EOS).any(1).all()):
+            break
+        tokens = word if cache is not None else torch.cat([tokens, word], 1)
+    return [_until_end(row) for row in answers.tolist()]
+
+
+def answer(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], tokens: int
+) -> list[list[int]]:
+    """Generate behind each prompt, in batches of one prompt length; results in the given order.
+
+    max_tokens: of each answer, the end mark not counted; tokens: of a batch, at most.
+    """
+    found: list[list[int]] = [[] for _ in prompts]
+    device = model.embedding.weight.device
+    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), max_tokens[i]))
+    batch: list[int] = []
+    for place, i in enumerate(order):
+        batch.append(i)
+        after = order[place + 1] if place + 1 < len(order) else None
+        full = (len(batch) + 1) * (len(prompts[i]) + max_tokens[i] + 1) > tokens
+        if after is not None and len(prompts[after]) == len(prompts[i]) and not full:
+            continue
+        rows = torch.tensor([prompts[j] for j in batch], device=device)
+        most = max(max_tokens[j] for j in batch) + 1  # the end mark may come behind the longest
+        for j, ids in zip(batch, generate(model, rows, max_tokens=most), strict=True):
+            found[j] = ids
+        batch = []
+    return found
+
+
+def _until_end(ids: list[int]) -> list[int]:
+    return ids[: ids.index(EOS)] if EOS in ids else ids

@@ -1,0 +1,75 @@
+"""From ``results.json`` to the plain numbers that figures are drawn from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ropewalk.figures.data import Curve, Outcome, finite, smoothed
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import bin_label
+from ropewalk.lab.report.measures import headline_measure
+
+
+def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
+    """Give each encoding's score on a split, and its tested difference from the first encoding."""
+    key, found = headline_measure(results)["key"], {}
+    for row in results["encodings"]:
+        score, versus = row["summary"][split][key], row["summary"][split].get("versus_first")
+        difference = versus and (versus["difference"], versus["low"], versus["high"])
+        found[row["name"]] = Outcome(tuple(score["values"]), score["mean"], difference)
+    return found
+
+
+def curves(results: Facts, kind: str, against: str) -> dict[str, list[Curve]]:
+    """Give loss curves: kind "training" (smoothed) or "validation", against "step" or "seconds"."""
+    found = {}
+    for row in results["encodings"]:
+        found[row["name"]] = [_curve(cell, kind, against) for cell in row["cells"]]
+    return found
+
+
+def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[list[float]]]]:
+    """Give the labels of a split's length bins, and BLEU as encoding -> seed -> bin."""
+    scores = {
+        row["name"]: [
+            [bin_["bleu"] for bin_ in cell["scores"][split]["by_length"]]
+            for cell in row["cells"]
+            if "bleu" in (cell["scores"].get(split) or {})
+        ]
+        for row in results["encodings"]
+    }
+    return [bin_label(bin_) for bin_ in results["length_bins"][split]], scores
+
+
+def by_multiple(results: Facts) -> tuple[list[str], dict[str, list[list[float | None]]]]:
+    """Give the lengths that were scored, and the headline score as encoding -> seed -> length."""
+    key, of = headline_measure(results)["key"], results["lengths"]["of"]
+    scores = {
+        row["name"]: [[cell["scores"][split].get(key) for split in of] for cell in row["cells"]]
+        for row in results["encodings"]
+    }
+    return [f"{length:,}" for length in of.values()], scores
+
+
+def without_nan(value: Any) -> Any:
+    """Give the value with null, which JSON has, for every number that is not finite."""
+    if isinstance(value, dict):
+        return {name: without_nan(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _curve(cell: Facts, kind: str, against: str) -> Curve:
+    points = [point for point in cell[kind] if point["loss"] is not None]
+    curve = finite(
+        Curve(
+            cell["seed"],
+            tuple(point[against] for point in points),
+            tuple(point["loss"] for point in points),
+            cell["status"] == "diverged",
+        )
+    )
+    # A twenty-fifth of the curve: enough to still the batches, too little to hide a turn.
+    return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve

@@ -1,0 +1,210 @@
+"""Tables, translations and the frame of attention maps as HTML; text from outside is escaped."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from html import escape
+
+from ropewalk.figures.palette import style
+from ropewalk.files import Facts
+from ropewalk.lab.report.measures import is_translation, number
+from ropewalk.lab.report.tables import Cell, Table
+
+OPEN = 5  # sentences of translations shown before the rest unfolds
+
+_SHAPES = {  # in a square of side 12
+    "circle": '<circle cx="6" cy="6" r="5"/>',
+    "square": '<rect x="1.5" y="1.5" width="9" height="9"/>',
+    "diamond": '<path d="M6 0l6 6-6 6-6-6z"/>',
+    "triangle-up": '<path d="M6 .5l6 10.5H0z"/>',
+    "triangle-down": '<path d="M6 11.5L0 1h12z"/>',
+    "star": '<path d="M6 0l1.5 4.2 4.5.2-3.5 2.8 1.2 4.3L6 9l-3.7 2.5 1.2-4.3L0 4.4l4.5-.2z"/>',
+    "hexagon": '<path d="M6 .5l5 2.7v5.6l-5 2.7-5-2.7V3.2z"/>',
+}
+_GAP = '<span class="gap">[…]</span>'
+_SIDES = ("source", "reference")
+_SITES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+    "self": "self-attention",
+}
+
+
+def named(results: Facts, name: str) -> str:
+    """Give an encoding's name behind its key: its shape in its colour."""
+    names = [row["name"] for row in results["encodings"]]
+    look = style(names.index(name))
+    return (
+        f'<svg class="key" viewBox="0 0 12 12" fill="{look.colour}" aria-hidden="true">'
+        f"{_SHAPES[look.symbol]}</svg>{escape(name)}"
+    )
+
+
+def table_html(results: Facts, table: Table, caption: str) -> str:
+    """Give a table in a box of its own that scrolls sideways where the page is narrow."""
+    head = "".join(_title(title) for title in table.columns)
+    names = {row["name"] for row in results["encodings"]}
+    body = "".join(
+        "<tr>" + "".join(_cell(results, cell, i, names) for i, cell in enumerate(row)) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def section_examples(results: Facts, examples: Facts) -> str:
+    """Give what was asked, what is right and what every encoding made of it, as was chosen."""
+    sentences = [_sentence(results, examples, sentence) for sentence in examples["sentences"]]
+    rest = "".join(sentences[OPEN:])
+    more = (
+        f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
+    )
+    note = (
+        f"Chosen by rule: {escape(examples['rule'])}. <mark>Marked</mark> words are not in the "
+        f"reference at this place, and {_GAP} stands for words of the reference that are missing"
+    )
+    if is_translation(results):
+        note += (
+            "; another wording may be as good a translation. The small number is BLEU of the "
+            "sentence alone"
+        )
+    return f'<p class="note">{note}.</p>{"".join(sentences[:OPEN])}{more}'
+
+
+def section_attention(results: Facts, attention: Facts, shown: int) -> str:
+    """Give the choices and an empty panel for each encoding, which the page's script fills."""
+    sentences = attention["sentences"]
+    rule = f'<p class="note">Chosen by rule: {escape(attention["rule"])}.'
+    if shown < len(sentences):
+        rule += (
+            f" The maps of {shown} of these {len(sentences)} sentences are here, to keep this file "
+            "under 10 MB."
+        )
+    rule += "</p>"
+    maps = attention["encodings"]
+    if not shown or not maps:
+        return f"{rule}<p>There are no maps to show.</p>"
+    first = next(iter(maps.values()))["sentences"][0]
+    sites = [(site, said) for site, said in _SITES.items() if site in first]
+    weights = first[sites[0][0]]["weights"]
+    pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
+    mark = " A token that begins a word starts with ·." if pieces else ""
+    linear = results["config"].get("attention", "softmax") != "softmax"
+    rows = (
+        "where rotated features weigh, rows need not add up to 1, and what weighs below 0 is blank"
+        if linear
+        else "each row adds up to 1"
+    )
+    choices = (
+        _select("site", "Attention", sites, hidden=len(sites) == 1)
+        + _select("sentence", "Sentence", _numbered([s["source"] for s in sentences[:shown]]))
+        + _select("layer", "Layer", _numbered([str(i + 1) for i in range(len(weights))]))
+        + _select("head", "Head", _numbered([str(i + 1) for i in range(len(weights[0]))]))
+    )
+    panels = "".join(_panel(results, row, maps) for row in results["encodings"])
+    return (
+        f'{rule}<div class="choose">{choices}</div>'
+        f'<p class="note">Rows attend, columns are attended to; {rows}. Colour grows '
+        "with the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or "
+        "walk with the arrow keys for its weight in all maps. Below each map every head in small: "
+        f"layers from top to bottom, heads from left to right.{mark}</p>"
+        f'<div class="maps">{panels}</div>'
+    )
+
+
+def _title(title: str) -> str:
+    kind = ' class="name"' if title == "encoding" else ""
+    return f'<th scope="col"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
+
+
+def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
+    is_name = index < 2 and cell.main in names
+    main = named(results, cell.main) if is_name else escape(cell.main)
+    seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
+    detail = f'<span class="seeds">{seeds}</span>' if seeds else ""
+    if index == 0:
+        return f'<th scope="row">{main}{detail}</th>'
+    return f"<td{' class=name' if is_name else ''}>{main}{detail}</td>"
+
+
+def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
+    corpus, fold = results["corpus"], results["config"].get("lowercase", False)
+    asked, right = (
+        f' lang="{escape(corpus[side])}"' if side in corpus else "" for side in ("source", "target")
+    )
+    terms = _SIDES if is_translation(results) else examples["terms"]
+    where = f", {sentence['split']}" if "split" in sentence else ""
+    rows = [
+        (escape(f"{terms[0]}{where}"), f"<span{asked}>{escape(sentence['source'])}</span>"),
+        (escape(terms[1]), f"<span{right}>{escape(sentence['reference'])}</span>"),
+    ]
+    for row in results["encodings"]:
+        text = sentence["hypotheses"].get(row["slug"])
+        if row["cells"][0]["status"] == "diverged" or text is None:
+            said = f'<span class="score">{_silence(row, sentence, examples)}</span>'
+        else:
+            marked = differences(text, sentence["reference"], fold=fold)
+            said = f"<span{right}>{marked}</span>{_own_bleu(row, examples, sentence)}"
+        rows.append((named(results, row["name"]), said))
+    lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
+    return f'<article class="sentence"><dl>{lines}</dl></article>'
+
+
+def _silence(row: Facts, sentence: Facts, examples: Facts) -> str:
+    """Say why there is nothing to show."""
+    if row["cells"][0]["status"] == "diverged":
+        return "nothing: the run diverged"
+    split = sentence.get("split", examples["split"])
+    reason = (row["cells"][0]["scores"].get(split) or {}).get("no_result", "there is no result")
+    return escape(f"nothing: {reason}")
+
+
+def differences(hypothesis: str, reference: str, *, fold: bool = False) -> str:
+    """Give the hypothesis as HTML, words marked that differ from the reference, and gaps in it."""
+    words, wanted = hypothesis.split(), reference.split()
+    left, right = ([w.lower() for w in ws] if fold else ws for ws in (wanted, words))
+    said: list[str] = []
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    for kind, _, _, start, stop in matcher.get_opcodes():
+        text = escape(" ".join(words[start:stop]))
+        if kind == "equal":
+            said.append(text)
+        elif kind == "delete":
+            said.append(_GAP)
+        else:
+            said.append(f"<mark>{text}</mark>")
+    return " ".join(said)
+
+
+def _own_bleu(row: Facts, examples: Facts, sentence: Facts) -> str:
+    scores = row["cells"][0]["scores"].get(examples["split"], {}).get("sentence_bleu", [])
+    if sentence["index"] >= len(scores):
+        return ""
+    return f' <span class="score">{number(scores[sentence["index"]], 0)}</span>'
+
+
+def _panel(results: Facts, row: Facts, maps: Facts) -> str:
+    name = named(results, row["name"])
+    if row["slug"] not in maps:
+        return f'<figure><h3>{name}</h3><p class="note">No maps: the run diverged.</p></figure>'
+    names = [each["name"] for each in results["encodings"]]
+    colour = style(names.index(row["name"])).colour
+    return (
+        f'<figure class="panel" data-slug="{escape(row["slug"])}" '
+        f'data-name="{escape(row["name"])}" data-colour="{colour}"><h3>{name}</h3>'
+        '<div class="map"></div><p class="said"></p>'
+        '<div class="heads" role="group" aria-label="All heads"></div></figure>'
+    )
+
+
+def _numbered(texts: list[str]) -> list[tuple[str, str]]:
+    return [(str(i), text) for i, text in enumerate(texts)]
+
+
+def _select(name: str, label: str, options: list[tuple[str, str]], *, hidden: bool = False) -> str:
+    held = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in options)
+    away = " hidden" if hidden else ""
+    return f'<label{away}>{label}<select id="choose-{name}">{held}</select></label>'

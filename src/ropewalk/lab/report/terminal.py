@@ -1,0 +1,133 @@
+"""The table of a comparison, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ropewalk.files import Facts
+from ropewalk.lab.report.findings import without_result
+from ropewalk.lab.report.measures import (
+    column,
+    headline_measure,
+    is_translation,
+    measures,
+    number,
+    tested_measure,
+)
+
+
+def print_table(console: Console, results: Facts) -> None:
+    """Print what each encoding scored, and what it cost."""
+    rows, splits = results["encodings"], results["splits"]
+    cost = _table("encoding", "validation loss", "parameters", "tokens/s", "peak memory")
+    for row in rows:
+        cost.add_row(
+            row["name"],
+            number(row["validation_loss"]["mean"], 3),
+            f"{row['parameters']:,}",
+            f"{row['tokens_per_s']['mean']:,.0f}",
+            f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
+        )
+    console.print()
+    console.print(_scores(results))
+    for row in rows:
+        for split in splits:
+            versus = row["summary"][split]["versus_first"]
+            if versus is not None:
+                console.print(_said(results, row["name"], split, versus), highlight=False)
+    for said in without_result(results):
+        console.print(said, highlight=False)
+    if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
+        console.print(
+            "One seed: this holds for these trained models, not for the encodings.", highlight=False
+        )
+    console.print()
+    console.print(cost)
+    for name, signature in results.get("signatures", {}).items():
+        console.print(f"{name} signature: {signature}", highlight=False)
+
+
+def print_summary(console: Console, all_results: Sequence[Facts]) -> None:
+    """Print the headline score of each task and encoding, on the first split and the last."""
+    names = list(dict.fromkeys(row["name"] for each in all_results for row in each["encodings"]))
+    table = _table("task", "score", *names)
+    for results in all_results:
+        measure, rows = headline_measure(results), {r["name"]: r for r in results["encodings"]}
+        splits = [results["splits"][0]]
+        if not is_translation(results):
+            splits = list(dict.fromkeys((splits[0], results["splits"][-1])))
+        for split in splits:
+            cells = [_score(rows[name], split, measure) if name in rows else "" for name in names]
+            table.add_row(results["task"], column(measure, split), *cells)
+    console.print()
+    console.print(table)
+
+
+def _scores(results: Facts) -> Table:
+    """Give one row an encoding: every score of the first split, the headline's of the others."""
+    head, *others = results["splits"]
+    first, *more = measures(results)
+    by_length = not is_translation(results)
+    several = len(results["config"]["seeds"]) > 1 or not by_length
+    columns = ["encoding", head if by_length else column(first, head)]
+    columns += ["each seed"] if several else []
+    if by_length:
+        columns += [*others, *(column(measure, head) for measure in more)]
+    else:
+        columns += [*(m["name"] for m in more), *(column(first, split) for split in others)]
+    table = _table(*columns)
+    if by_length:
+        unit, trained = results["lengths"]["unit"], results["lengths"]["trained"]
+        table.title = f"{column(first)}; x1 is {trained} {unit}, as trained"
+        table.title_justify = "left"
+    for row in results["encodings"]:
+        cells = [row["name"], _score(row, head, first, 1)]
+        if several:
+            values = row["summary"][head][first["key"]]["values"]
+            cells.append(
+                " ".join(
+                    _seed(cell, value, first["digits"])
+                    for cell, value in zip(row["cells"], values, strict=True)
+                )
+            )
+        at_head = [_score(row, head, measure, 1) for measure in more]
+        elsewhere = [_score(row, split, first, 1) for split in others]
+        table.add_row(*cells, *(elsewhere + at_head if by_length else at_head + elsewhere))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for i, title in enumerate(columns):
+        table.add_column(title, justify="right" if i else "left", no_wrap=not i)
+    return table
+
+
+def _said(results: Facts, name: str, split: str, versus: Facts) -> str:
+    first, tested = results["encodings"][0]["name"], tested_measure(results)
+    verdict, digits = versus["verdict"], tested["digits"] + 1
+    if verdict != "no difference shown":
+        verdict = f"{verdict} than {first}"
+    return (
+        f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {first}, "
+        f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "
+        f"p {versus['p_holm']:.4f}: {verdict}"
+    )
+
+
+def _score(row: Facts, split: str, measure: Facts, more: int = 0) -> str:
+    summary = row["summary"][split]
+    found = summary[measure["key"]]
+    if all(value is None for value in found["values"]) and "no_result" in summary:
+        return "no result"
+    return number(found["mean"], measure["digits"] + more)
+
+
+def _seed(cell: Facts, value: float | None, digits: int) -> str:
+    if cell["status"] == "diverged":
+        return "diverged"
+    return "none" if value is None else number(value, digits)

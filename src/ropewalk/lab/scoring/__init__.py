@@ -1,0 +1,1 @@
+"""Scores of answers, and whether their differences could be chance."""

@@ -1,0 +1,130 @@
+"""One cell of a comparison, one encoding with one seed, in a process of its own.
+
+``python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED`` trains it, or goes on where it stopped,
+and scores it; it tells how far it is in lines of JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.files import read_json, write_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.config import Config
+from ropewalk.lab.models import Model, load_model
+from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.train import Record, Trainer, best_snapshot, check_facts, snapshots
+from ropewalk.machine import pick_device
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def run_cell(run: Path, encoding: str, seed: int, tell: Tell) -> None:
+    """Train and score one cell of a prepared run, skipping what is there already."""
+    config = Config.model_validate(read_json(run / "config.json"))
+    task = open_task(config, run)
+    folder = Cell(encoding, seed).folder(run)
+    record = train(task, encoding, seed, folder, tell)
+    model: Model | None = None
+    for split in task.splits:
+        began = time.perf_counter()
+        if record.status == "diverged":
+            found, began = task.lost(split, folder), time.perf_counter()
+        elif task.is_evaluated(split, folder):
+            continue
+        else:
+            if model is None:
+                model = load_model(finish(config, record, folder), pick_device(config.device))[0]
+            tell({"phase": f"{task.doing} {split}"})
+            began = time.perf_counter()
+            try:
+                found = task.evaluate(model, split, folder)
+            except ValueError as error:  # such as positions beyond those of a learned table
+                found = {"no_result": " ".join(str(error).split())}
+        facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
+        write_json(folder / f"{split}.json", facts)
+
+
+def train(task: Task, encoding: str, seed: int, folder: Path, tell: Tell) -> Record:
+    """Train a cell to its end, unless it is there, and give what was seen of the training."""
+    config, done = task.config, folder / "training.json"
+    if done.exists():
+        held = read_json(done)
+        check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
+        return Record(**held["record"])
+    trainer = Trainer(task, encoding, seed, folder)
+    told = 0.0
+
+    def progress(record: Record, loss: float) -> None:
+        nonlocal told
+        if time.monotonic() - told > 0.5 or record.status != "training":
+            told = time.monotonic()
+            tell(
+                {
+                    "phase": "training",
+                    "step": record.step,
+                    "steps": record.steps,
+                    "loss": loss,
+                    "tokens_per_s": record.tokens_per_s,
+                }
+            )
+
+    record = trainer.run(progress)
+    write_json(done, {**trainer.facts, "precision": trainer.precision, "record": asdict(record)})
+    (folder / "last.safetensors").unlink(missing_ok=True)
+    return record
+
+
+def finish(config: Config, record: Record, folder: Path) -> Path:
+    """Write the model to be scored, ``model.safetensors``: the mean of snapshots or the best."""
+    if config.select == "best":
+        chosen = [best_snapshot(folder, record)]
+    else:
+        chosen = snapshots(folder)[-config.average :]
+    tensors, facts = mean_of(chosen)
+    facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
+    path = folder / "model.safetensors"
+    write_tensors(path, tensors, facts)
+    return path
+
+
+def mean_of(chosen: list[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Give the mean of these snapshots' parameters, and the facts of the last."""
+    held = [read_tensors(path) for path in chosen]
+    mean = {
+        name: torch.stack([tensors[name].double() for tensors, _ in held]).mean(0).float()
+        for name in held[0][0]
+    }
+    return mean, held[-1][1]
+
+
+def _main(run: str, encoding: str, seed: str) -> int:
+    def tell(event: dict[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
+
+    try:
+        run_cell(Path(run), encoding, int(seed), tell)
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as error:
+        tell({"error": " ".join(str(error).split())})
+        return 1
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        tell({"error": f"{what}; what was written before is whole, and the same command goes on"})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""A pre-norm stack over one sequence, whose position encoding is passed in.
+
+Axes: ``B`` batch, ``S`` tokens, ``V`` vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.encodings import Encoding
+from ropewalk.model.attention import self_placement
+from ropewalk.model.cache import DecoderCache
+from ropewalk.model.dropout import Dropout
+from ropewalk.model.linear import linear
+from ropewalk.model.transformer import SelfAttentionLayer, TransformerShape
+
+
+class LanguageModel(nn.Module):
+    """One stack with one table for input and output embeddings.
+
+    ``causal``: a decoder without memory, of ``shape.decoder_layers``, that foretells the next token
+    (Radford et al. 2018). Otherwise an encoder, of ``shape.encoder_layers``, that fills in what is
+    masked (Devlin et al. 2019, arXiv 1810.04805). ``encoding`` is built for this one stack.
+    Embeddings are N(0, 1/width) times sqrt(width), as in ``Transformer``.
+    """
+
+    def __init__(self, shape: TransformerShape, encoding: Encoding, *, causal: bool) -> None:
+        super().__init__()
+        layers = shape.decoder_layers if causal else shape.encoder_layers
+        if layers < 1:
+            which = "decoder_layers" if causal else "encoder_layers"
+            raise ValueError(f"{which} must be at least 1 where causal={causal}, got {layers}")
+        self.shape, self.causal = shape, causal
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.encoding = encoding
+        self.layers = nn.ModuleList(
+            SelfAttentionLayer(shape, encoding.for_layer(i)) for i in range(layers)
+        )
+        self.norm = nn.LayerNorm(shape.width)
+        self.dropout = Dropout(shape.dropout)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        cache: DecoderCache | None = None,
+        maps: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Give the last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+
+        tokens: ids ``(B, S)``, with a cache, which is for causal models, the new ones alone; a
+        branching cache takes one for each beam of a row. mask: boolean ``(B, T)``, True at real
+        tokens, of all T that the cache will hold, which padding behind a causal model's tokens does
+        not need; ``maps`` collects attention.
+        """
+        if cache is not None and not self.causal:
+            raise ValueError(
+                "cache must be None where causal=False, got one: tokens that come later change "
+                "those before them, so that everything is computed anew"
+            )
+        everything, seen = (DecoderCache(0) if cache is None else cache).enter(tokens)
+        if mask is not None and mask.shape != (len(tokens), len(everything)):
+            raise ValueError(
+                f"mask must be (B, T), of all tokens, those in the cache among them: "
+                f"{(len(tokens), len(everything))}, got {tuple(mask.shape)}"
+            )
+        placement = self_placement(everything, tokens.shape[1], self.encoding.for_layer(0))
+        x = self.embedding(tokens) * math.sqrt(self.shape.width)
+        x = self.dropout(self.encoding.embed(x, placement.queries))
+        looks = None if mask is None else mask[:, None, None, :]
+        if seen is not None:  # by each beam
+            looks = seen[:, None] if looks is None else seen[:, None] & looks
+        causal = self.causal and seen is None
+        for i, layer in enumerate(self.layers):
+            own = None if cache is None else cache.own[i]
+            x, probabilities = layer(x, placement, looks, maps is not None, causal, own)
+            if maps is not None and probabilities is not None:
+                maps.append(probabilities)
+        out: Tensor = self.norm(x)
+        return out
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        return linear(hidden, self.embedding.weight)
+
+    @torch.no_grad()
+    def attention_maps(self, tokens: Tensor) -> list[Tensor]:
+        """Run once with all attention probabilities formed: ``(B, H, S, S)`` for each layer."""
+        maps: list[Tensor] = []
+        self(tokens, maps=maps)
+        return maps

@@ -1,0 +1,44 @@
+"""What the studies share: their folder, tables in Markdown, and how a study is kept."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ropewalk.files import Facts, write_bytes
+from ropewalk.lab.report.publish import readable_json
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"
+
+
+def finished_run(text: str) -> Path:
+    """Take a path from the command line that must be the folder of a finished run."""
+    run = Path(text)
+    if not (run / "results.json").exists():
+        raise argparse.ArgumentTypeError(f"must be a finished run's folder, got {text}")
+    return run
+
+
+def keep(
+    folder: Path,
+    results: Facts,
+    readme: Callable[[Facts], str],
+    pictures: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write results with the command that made them, pictures, and the README made of them."""
+    results["command"] = shlex.join(["python", *sys.argv])
+    write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
+    for name, content in (pictures or {}).items():
+        write_bytes(folder / name, content)
+    write_bytes(folder / "README.md", readme(results).encode())
+    print(folder / "README.md")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out a table in Markdown, all columns but the first to the right."""
+    rule = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))

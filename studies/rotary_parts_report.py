@@ -1,0 +1,213 @@
+"""What the parts of a rope are for, as tables and figures of ``rotary_parts.py``'s numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from common import GENERATED, Facts, table
+
+from ropewalk.figures import static
+from ropewalk.figures.palette import LIGHT_PAGE, style
+
+PLAIN = ("none", "sinusoidal", "learned")  # encodings that leave attention as it is
+
+
+def slow_share(norms: list[Facts], name: str) -> list[float]:
+    """Give, for each layer, the share of squared norm that the slower half of the pairs holds."""
+    shares = []
+    for layer in norms:
+        squares = torch.tensor(layer[name]).square()
+        half = squares.shape[-1] // 2
+        shares.append(float(squares[:, half:].sum() / squares.sum()))
+    return shares
+
+
+def decay(scores: list[float]) -> float:
+    """Give how far the mean score falls from the nearest eighth of distances to the farthest."""
+    part = max(1, len(scores) // 8)
+    near, far = scores[1 : 1 + part], scores[-part:]
+    return sum(near) / len(near) - sum(far) / len(far)
+
+
+def readme(results: Facts) -> str:
+    """Write the README of the results folder out of its numbers alone."""
+    config = results["config"]
+    parts = [
+        "# What the parts of a rope are for",
+        GENERATED,
+        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
+        f"next token in windows of {config['train_length']} tokens ({config['data']}), then looked "
+        f"into on {results['windows']} windows of the test text. Trained and looked into by:",
+        "```sh\n" + "\n".join([*results["asked"], results["command"]]) + "\n```",
+        *_losses(results),
+        *_norms(results),
+        *_decays(results),
+        *_positions(results),
+        *_gradienttable(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _losses(results: Facts) -> list[str]:
+    encodings = results["encodings"]
+    rows = []
+    for name, row in encodings.items():
+        losses = row["validation_loss"]["values"]
+        rows.append([f"`{name}`", _number(row["validation_loss"]["mean"], 3), _seeds(losses)])
+    return [
+        "## Loss",
+        "Mean validation loss of a token; with `values=True` values turn as well and the output "
+        "turns back; with `frequency` all pairs turn alike. Whether differences on the test text "
+        "are shown by more than chance stands in the table of the run itself.",
+        table(["encoding", "validation loss", "seeds"], rows),
+    ]
+
+
+def _norms(results: Facts) -> list[str]:
+    rows = []
+    for name, row in results["encodings"].items():
+        cells = [cell for cell in row["cells"] if "norms" in cell]
+        if not cells:
+            continue
+        for part in ("q", "k"):
+            layers = torch.tensor([slow_share(cell["norms"], part) for cell in cells])
+            rows.append(
+                [f"`{name}`, {part}", *(f"{share:.0%}" for share in layers.mean(0).tolist())]
+            )
+    layers = results["config"]["layers"]
+    return [
+        "## Norm by frequency",
+        "Share of squared norm, before the rotation, that lies in the slower half of the pairs "
+        "(mean of seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large "
+        "model uses the slow pairs most, as channels for meaning that hardly turn.",
+        table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
+        "![Norm of queries and keys by pair, layer and head](norms.png)",
+        "Norm of each pair as a share of its head's, first seed: fastest pair left; a row for each "
+        "head, layers from top to bottom; colour grows with the share.",
+    ]
+
+
+def _decays(results: Facts) -> list[str]:
+    rows = []
+    for name, row in results["encodings"].items():
+        falls = torch.tensor(
+            [[decay(layer) for layer in cell["scores"]] for cell in row["cells"]] or [[]]
+        )
+        if falls.numel():
+            rows.append([f"`{name}`", *(f"{fall:+.2f}" for fall in falls.mean(0).tolist())])
+    layers = results["config"]["layers"]
+    return [
+        "## Score by distance",
+        "By how much the mean score (what the softmax gets from q and k; biases are not in it) is "
+        "higher at the nearest eighth of distances than at the farthest, mean of heads and seeds. "
+        "RoFormer (section 3.4.3) derives an upper bound that decays with distance; a trained "
+        "model need not follow it.",
+        table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
+        "![Mean score by distance](scores.png)",
+    ]
+
+
+def _positions(results: Facts) -> list[str]:
+    rows = []
+    for name, row in results["encodings"].items():
+        if row["cells"]:
+            left = torch.tensor([cell["position_left"] for cell in row["cells"]]).mean(0).tolist()
+            rows.append([f"`{name}`", *(f"{share:.2f}" for share in left)])
+    layers = results["config"]["layers"]
+    head = ["encoding", "embedding", *(f"after layer {i + 1}" for i in range(layers))]
+    return [
+        "## How much of a position is left",
+        "R² of a linear map (ridge regression, judged on windows it has not seen) from a token's "
+        "vector to its position: 1 reads it exactly, 0 knows nothing of it. What is added to the "
+        "embedding has to survive; with the others, the causal mask alone lets layers count.",
+        table(head, rows),
+    ]
+
+
+def _gradienttable(results: Facts) -> list[str]:
+    rows = []
+    for name, cells in results["gradients"].items():
+        found = [g for g in cells if g["first"] is not None]
+        if found:
+            means = [
+                _number(sum(g[key] for g in found) / len(found), 2)
+                for key in ("first", "median", "largest")
+            ]
+            ended = sum(g["status"] == "finished" for g in cells)
+            rows.append([f"`{name}`", *means, f"{ended} of {len(cells)}"])
+    return [
+        "## Gradients",
+        "Norm of the whole gradient before it is clipped, at the first step, in the median and at "
+        "most, mean of seeds. `integer` adds the position itself to every column; layers that norm "
+        "their input first take it off again with the mean, and what grows is the path around.",
+        table(["encoding", "first step", "median", "largest", "finished"], rows),
+    ]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _seeds(values: Sequence[float | None]) -> str:
+    return " · ".join(_number(value, 3) for value in values)
+
+
+def norms_figure(results: Facts) -> bytes:
+    """Draw each pair's share of its head's norm, first seed: a panel for q and k of each rope."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ropes = {
+        name: row["cells"][0]["norms"]
+        for name, row in results["encodings"].items()
+        if row["cells"] and "norms" in row["cells"][0]
+    }
+    figure = static.new_figure(1.0 + 1.5 * len(ropes), 4.0)
+    panels = figure.subplots(2, len(ropes), squeeze=False)
+    for place, (name, layers) in enumerate(ropes.items()):
+        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).colour])
+        for axes, part in zip(panels[:, place], ("q", "k"), strict=True):
+            norms = torch.cat([torch.tensor(layer[part]) for layer in layers])
+            axes.imshow((norms / norms.norm(dim=1, keepdim=True)).numpy(), cmap=shades, vmin=0)
+            axes.set_title(f"{name}\n{part}" if part == "q" else part, fontsize=7)
+            heads = len(layers[0][part])
+            for layer in range(1, len(layers)):
+                axes.axhline(layer * heads - 0.5, color=static.INK, linewidth=0.6)
+            axes.set_xticks([])
+            axes.set_yticks([])
+    return static.png(figure)
+
+
+def scores_figure(results: Facts) -> bytes:
+    """Draw the mean score by distance, a panel for each layer, less its mean over distances.
+
+    Ropes, and what has no part in attention: of the others, q and k alone are not the score.
+    """
+    layers = results["config"]["layers"]
+    drawn = {
+        name: row
+        for name, row in results["encodings"].items()
+        if row["cells"] and ("norms" in row["cells"][0] or name in PLAIN)
+    }
+    figure = static.new_figure(3.2 * layers + 1.6, 3.0)
+    panels = figure.subplots(1, layers, squeeze=False)[0]
+    for layer, axes in enumerate(panels):
+        for place, (name, row) in enumerate(drawn.items()):
+            curves = torch.tensor([cell["scores"][layer] for cell in row["cells"]])
+            curve = curves.mean(0) - curves.mean()
+            look = style(place)
+            axes.plot(
+                curve.tolist(),
+                color=look.colour,
+                marker=look.marker,
+                markevery=8,
+                markersize=4,
+                linewidth=1,
+                label=name,
+            )
+        axes.set_title(f"layer {layer + 1}", loc="left", fontsize=9)
+        axes.set_xlabel("distance in tokens")
+        static.calm(axes)
+    panels[0].set_ylabel("mean score, less its own mean")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", fontsize=7)
+    return static.png(figure)

@@ -1,0 +1,201 @@
+"""The command line from corpus to report, as a user types it, on a corpus of a few sentences.
+
+These fail if a run is not resumed or is trained twice, if a mistake ends in a traceback or in
+another exit code than 2, or if what was written before an interruption is lost.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TINY = [
+    "vocabulary=80",
+    "width=16",
+    "heads=2",
+    "feed_forward=32",
+    "encoder_layers=1",
+    "decoder_layers=1",
+    "batch_tokens=128",
+    "validations=2",
+    "average=2",
+    "beam=2",
+    "precision=float32",
+]
+
+
+def ropewalk(*words, cwd, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-m", "ropewalk.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=600,
+        **kwargs,
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    nouns = [("Hund", "dog"), ("Vogel", "bird"), ("Mann", "man"), ("Baum", "tree"), ("Bär", "bear")]
+    pairs = [
+        (f"Der {a} sieht den {b}en {c}.", f"The {x} sees the {y} {z}.")
+        for a, x in nouns
+        for b, y in (("alt", "old"), ("klein", "small"), ("grün", "green"))
+        for c, z in nouns
+    ]
+    for name, rows in (("train", pairs[:55]), ("val", pairs[55:65]), ("test", pairs[60:])):
+        (folder / f"{name}.de").write_text("".join(f"{s}\n" for s, _ in rows), encoding="utf-8")
+        (folder / f"{name}.en").write_text("".join(f"{t}\n" for _, t in rows), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(corpus):
+    words = [
+        "compare",
+        "--data",
+        corpus,
+        "--seeds",
+        "1",
+        "--out",
+        corpus / "run",
+        "epochs=3",
+        *TINY,
+    ]
+    done = ropewalk(*words, cwd=corpus)
+    assert done.returncode == 0, done.stderr
+    return corpus / "run", words, done
+
+
+def test_compare_fills_the_run_folder(run):
+    folder, _, done = run
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert [row["name"] for row in results["encodings"]] == ["sinusoidal", "rotary"]
+    for row in results["encodings"]:
+        (cell,) = row["cells"]
+        assert cell["status"] == "finished"
+        assert cell["peak_memory_bytes"] > 2**20
+        assert cell["tokens_per_s"] > 0
+        assert len(cell["scores"]["test"]["sentence_bleu"]) == 15
+        files = {path.name for path in (folder / "cells" / row["slug"] / "seed-1").iterdir()}
+        assert {"model.safetensors", "test.hypotheses.txt", "training.json"} <= files
+        assert row["name"] in done.stdout
+    assert results["encodings"][1]["summary"]["test"]["versus_first"]["p"] > 0
+    assert results["corpus"]["seen_in_training"]["test"]["pairs"] == 0
+    assert results["command"].startswith("ropewalk compare")
+    assert (folder / "report.html").stat().st_size > 100_000
+
+
+def test_what_is_finished_is_not_done_again(run):
+    folder, words, _ = run
+    cell = folder / "cells" / "rotary" / "seed-1"
+    before = {path: path.stat().st_mtime_ns for path in cell.iterdir()}
+    again = ropewalk(*words, cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in cell.iterdir()} == before
+    # Another beam needs other translations, but no other training.
+    other = ropewalk(*words, "beam=1", cwd=folder)
+    assert other.returncode == 0, other.stderr
+    after = {path: path.stat().st_mtime_ns for path in cell.iterdir()}
+    assert after[cell / "training.json"] == before[cell / "training.json"]
+    assert after[cell / "test.json"] != before[cell / "test.json"]
+
+
+def test_another_config_in_the_same_folder_is_refused(run):
+    folder, words, _ = run
+    done = ropewalk(*words, "width=32", cwd=folder)
+    assert done.returncode == 2
+    assert "width is 16 there and 32 here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_translate_reads_a_file_and_standard_input(run, tmp_path):
+    folder, _, _ = run
+    text = "Der Hund sieht den Vogel.\n\nDer Mann sieht den Baum.\n"
+    (tmp_path / "in.de").write_text(text, encoding="utf-8")
+    model = folder / "cells" / "rotary" / "seed-1"
+    from_file = ropewalk("translate", model, tmp_path / "in.de", cwd=tmp_path)
+    assert from_file.returncode == 0, from_file.stderr
+    lines = from_file.stdout.split("\n")
+    assert len(lines) == 4
+    assert lines[0]
+    assert lines[1] == ""
+    piped = ropewalk("translate", model, cwd=tmp_path, input=text)
+    assert piped.stdout == from_file.stdout
+    several = ropewalk("translate", folder, cwd=tmp_path, input=text)
+    assert several.returncode == 2
+    assert "rotary/seed-1" in several.stderr
+    (tmp_path / "latin1.de").write_bytes("Bär\n".encode("latin-1"))
+    wrong = ropewalk("translate", model, tmp_path / "latin1.de", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "must be UTF-8, got byte 0xe4 in line 1" in wrong.stderr
+
+
+def test_a_generated_task_from_the_command_line(tmp_path):
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
+    words = ["compare", "--task", "copy", "--preset", "quick", "--encodings", "none", *sizes]
+    done = ropewalk(*words, "length_multiples=1,2", "train_length=3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "exact match, %; x1 is 3 letters, as trained" in done.stdout
+    assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
+    words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000", *TINY]
+    words += ["validations=4000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ropewalk.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background ignores Ctrl-C, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    cell = tmp_path / "run" / "cells" / "rotary" / "seed-1"
+    started = time.monotonic()
+    while not list(cell.glob("snapshot-*")) and time.monotonic() - started < 300:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 130, said
+    assert said.strip() == "ropewalk: interrupted; the same command goes on where this one stopped"
+    assert (cell / "last.safetensors").exists()
+    assert not (cell / "training.json").exists()
+    assert not list((tmp_path / "run").rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "--preset", "quik"], "did you mean 'quick'"),
+        (["compare", "wdith=3"], "did you mean 'width'"),
+        (["compare", "--task", "cpoy"], "did you mean 'copy'"),
+        (["compare", "--task", "copy", "beam=3"], "task 'copy' has no beam"),
+        (["compare", "--task", "causal-lm", "--data", "nowhere"], "nowhere"),
+        (["compare", "--data", "nowhere"], "nowhere"),
+        (["compare", "--encodings", "rotray"], "did you mean 'rotary'"),
+        (["translate", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
+    done = ropewalk(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(corpus):
+    words = ["compare", "--data", corpus, "--out", os.devnull + "/run", *TINY]
+    done = ropewalk(*words, cwd=corpus)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"ropewalk: --out must be a folder, got {os.devnull}")

@@ -1,0 +1,123 @@
+"""CoPE counts what a query takes to be worth counting; its loop is in test_encodings_relative.
+
+These fail when masked or future keys are counted, position numbers matter, counts beyond the table
+run out of it, what a query counts is not what its gates say, an encoder gets the paper's one-sided
+count, or the outcome differs from the code that others wrote from the paper's appendix.
+"""
+
+import dataclasses
+import re
+import warnings
+
+import pytest
+import torch
+from attention_loops import STACK, attention_with, close, random, transformer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.encodings import Placement, build, build_encoder_decoder
+
+seeds = st.integers(0, 2**32 - 1)
+TWO_SIDED = dataclasses.replace(STACK, causal=False)
+
+
+@pytest.mark.parametrize("npos_max", [2, 5, 64])
+@torch.no_grad()
+def test_cope_equals_that_of_x_transformers(npos_max):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x_transformers = pytest.importorskip("x_transformers.x_transformers")
+    attention, x = attention_with(f"cope(npos_max={npos_max})", 4), random(2, 9, 32)
+    theirs = x_transformers.CoPE(8, 4, npos_max).double()
+    theirs.pos_emb.copy_(attention.encoding.positions[0])
+    q = attention.query(x).view(2, 9, 4, 8).transpose(1, 2)
+    k, v = attention.key_value(x).view(2, 9, 2, 4, 8).permute(2, 0, 3, 1, 4)
+    seen = torch.ones(9, 9, dtype=torch.bool).tril()
+    logits = (q @ k.mT / 8**0.5).masked_fill(~seen, -torch.finfo(torch.float64).max)
+    p = (logits + theirs(q, logits)).softmax(-1)
+    found = attention(x, causal=True, need_probabilities=True)
+    close(found.probabilities, p)
+    close(found.output, attention.output((p @ v).transpose(1, 2).flatten(2)))
+
+
+@given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=9), st.integers(2, 12))
+@torch.no_grad()
+def test_positions_are_counts_of_the_keys_whose_gates_are_open(open_, npos_max):
+    """Keys that point along the query open its gate, others close it; e[p] is p along the query."""
+    site = build(f"cope(npos_max={npos_max})", STACK).for_layer(0).double()
+    site.positions[..., 0] = torch.arange(npos_max, dtype=torch.float64) / 1000
+    q = torch.zeros(1, 4, 1, 8, dtype=torch.float64)
+    q[..., 0] = 1000
+    k = torch.zeros(1, 4, len(open_), 8, dtype=torch.float64)
+    k[..., 0] = torch.tensor(open_) * 2 - 1.0
+    scores = site.scores(q, k, Placement(torch.tensor([0]), torch.arange(len(open_))), None)
+    counts = [min(sum(open_[t:]), npos_max - 1) for t in range(len(open_))]
+    close(scores[0, 0, 0] - (q @ k.mT)[0, 0, 0] / 8**0.5, torch.tensor(counts).double())
+
+
+@given(st.sampled_from(["cope", "cope(npos_max=2)"]), st.lists(st.integers(0, 99)), seeds)
+@settings(max_examples=20)
+@torch.no_grad()
+def test_position_numbers_do_not_matter_where_a_stack_looks_back(name, steps, seed):
+    attention, x = attention_with(name, seed=seed), random(2, 6, 32, seed=seed)
+    places = torch.tensor((steps + [1] * 6)[:6]).cumsum(0)
+    expected = attention(x, causal=True).output
+    close(attention(x, placement=Placement(places), causal=True).output, expected)
+    behind = x[:, [1, 0, 2, 3, 4, 5]]
+    assert (attention(behind, causal=True).output - expected)[:, 2:].abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["cope", "cope(two_sided=True)"])
+@torch.no_grad()
+def test_what_is_masked_is_not_counted(name):
+    """Dropping keys between two others leaves what it would be had they never been there."""
+    causal = name == "cope"
+    attention, x = attention_with(name, causal=causal), random(1, 6, 32)
+    kept = torch.tensor([0, 2, 3, 5])
+    mask = torch.zeros(1, 1, 1, 6, dtype=torch.bool)
+    mask[..., kept] = True
+    whole = attention(x, mask=mask, causal=causal).output
+    alone = attention(x[:, kept], causal=causal).output
+    close(whole[:, kept], alone)
+
+
+@torch.no_grad()
+def test_two_sides_mirror_each_other_but_for_the_query_itself():
+    """With the same vectors on both sides, a key ahead counts like one behind, less the query."""
+    site = build("cope(two_sided=True, npos_max=9)", TWO_SIDED).for_layer(0).double()
+    site.positions.copy_(random(9, 8).expand(2, 9, 8))
+    q, k = random(1, 4, 7, 8), random(1, 4, 7, 8, seed=1)
+    here, itself = torch.arange(7), torch.eye(7, dtype=torch.bool)
+    forth = site.scores(q, k, Placement(here), ~itself)
+    back = site.scores(q.flip(-2), k.flip(-2), Placement(here), ~itself).flip(-1, -2)
+    close(forth[..., ~itself], back[..., ~itself])
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("cope(npos_max=1)", ValueError, "npos_max must be at least 2, the vectors of counts 0 a"),
+        ("cope(npos_max=64.0)", TypeError, "npos_max must be an int, got 64.0"),
+        ("cope(two_sided=yes)", TypeError, "two_sided must be True or False, got 'yes'"),
+    ],
+)
+def test_a_wrong_argument_is_named(text, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build(text, STACK)
+
+
+@pytest.mark.parametrize("text", ["cope", "cope(npos_max=5)", "cope(cross=True)"])
+def test_what_looks_both_ways_is_refused_unless_asked_for(text):
+    with pytest.raises(ValueError, match=r"two_sided must .*; write cope\(two_sided=True\)"):
+        build_encoder_decoder(text, TWO_SIDED, STACK)
+
+
+def test_each_layer_has_vectors_for_each_side_that_it_looks_to():
+    model = transformer("cope(npos_max=5, two_sided=True)")
+    found = {n: tuple(p.shape) for n, p in model.named_parameters() if "encoding" in n}
+    assert found == {
+        f"{stack}_encoding.sites.{layer}.positions": (sides, 5, 8)
+        for stack, sides in (("encoder", 2), ("decoder", 1))
+        for layer in range(2)
+    }
+    assert all((p == 0).all() for p in build("cope", STACK).parameters())

@@ -1,0 +1,218 @@
+"""Encodings: how they are named and built, and how long what they compute is kept.
+
+These fail when a mistyped name or argument passes or is answered without the way out; when
+cross-attention is encoded unasked; and when tables are formed once a layer, or kept from one pass
+to the next. What each encoding computes is tried beside it, in test_encodings_*.py.
+"""
+
+import contextlib
+import dataclasses
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk import RotaryEmbedding
+from ropewalk.encodings import (
+    REGISTRY,
+    AttentionEncoding,
+    Placement,
+    StackShape,
+    build,
+    build_encoder_decoder,
+    parse,
+    split_names,
+)
+from ropewalk.model import DecoderCache, Transformer, TransformerShape
+
+STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+# Names
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "theta": st.floats(1e-3, 1e9) | st.integers(1, 10**9),
+            "rotary_dim": st.none() | st.integers(2, 64),
+            "pairing": st.sampled_from(["half", "interleaved"]),
+            "cross": st.booleans(),
+        },
+    ),
+    st.booleans(),
+    st.sampled_from(["", " ", "\n"]),
+)
+def test_parse_reads_what_is_written(arguments, quoted, space):
+    def written(value: object) -> str:
+        return str(value) if isinstance(value, str) and not quoted else repr(value)
+
+    inside = f",{space}".join(f"{key}{space}={written(v)}" for key, v in arguments.items())
+    assert parse(f"{space}rotary{space}({inside}){space}") == ("rotary", arguments)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_bare_name_has_no_arguments(name):
+    assert parse(name) == parse(f"{name}()") == (name, {})
+
+
+@given(st.sampled_from(["", "rotary", "rotary("]), st.text("rotay()=,*1'{[]}: \0+-"))
+def test_parse_answers_nonsense_with_value_error_alone(start, text):
+    with contextlib.suppress(ValueError):
+        parse(start + text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "encoding must read name or name(key=value, ...), got ''"),
+        ("rotary theta=1", "encoding must read name or name(key=value, ...), got 'rotary theta=1'"),
+        ("rotery", f"must be one of {', '.join(REGISTRY)}, got 'rotery'; did you mean 'rotary'?"),
+        ("Sinusoidal", "did you mean 'sinusoidal'?"),
+        ("xyz", f"encoding must be one of {', '.join(REGISTRY)}, got 'xyz'"),
+        (
+            "rotary(thetta=1)",
+            "'rotary' has no argument 'thetta'; it has theta, rotary_dim, pairing",
+        ),
+        ("rotary(thetta=1)", "did you mean 'theta'?"),
+        ("none(theta=1)", "encoding 'none' has no argument 'theta'; it has cross"),
+        ("rotary(shape=1)", "has no argument 'shape'"),
+        ("rotary(self=1)", "has no argument 'self'"),
+        (
+            "rotary(1e6)",
+            "arguments of encoding 'rotary' must read key=value, ..., each once, got '1e6'",
+        ),
+        ("rotary(**a)", "must read key=value, ..., each once, got '**a'"),
+        ("rotary(theta=)", "must read key=value, ..., each once, got 'theta='"),
+        ("rotary(theta=1, theta=2)", "must read key=value, ..., each once, got 'theta=1, theta=2'"),
+        ("rotary(theta=1/3)", "must read key=value, ..., each once, got 'theta=1/3'"),
+        ("rotary(theta={[]: 1})", "must read key=value"),
+        ("rotary(theta=1) + f(2)", "must read key=value, ..., each once, got 'theta=1) + f(2'"),
+        ("rotary(theta=1)(theta=2)", "must read key=value, ..., each once, got 'theta=1)(theta=2'"),
+        ("rotary(cross=no)", "cross must be True or False, got 'no' for encoding 'rotary'"),
+        ("rotary(cross=1)", "cross must be True or False, got 1"),
+    ],
+)
+def test_a_mistyped_encoding_is_named_with_what_would_do(text, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["none", "rotary", "rotary()", "rotary(theta=1e6, cross=True)", "x(a=(1, (2, 3)), b=4)"]
+        ),
+        max_size=5,
+    ),
+    st.sampled_from([",", ", ", " ,"]),
+)
+def test_names_are_split_at_outer_commas_alone(names, comma):
+    assert split_names(comma.join(names)) == names
+
+
+# Building
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "max_positions"),
+    [
+        ("none", 0, None),
+        ("sinusoidal", 0, None),
+        ("sinusoidal(theta=100)", 0, None),
+        ("learned", 512 * 32, 512),
+        ("learned(max_positions=7)", 7 * 32, 7),
+        ("rotary", 0, None),
+        ("rotary(theta=5e5, rotary_dim=4, pairing=interleaved)", 0, None),
+    ],
+)
+def test_build(text, parameters, max_positions):
+    encoding = build(text, STACK)
+    assert sum(p.numel() for p in encoding.parameters()) == parameters
+    assert encoding.max_positions == max_positions
+    assert isinstance(encoding.for_layer(1), AttentionEncoding)
+
+
+def test_cross_is_no_argument_of_one_stack():
+    with pytest.raises(ValueError, match="cross belongs to an encoder-decoder, not to one stack"):
+        build("rotary(cross=True)", STACK)
+
+
+def test_cross_attention_gets_an_encoding_only_when_asked():
+    stacks = (dataclasses.replace(STACK, causal=False), STACK)
+    assert build_encoder_decoder("rotary", *stacks).cross is None
+    assert build_encoder_decoder("rotary(cross=False)", *stacks).cross is None
+    cross = build_encoder_decoder("rotary(cross=True, theta=7)", *stacks).cross
+    assert cross.for_layer(0).rope.spec.theta == 7
+
+
+def test_cross_is_refused_where_nothing_acts_in_attention():
+    with pytest.raises(ValueError, match="cross must be False for 'none', got True: it does not"):
+        build_encoder_decoder("none(cross=True)", STACK, STACK)
+
+
+def test_none_does_nothing():
+    encoding = build("none", STACK)
+    x, q, k = random(1, 3, 32), random(1, 4, 3, 8), random(1, 2, 3, 8)
+    placement, site = Placement(torch.arange(3)), encoding.for_layer(0)
+    assert encoding.embed(x, placement.queries) is x
+    assert site.rotate(q, k, placement) == (q, k)
+    assert site.bias(placement) is None
+    assert site.scale is None
+    with pytest.raises(RuntimeError, match="says attends = False"):
+        site.attend(q, k, k, placement, None)
+
+
+# A placement lasts for one forward pass
+
+
+def test_once_computes_once_under_each_key():
+    placement, calls = Placement(torch.arange(3)), []
+
+    def compute() -> int:
+        calls.append(len(calls))
+        return calls[-1]
+
+    assert [placement.memoize(key, compute) for key in ("a", "a", ("b", 1), "a")] == [0, 0, 1, 0]
+    assert Placement(torch.arange(3)).memoize("a", compute) == 2
+
+
+def test_a_placement_stands_for_keys_like_queries_unless_told():
+    one, two, three = (torch.arange(n) for n in (1, 2, 3))
+    assert Placement(one).keys is one
+    assert Placement(one).new_keys is one
+    assert Placement(one, two).new_keys is two
+    assert Placement(one, two, three).new_keys is three
+
+
+@pytest.mark.parametrize(("name", "in_decoder"), [("rotary", 1), ("rotary(cross=True)", 3)])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_decoder, layers):
+    shape = TransformerShape(20, 32, 4, 64, layers, layers)
+    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    model = Transformer(shape, *build_encoder_decoder(name, *stacks))
+    formed, tables = [], RotaryEmbedding.tables
+
+    def counted(self: RotaryEmbedding, positions: torch.Tensor, length: None) -> object:
+        formed.append(positions.tolist())
+        return tables(self, positions, length)
+
+    monkeypatch.setattr(RotaryEmbedding, "tables", counted)
+    source, target = torch.randint(4, 20, (2, 2, 5))
+    for _ in range(2):  # and anew in the next pass
+        memory = model.encode(source)
+        assert len(formed) == 1
+        model.decode(target, memory)
+        assert len(formed) == 1 + in_decoder
+        formed.clear()
+    cache = DecoderCache(layers)
+    for step in range(3):
+        model.decode(target[:, step : step + 1], memory, cache=cache)
+    assert formed.count([2]) == (1 if in_decoder == 1 else 2)

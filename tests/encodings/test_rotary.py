@@ -1,0 +1,469 @@
+"""Rotary as an encoding: every rope that can be asked for by name, in attention and in models.
+
+These fail when arguments become another spec than they say, when scores or turned values differ
+from the papers' equations, when they depend on absolute positions, when a cache, chunks, padding or
+packing change a result, when learned frequencies get a wrong gradient or too few sets, and when a
+mistake in the arguments is not named with the way out.
+"""
+
+import cmath
+import dataclasses
+import inspect
+import re
+
+import encoding_cases as cases
+import pytest
+import torch
+from encoding_cases import BACK, BOTH, attention_with, close, random, transformer, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers.models.roformer.modeling_roformer import (
+    RoFormerSelfAttention,
+    RoFormerSinusoidalPositionalEmbedding,
+)
+
+from ropewalk import LearnedRotaryEmbedding, RotarySpec, scaling
+from ropewalk.encodings import Placement, build, build_encoder_decoder, parse
+from ropewalk.encodings.rotary import Rotary
+from ropewalk.model import Attention, KeyValueCache, initialise
+
+FIXED = [
+    "rotary",
+    "rotary(rotary_dim=4, pairing=interleaved, reverse=True)",
+    "rotary(frequency=0.3)",
+    "rotary(rule=proportional, fraction=0.5)",
+    "rotary(rule=yarn, factor=4, original_length=64, theta=100)",
+    "rotary(rule=dynamicntk, factor=2, original_length=3, length=6)",
+]
+LEARNED = ["rotary(learned=True)", "rotary(learned=layer)", "rotary(learned=head, rotary_dim=6)"]
+VALUES = [
+    "rotary(values=True)",
+    "rotary(values=True, learned=head)",
+    "rotary(values=True, rule=yarn, factor=4, original_length=64, theta=100, rotary_dim=6)",
+]
+RELATIVE = [*FIXED, *LEARNED, *VALUES]
+EVERY = [*RELATIVE, "rotary(values=absolute)"]
+seeds = st.integers(0, 2**32 - 1)
+positions = st.lists(st.integers(0, 5000), min_size=1, max_size=4)
+
+
+def crossing(name: str) -> str:
+    return f"{name[:-1]}, cross=True)" if "(" in name else f"{name}(cross=True)"
+
+
+# Arguments
+
+
+LONG = {"short_factor": (1.0, 1.0, 1.0, 1.0), "long_factor": (1.0, 2.0, 3.0, 4.0)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", {}),
+        ("theta=5e5, rotary_dim=4, pairing=interleaved", {"theta": 5e5, "rotary_dim": 4,
+                                                        "pairing": "interleaved"}),
+        ("reverse=True", {"reverse": True}),
+        ("rule=linear, factor=4", {"scaling": scaling.Linear(4)}),
+        ("rule=NTKAware, factor=2.5", {"scaling": scaling.NTKAware(2.5)}),
+        ("rule=dynamicntk, factor=4, original_length=256, length=900",
+         {"scaling": scaling.DynamicNTK(4, 256)}),
+        ("rule=yarn, factor=4, original_length=256, truncate=False, mscale=1, theta=1e6",
+         {"scaling": scaling.YaRN(4, 256, truncate=False, mscale=1), "theta": 1e6}),
+        ("rule='YaRN', factor=4, original_length=256", {"scaling": scaling.YaRN(4, 256)}),
+        ("rule=longrope, short_factor=(1, 1, 1, 1), long_factor=[1, 2, 3, 4], original_length=64, "
+         "length=65", {"scaling": scaling.LongRoPE(**LONG, original_length=64)}),
+        ("rule=llama3, factor=8, low_freq_factor=1, high_freq_factor=4, original_length=512",
+         {"scaling": scaling.Llama3(8, 1, 4, 512)}),
+        ("rule=proportional, fraction=0.75", {"scaling": scaling.Proportional(0.75)}),
+    ],
+)  # fmt: skip
+def test_arguments_become_the_spec(arguments, expected):
+    site = build(f"rotary({arguments})", BACK).for_layer(0)
+    assert site.rope.spec == RotarySpec(8, **expected)
+
+
+def test_every_rule_and_all_of_its_fields_can_be_given():
+    for rule in scaling.RULES:
+        fields = list(inspect.signature(rule).parameters)
+        known = Rotary.further_arguments({"rule": rule.__name__.lower()})
+        assert known == [f.name for f in dataclasses.fields(rule)] == fields
+        assert not set(known) & set(inspect.signature(Rotary).parameters)
+        text = ", ".join(f"{field}=1" for field in fields)
+        assert parse(f"rotary(rule={rule.__name__}, {text})")[1].keys() == {"rule", *fields}
+
+
+@given(st.floats(1e-6, 100))
+@settings(max_examples=20)
+def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
+    spec = build(f"rotary(frequency={frequency!r}, rotary_dim=6)", BACK).for_layer(0).rope.spec
+    assert spec.inverse_frequencies().tolist() == [frequency] * 3
+    turned = build(f"rotary(frequency={frequency!r}, reverse=True)", BACK).for_layer(0).rope.spec
+    assert turned.inverse_frequencies().tolist() == [-frequency] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("rotary(rotary_dim=10)", ValueError, "rotary_dim must be at most head_dim=8, got 10"),
+        ("rotary(revers=True)", ValueError, "has no argument 'revers'; it has theta, rotary_dim, "),
+        ("rotary(reverse=1)", TypeError, "reverse must be True or False, got 1"),
+        ("rotary(rule=yarm)", ValueError, "rule must be one of linear, ntkaware, dynamicntk, yarn, "
+         "longrope, llama3, proportional, got 'yarm'; did you mean 'yarn'?"),
+        ("rotary(rule=3)", ValueError, "rule must be one of linear, ntkaware, dynamicntk"),
+        ("rotary(rule=yarn, factor=4)", ValueError, "rule=yarn must have original_length as well, "
+         "got factor; it has factor, original_length, beta_fast, beta_slow, truncate, attention"),
+        ("rotary(rule=linear)", ValueError, "rule=linear must have factor as well, got none of its "
+         "fields; it has factor"),
+        ("rotary(rule=linear, facter=4)", ValueError, "has no argument 'facter'; it has theta, "),
+        ("rotary(rule=linear, facter=4)", ValueError, "did you mean 'factor'?"),
+        ("rotary(rule=linear, factor=4, original_length=9)", ValueError,
+         "'rotary' has no argument 'original_length'"),
+        ("rotary(rule=linear, factor=big)", TypeError, "factor must be a float, got 'big'"),
+        ("rotary(rule=yarn, factor=4, original_length=0)", ValueError,
+         "original_length must be at least 1, got 0"),
+        ("rotary(factor=4)", ValueError, "rule must be given with factor=4, which is a field of "
+         "linear, ntkaware, dynamicntk, yarn, longrope, llama3, proportional; write "
+         "rotary(rule=linear, factor=4)"),
+        ("rotary(beta_fast=4)", ValueError, "rule must be given with beta_fast=4, which is a field "
+         "of yarn; write rotary(rule=yarn, beta_fast=4)"),
+        ("rotary(rule=dynamicntk, factor=2, original_length=8)", ValueError,
+         "length must be given with rule=DynamicNTK, whose frequencies depend on how long"),
+        ("rotary(rule=dynamicntk, factor=2, original_length=8, length=9.5)", TypeError,
+         "length must be an int, got 9.5"),
+        ("rotary(rule=linear, factor=2, length=9)", ValueError,
+         "length must be left out where frequencies do not depend on it, got 9; they do"),
+        ("rotary(learned=True, rule=dynamicntk, factor=2, original_length=8, length=9)", ValueError,
+         "spec must have frequencies that do not depend on the length, since they are learned"),
+        ("rotary(frequency=0)", ValueError, "frequency must be finite and above 0, got 0; rev"),
+        ("rotary(frequency=one)", TypeError, "frequency must be a float, got 'one'"),
+        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out where all pairs turn "
+         "at one frequency=1"),
+        ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out where "),
+        ("rotary(learned=heads)", ValueError, "learned must be True, False, 'layer' or 'head', "),
+        ("rotary(values=1)", ValueError, "values must be True, False or 'absolute', got 1"),
+        ("rotary(fields_of_rule=1)", ValueError, "'rotary' has no argument 'fields_of_rule'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_named_with_the_way_out(text, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build(text, BACK)
+
+
+def test_wrong_arguments_are_named_in_python_as_well():
+    with pytest.raises(TypeError, match="Rotary has no argument 'thetta'"):
+        Rotary(BACK, thetta=3)
+    with pytest.raises(ValueError, match="rule must be given with factor=3"):
+        Rotary(BACK, factor=3)
+    with pytest.raises(TypeError, match="facter"):
+        Rotary(BACK, rule="linear", factor=3, facter=3)
+
+
+def test_a_site_of_another_head_dim_is_refused():
+    attention = Attention(64, 4, encoding=build("rotary", BACK).for_layer(0))
+    with pytest.raises(ValueError, match=r"head_dim=8 .* built for, got heads of 16 dimensions"):
+        attention(torch.zeros(1, 2, 64))
+
+
+# What is computed
+
+
+def frequencies(name: str, site) -> Tensor:
+    """Radians per position, (K, R/2): of each key head, if heads have their own."""
+    rope = site.rope
+    if isinstance(rope, LearnedRotaryEmbedding):
+        return rope.frequencies[0].detach().double().expand(2, -1)
+    turning = rope.spec.rotary_dim
+    plain = [rope.spec.theta ** (-2 * i / turning) for i in range(turning // 2)]
+    if "frequency=0.3" in name:
+        plain = [0.3] * 4
+    elif "fraction=0.5" in name:
+        plain = [*plain[:2], 0, 0]
+    elif "reverse" in name:
+        plain = [-f for f in plain]
+    elif "dynamicntk" in name:  # theta * (s n/L - (s - 1))^(R/(R-2))
+        theta = 10_000 * (2 * 6 / 3 - 1) ** (8 / 6)
+        plain = [theta ** (-i / 4) for i in range(4)]
+    elif "yarn" in name:  # tried against its papers elsewhere
+        plain = rope.spec.inverse_frequencies().tolist()
+    return torch.tensor(plain, dtype=torch.float64).expand(2, -1)
+
+
+def turned(x: Tensor, position: int, speeds: Tensor, pairing: str) -> Tensor:
+    """R_m x for one vector (D,): RoFormer, eq. 15."""
+    out, turning = x.clone(), 2 * len(speeds)
+    for i, speed in enumerate(speeds.tolist()):
+        a, b = (i, i + turning // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+        pair = complex(x[a], x[b]) * cmath.exp(1j * position * speed)
+        out[a], out[b] = pair.real, pair.imag
+    return out
+
+
+def by_paper(name: str, attention: Attention, x: Tensor, place: list[int]) -> Tensor:
+    """Causal attention of one sentence (S, 32), one query, key and head at a time.
+
+    Scores q·R_(n-m) k (RoFormer, eq. 16), of what turns times the amplitude squared; values as they
+    are, turned by n - m, or by n.
+    """
+    site, group = attention.encoding, 2
+    spec, speeds = site.rope.spec, frequencies(name, site)
+    amplitude = 0.1 * torch.log(torch.tensor(4.0)).item() + 1 if "yarn" in name else 1.0
+    turning = torch.zeros(8, dtype=torch.bool)
+    turning[: spec.rotary_dim] = True
+    q, (k, v) = attention.query(x), attention.key_value(x).chunk(2, -1)
+    output = torch.zeros_like(q)
+    for h in range(4):
+        own, shared = slice(8 * h, 8 * h + 8), slice(8 * (h // group), 8 * (h // group) + 8)
+        turn = lambda x, by, h=h: turned(x, by, speeds[h // group], spec.pairing)  # noqa: E731
+        for s, m in enumerate(place):
+            scores, values = [], []
+            for t, n in enumerate(place[: s + 1]):
+                products = q[s, own] * turn(k[t, shared], n - m)
+                scores.append((products * torch.where(turning, amplitude**2, 1.0)).sum() / 8**0.5)
+                by = n - m if "values=True" in name else n if "values=abs" in name else 0
+                values.append(turn(v[t, shared], by))
+            output[s, own] = torch.stack(scores).softmax(0) @ torch.stack(values)
+    return attention.output(output)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5), seeds)
+@settings(max_examples=6)
+@torch.no_grad()
+def test_attention_is_that_of_the_papers(name, place, seed):
+    attention, x = attention_with(name, seed=seed), random(1, len(place), 32, seed=seed)
+    output = attention(x, placement=Placement(torch.tensor(place)), causal=True).output
+    close(output[0], by_paper(name, attention, x[0], place), 1e-5)
+
+
+@given(positions, positions, st.sampled_from(["half", "interleaved"]), st.sampled_from([2, 6, 8]))
+@settings(max_examples=40)
+def test_each_pair_turns_by_position_times_frequency(queries, keys, pairing, turning):
+    site = build(f"rotary(theta=100, pairing={pairing}, rotary_dim={turning})", BACK).for_layer(0)
+    q, k = random(1, 4, len(queries), 8), random(1, 2, len(keys), 8, seed=1)
+    result = site.rotate(q, k, Placement(torch.tensor(queries), torch.tensor(keys)))
+    plain = [100 ** (-2 * i / turning) for i in range(turning // 2)]
+    speeds = torch.tensor(plain, dtype=torch.float64)
+    for x, y, places in ((q, result[0], queries), (k, result[1], keys)):
+        for s, place in enumerate(places):
+            close(y[0, 0, s], turned(x[0, 0, s], place, speeds, pairing), 1e-5)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@given(st.integers(-(2**30), 2**30), st.booleans(), seeds)
+@settings(max_examples=8)
+@torch.no_grad()
+def test_attention_sees_distances_alone(name, shift, batched, seed):
+    attention, x = attention_with(name, seed=seed), random(2, 6, 32, seed=seed)
+    if "learned" in name:  # whose angles are products of float64
+        shift %= 2**20
+    generator = torch.Generator().manual_seed(seed)
+    place = torch.randint(0, 1000, (2, 6) if batched else (6,), generator=generator)
+    at_home, away = (
+        attention(x, placement=Placement(p), causal=True, need_probabilities=True)
+        for p in (place, place + shift)
+    )
+    close(away.probabilities, at_home.probabilities, 1e-4)
+    close(away.output, at_home.output, 1e-4)
+    wider = attention(x, placement=Placement(3 * place + torch.arange(6)), causal=True)
+    assert (wider.output - at_home.output).abs().max() > 1e-4
+
+
+# Values
+
+
+@torch.no_grad()
+def test_values_turned_back_leave_what_stands_at_the_query_as_it_is():
+    x, place = random(1, 1, 32), Placement(torch.tensor([70]))
+    plain, back, forth = (
+        attention_with(name)(x, placement=place).output
+        for name in ("rotary", "rotary(values=True)", "rotary(values=absolute)")
+    )
+    close(back, plain)
+    assert (forth - plain).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("kept", ["rotated", "raw"])
+@torch.no_grad()
+def test_turned_values_are_cached_as_keys_are(kept):
+    attention = attention_with("rotary(values=True)")
+    attention.encoding.cached_keys = kept
+    x, memory = random(2, 4, 32), random(2, 5, 32, seed=1)
+    for across, whole in ((None, attention(x, causal=True)), (memory, attention(x, memory))):
+        cache = KeyValueCache()
+        for step in range(4):
+            queries = torch.tensor([step])
+            keys = torch.arange(5 if across is not None else step + 1)
+            fresh = queries if across is None and kept == "rotated" else keys
+            part = attention(
+                x[:, step : step + 1],
+                across,
+                placement=Placement(queries, keys, fresh),
+                cache=cache,
+            )
+            close(part.output, whole.output[:, step : step + 1])
+
+
+@torch.no_grad()
+def test_values_left_turned_are_those_of_roformer_with_rotary_value():
+    from transformers import RoFormerConfig
+
+    config = RoFormerConfig(
+        hidden_size=32, num_attention_heads=4, rotary_value=True, max_position_embeddings=16,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    theirs = cases.randomise(RoFormerSelfAttention(config))
+    shape = dataclasses.replace(BOTH, kv_heads=4)
+    name = "rotary(values=absolute, pairing=interleaved)"
+    ours = Attention(32, 4, encoding=build(name, shape).for_layer(0)).double()
+    ours.query.load_state_dict(theirs.query.state_dict())
+    for part in ("weight", "bias"):
+        joint = torch.cat((getattr(theirs.key, part), getattr(theirs.value, part)))
+        getattr(ours.key_value, part).copy_(joint)
+    ours.output.weight.copy_(torch.eye(32))
+    ours.output.bias.zero_()
+    table = RoFormerSinusoidalPositionalEmbedding(16, 8)
+    table.weight.copy_(table.create_weight())
+    x = random(2, 9, 32)
+    expected = theirs(x, sinusoidal_pos=table((2, 9))[None, None].double())[0]
+    close(ours(x).output, expected, 1e-5)
+
+
+# Rules that depend on the length
+
+
+@torch.no_grad()
+def test_a_stated_length_is_served_however_few_tokens_come():
+    rule = "rotary(rule=dynamicntk, factor=2, original_length=3, length="
+    x, seen = random(1, 9, 32), []
+    for length in (3, 6, 9):
+        attention = attention_with(f"{rule}{length})")
+        spec, rope = attention.encoding.rope.spec, attention.encoding.rope
+        cos, _ = rope.tables(torch.tensor([1]), length)
+        close(cos[0].double(), spec.inverse_frequencies(length).cos())
+        whole = attention(x, causal=True).output
+        for end in (1, 4, 9):  # what is computed of a beginning does not change as more comes
+            close(attention(x[:, :end], causal=True).output, whole[:, :end])
+        seen.append(whole)
+    assert (seen[0] - seen[1]).abs().max() > 1e-3
+    assert (seen[1] - seen[2]).abs().max() > 1e-3
+
+
+# Learned frequencies
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "sites"),
+    [("True", (1, 1, 4), 1), ("layer", (1, 1, 4), 3), ("head", (1, 2, 4), 3)],
+)
+def test_there_are_as_many_sets_of_frequencies_as_asked_for(name, sets, sites):
+    encoding = build(f"rotary(learned={name})", dataclasses.replace(BACK, layers=3))
+    parameters = {p: p.shape for layer in range(3) for p in encoding.for_layer(layer).parameters()}
+    assert list(parameters.values()) == [sets] * sites
+    assert set(parameters) == set(encoding.parameters())
+
+
+@pytest.mark.parametrize("name", LEARNED)
+@torch.no_grad()
+def test_learned_frequencies_start_as_the_fixed_ones(name):
+    model = transformer(name)
+    fixed = transformer(re.sub(r"learned=\w+(, )?", "", name))
+    initialise(model, 5)
+    initialise(fixed.double(), 5)
+    for part in model.modules():
+        if isinstance(part, LearnedRotaryEmbedding):
+            part.reset_parameters()
+    source, target = words(2, 6), words(2, 6, seed=1)
+    close(model(source, target), fixed(source, target), 1e-5)
+
+
+def test_initialising_a_model_keeps_where_learned_frequencies_start():
+    model = transformer("rotary(learned=layer)")
+    ropes = [p for p in model.modules() if isinstance(p, LearnedRotaryEmbedding)]
+    for rope in ropes:
+        rope.reset_parameters()
+    initialise(model, 3)
+    for rope in ropes:
+        close(rope.frequencies[0, 0], rope.spec.inverse_frequencies())
+
+
+@pytest.mark.parametrize("name", [*LEARNED, "rotary(learned=head, values=True)"])
+def test_gradients_of_learned_frequencies_are_those_of_the_formula(name):
+    attention, x = attention_with(name), random(1, 4, 32)
+    frequencies = attention.encoding.rope.frequencies
+
+    def output(values: Tensor) -> Tensor:
+        state = {"encoding.rope.frequencies": values}
+        arguments = {"placement": Placement(torch.tensor([0, 3, 4, 9])), "causal": True}
+        return torch.func.functional_call(attention, state, (x,), arguments).output
+
+    assert torch.autograd.gradcheck(output, (frequencies.detach().clone().requires_grad_(),))
+
+
+def test_gradients_reach_the_frequencies_of_every_layer_and_stack():
+    for name in ("True", "layer", "head"):
+        model = transformer(f"rotary(learned={name}, cross=True)")
+        model(words(2, 5), words(2, 5, seed=1)).square().sum().backward()
+        learned = [p for n, p in model.named_parameters() if n.endswith("frequencies")]
+        assert len(learned) == (3 if name == "True" else 6)
+        assert all(p.grad.abs().max() > 1e-6 for p in learned)
+
+
+# One result, however a sequence is cut, padded or packed
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
+@settings(max_examples=4)
+def test_attention_on_a_cache_equals_computing_all_anew(name, steps, seed):
+    cases.check_chunks(name, steps, seed)
+
+
+@pytest.mark.parametrize("name", [*EVERY, *map(crossing, [FIXED[1], LEARNED[2], *VALUES])])
+def test_a_transformer_gives_one_result(name):
+    cases.check_decoding(name)
+    cases.check_beams(name)
+    cases.check_padding(name)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
+def test_packed_documents_are_each_as_alone(name, shape):
+    cases.check_packing(name, shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "forming"),
+    [
+        ("rotary(cross=True)", [1, 3]),
+        ("rotary(values=True, rule=yarn, factor=4, original_length=64, theta=100)", [1, 1]),
+        ("rotary(learned=True)", [1, 1]),
+        ("rotary(learned=layer)", [3, 3]),
+    ],
+)
+def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, name, forming):
+    model, formed = transformer(name, layers=3), []
+    rope = type(model.encoder_encoding.for_layer(0).rope)
+    tables = rope.tables
+
+    def counted(self, positions, length):
+        formed.append(positions)
+        return tables(self, positions, length)
+
+    monkeypatch.setattr(rope, "tables", counted)
+    for _ in range(2):  # and anew in the next pass
+        formed.clear()
+        memory = model.encode(words(2, 5))
+        assert len(formed) == forming[0]
+        model.decode(words(2, 5), memory)
+        assert len(formed) == sum(forming)
+
+
+# Cross-attention
+
+
+def test_cross_attention_gets_a_rope_only_when_asked():
+    assert build_encoder_decoder("rotary(frequency=2)", BOTH, BACK).cross is None
+    cross = build_encoder_decoder("rotary(frequency=2, cross=True)", BOTH, BACK).cross
+    assert cross.for_layer(0).rope.spec.theta == 2

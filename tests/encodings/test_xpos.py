@@ -1,0 +1,206 @@
+"""xPos as an encoding: rotation whose scores decay with the distance to what lies behind.
+
+These fail when a score differs from the paper's, when it depends on the centre or on anything but
+the distance, when a cache, padding or packing changes a result, when tables are formed once a
+layer, and when a stack that looks both ways gets scores that grow ahead without being asked for.
+"""
+
+import cmath
+import re
+
+import encoding_cases as cases
+import pytest
+import torch
+from encoding_cases import BACK, BOTH, attention_with, close, random, transformer, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk import XPosEmbedding
+from ropewalk.encodings import Placement, build, build_encoder_decoder
+from ropewalk.encodings.rotary import RotarySite
+from ropewalk.model import Attention
+
+EVERY = [
+    "xpos(both_ways=rotary)",
+    "xpos(both_ways=xpos, scale_base=40, centre=3)",
+    "xpos(both_ways=rotary, theta=100, rotary_dim=4, pairing=interleaved, scale_base=20)",
+]
+CROSS = [f"{name[:-1]}, cross=True)" for name in EVERY]
+seeds = st.integers(0, 2**32 - 1)
+positions = st.lists(st.integers(0, 900), min_size=1, max_size=4)
+
+
+def paper(q, k, m: int, n: int, pairing: str, turning: int, theta: float, base: float):
+    """The score of a query at m and a key at n: Sun et al. 2022, algorithm 1."""
+    score = q[turning:] @ k[turning:]
+    for i in range(turning // 2):
+        a, b = (i, i + turning // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+        zeta = (2 * i + 0.4 * turning) / (1.4 * turning)
+        frequency = theta ** (-2 * i / turning)
+        one = complex(q[a], q[b]) * cmath.exp(1j * m * frequency) * zeta ** (m / base)
+        other = complex(k[a], k[b]) * cmath.exp(1j * n * frequency) * zeta ** (-n / base)
+        score += (one * other.conjugate()).real
+    return score
+
+
+@given(
+    positions,
+    positions,
+    st.sampled_from(["half", "interleaved"]),
+    st.sampled_from([2, 6, 8]),
+    st.sampled_from([-50, 0, 400.5]),
+    st.sampled_from([200, 512.0]),
+    seeds,
+)
+def test_scores_are_those_of_the_paper(queries, keys, pairing, turning, centre, base, seed):
+    arguments = f"theta=100, pairing={pairing}, rotary_dim={turning}, scale_base={base}"
+    site = build(f"xpos({arguments}, centre={centre})", BACK).for_layer(0)
+    q, k = random(1, 4, len(queries), 8, seed=seed), random(1, 4, len(keys), 8, seed=seed + 1)
+    placement = Placement(torch.tensor(queries), torch.tensor(keys))
+    turned_q, turned_k = site.rotate(q, k, placement)
+    scores = turned_q[0, 0] @ turned_k[0, 0].mT
+    for s, m in enumerate(queries):
+        for t, n in enumerate(keys):
+            expected = paper(q[0, 0, s], k[0, 0, t], m, n, pairing, turning, 100, base)
+            bound = 1e-5 * max(1, 0.28 ** ((m - n) / base))
+            assert abs(scores[s, t] - expected) < bound
+
+
+def test_what_lies_behind_decays_and_what_lies_ahead_would_grow():
+    site, one = build("xpos(theta=1e9, scale_base=100)", BACK).for_layer(0), torch.ones(1, 4, 1, 8)
+    alike = one.double() * torch.tensor([0, 1, 1, 1] * 2)  # all but the pair that turns at once
+    place = torch.tensor([500])
+    scores = []
+    for far in (-200, -100, 0, 100, 200):
+        q, k = site.rotate(alike, alike, Placement(place, place - far))
+        scores.append((q @ k.mT)[0, 0, 0, 0].item())
+    assert scores == sorted(scores, reverse=True)
+    assert scores[2] == pytest.approx(6, abs=1e-6)
+
+
+@given(st.integers(-15_000, 15_000), st.floats(-1_000, 1_000), seeds)
+@settings(max_examples=30)
+@torch.no_grad()
+def test_attention_sees_distances_alone(shift, centre, seed):
+    attention, x = attention_with("xpos", seed=seed), random(2, 6, 32, seed=seed)
+    place = torch.randint(0, 900, (2, 6), generator=torch.Generator().manual_seed(seed))
+    place = place.sort(-1).values
+    at_home = attention(x, placement=Placement(place), causal=True).output
+    close(attention(x, placement=Placement(place + shift), causal=True).output, at_home, 1e-4)
+    attention.encoding = build(f"xpos(centre={centre})", BACK).for_layer(0)
+    close(attention(x, placement=Placement(place), causal=True).output, at_home, 1e-4)
+    wider = attention(x, placement=Placement(3 * place + torch.arange(6)), causal=True).output
+    assert (wider - at_home).abs().max() > 1e-4
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
+@settings(max_examples=10)
+def test_attention_on_a_cache_equals_computing_all_anew(steps, seed):
+    for name in EVERY:
+        cases.check_chunks(name, steps, seed)
+
+
+@pytest.mark.parametrize("name", [*EVERY, *CROSS])
+def test_a_transformer_gives_one_result(name):
+    cases.check_decoding(name)
+    cases.check_beams(name)
+    cases.check_padding(name)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
+def test_packed_documents_are_each_as_alone(name, shape):
+    cases.check_packing(name, shape)
+
+
+def test_a_pass_forms_tables_of_queries_and_of_keys_once(monkeypatch):
+    model, formed, tables = transformer("xpos(both_ways=xpos)", layers=3), [], XPosEmbedding.tables
+
+    def counted(self, positions, dtype, keys):
+        formed.append((dtype, keys))
+        return tables(self, positions, dtype, keys)
+
+    monkeypatch.setattr(XPosEmbedding, "tables", counted)
+    memory = model.encode(words(2, 5))
+    assert formed == [(torch.float64, False), (torch.float64, True)]
+    model.decode(words(2, 5), memory)
+    assert formed[2:] == formed[:2]
+
+
+@torch.no_grad()
+def test_in_bfloat16_tables_stay_in_float32():
+    attention, x = attention_with("xpos(scale_base=30)").float(), random(1, 300, 32).float()
+    expected = attention(x, causal=True).output
+    with torch.autocast("cpu", torch.bfloat16):
+        received = attention(x, causal=True).output
+    assert (received.float() - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+# Where attention looks both ways
+
+
+def test_a_stack_that_looks_both_ways_has_to_say_what_acts_there():
+    message = (
+        "both_ways must say what acts where attention looks both ways, as an encoder's and "
+        "cross-attention do, got None: xPos is for causal attention, since its scores grow"
+    )
+    build("xpos", BACK)
+    for refused in (
+        lambda: build("xpos", BOTH),
+        lambda: build_encoder_decoder("xpos", BOTH, BACK),
+        lambda: build_encoder_decoder("xpos(cross=True)", BOTH, BACK),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            refused()
+
+
+def test_both_ways_is_rotation_alone_or_the_formula_as_it_stands():
+    q, k, placement = random(1, 4, 9, 8), random(1, 2, 9, 8, seed=1), Placement(torch.arange(9))
+    plain = build("rotary(theta=7)", BOTH).for_layer(0).rotate(q, k, placement)
+    scaled = build("xpos(theta=7)", BACK).for_layer(0).rotate(q, k, placement)
+    assert not torch.equal(plain[0], scaled[0])
+    for both_ways, expected in (("rotary", plain), ("xpos", scaled)):
+        name = f"xpos(theta=7, both_ways={both_ways})"
+        received = build(name, BOTH).for_layer(0).rotate(q, k, placement)
+        assert all(map(torch.equal, received, expected))
+        looking_back = build(name, BACK).for_layer(0).rotate(q, k, placement)
+        assert all(map(torch.equal, looking_back, scaled))
+    parts = build_encoder_decoder("xpos(both_ways=rotary, cross=True)", BOTH, BACK)
+    assert [type(part.for_layer(0)) is RotarySite for part in parts] == [True, False, True]
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (
+            "xpos(both_ways=alibi)",
+            ValueError,
+            "both_ways must be rotary, xpos or None, got 'alibi'",
+        ),
+        ("xpos(both_way=xpos)", ValueError, "'xpos' has no argument 'both_way'; it has theta, rot"),
+        ("xpos(scale_base=0)", ValueError, "scale_base must be finite and above 0, got 0; publish"),
+        ("xpos(centre=None)", ValueError, "centre must be a finite position, got None"),
+        ("xpos(rotary_dim=10)", ValueError, "rotary_dim must be at most head_dim=8, got 10"),
+        ("xpos(pairing=whole)", ValueError, 'pairing must be "half" (dimensions i and i + R/2 tur'),
+    ],
+)
+def test_a_wrong_value_is_named(text, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build(text, BACK)
+
+
+def test_positions_out_of_reach_are_refused():
+    attention = attention_with("xpos(centre=100)")
+    for position in (17_098, -16_898):
+        message = f"must lie within 16997 of centre=100 where x is torch.float32, got {position}"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            attention.float()(torch.zeros(1, 1, 32), placement=Placement(torch.tensor([position])))
+
+
+def test_a_site_of_another_head_dim_is_refused():
+    attention = Attention(64, 4, encoding=build("xpos", BACK).for_layer(0))
+    with pytest.raises(ValueError, match=r"head_dim=8 .* xpos .* got heads of 16 dimensions"):
+        attention(torch.zeros(1, 2, 64))

@@ -1,0 +1,435 @@
+"""Reading corpora: what is read is what was written, and a user's mistake is named.
+
+These fail when a line is split, lost or put with another partner, when a sentence is found in two
+splits of one pair of files, when a broken file is read in silence, and when a message leaves out
+the file, the line or the way out.
+"""
+
+import builtins
+import gzip
+import hashlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.lab.data import corpus as corpus_module
+from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
+
+MULTI30K = Path(__file__).parents[4] / "shared" / "data" / "multi30k"
+
+# Characters that end lines for str.splitlines, beside umlauts and letters of four bytes.
+texts = st.text(st.sampled_from("aäß𝄞. \u2028\u2029\x0b\x0c\x1c\x85\r"), min_size=1).map(
+    lambda text: f"x{text}x"
+)
+pairs = st.lists(st.tuples(texts, texts), min_size=1, max_size=8)
+
+
+def write(path: Path, lines, end: str = "\n") -> Path:
+    data = "".join(line + end for line in lines).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def write_split(folder: Path, name: str, rows, ending: str = "") -> None:
+    write(folder / f"{name}.de{ending}", [de for de, _ in rows])
+    write(folder / f"{name}.en{ending}", [en for _, en in rows])
+
+
+def numbered(count: int, start: int = 0) -> list[tuple[str, str]]:
+    return [(f"Satz {i}", f"sentence {i}") for i in range(start, start + count)]
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    write_split(folder, "train", numbered(6))
+    write_split(folder, "val", numbered(2, 10))
+    write_split(folder, "test", numbered(2, 20))
+    return folder
+
+
+@settings(max_examples=40)
+@given(rows=pairs, compressed=st.booleans(), end=st.sampled_from(["\n", "\r\n"]))
+def test_a_folder_reads_back_what_was_written(tmp_path_factory, rows, compressed, end):
+    folder = tmp_path_factory.mktemp("corpus")
+    ending = ".gz" if compressed else ""
+    for name in ("train", "val"):
+        write(folder / f"{name}.de{ending}", [de for de, _ in rows], end)
+        write(folder / f"{name}.en{ending}", [en for _, en in rows], end)
+    corpus = load_corpus(str(folder))
+    assert corpus.splits["train"] == tuple(rows)
+    assert corpus.splits["validation"] == tuple(rows)
+
+
+@settings(max_examples=40)
+@given(rows=pairs)
+def test_jsonl_reads_back_what_was_written(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [json.dumps({"de": de, "en": en, "more": 1}) for de, en in rows]
+    write(folder / "train.jsonl", lines)
+    write(folder / "dev.jsonl.gz", lines)
+    corpus = load_corpus(str(folder), source="en", target="de")
+    assert corpus.splits["train"] == tuple((en, de) for de, en in rows)
+    assert corpus.splits["validation"] == corpus.splits["train"]
+
+
+def test_a_folder_with_every_kind_of_split(tmp_path):
+    for name, ending in [
+        ("train", ""),
+        ("valid", ".gz"),
+        ("long", ""),
+        ("test_b", ".gz"),
+        ("test_a", ""),
+    ]:
+        write_split(tmp_path, name, [(f"{name} de", f"{name} en")], ending)
+    (tmp_path / "README.md").write_text("not a side")
+    corpus = load_corpus(str(tmp_path), source="en", target="de")
+    assert list(corpus.splits) == ["train", "validation", "test_a", "test_b", "long"]
+    assert corpus.test_splits == ("test_a", "test_b", "long")
+    assert corpus.splits["test_b"] == (("test_b en", "test_b de"),)
+    assert (corpus.name, corpus.source, corpus.target) == (tmp_path.name, "en", "de")
+
+
+def test_a_byte_order_mark_and_a_missing_last_line_end_are_no_text(folder):
+    (folder / "train.de").write_bytes("\ufeffeins\nzwei".encode())
+    (folder / "train.en").write_bytes(b"one\ntwo")
+    assert load_corpus(str(folder)).splits["train"] == (("eins", "one"), ("zwei", "two"))
+
+
+def test_a_gzipped_file_needs_no_ending(folder):
+    data = (folder / "train.de").read_bytes()
+    (folder / "train.de").write_bytes(gzip.compress(data))
+    assert load_corpus(str(folder)).splits["train"] == tuple(numbered(6))
+
+
+def test_lines_empty_on_both_sides_are_left_out_and_told(folder):
+    write_split(folder, "train", [("eins", "one"), ("", " "), ("zwei", "two"), ("", "")])
+    corpus = load_corpus(str(folder))
+    assert corpus.splits["train"] == (("eins", "one"), ("zwei", "two"))
+    assert corpus.notes == ("train: 2 lines empty on both sides left out",)
+
+
+def test_two_files_are_split_by_content_alone(tmp_path):
+    rows = numbered(400)
+    forwards = _two_files(tmp_path, rows)
+    backwards = _two_files(tmp_path, rows[::-1])
+    for split in ("train", "validation", "test"):
+        assert sorted(forwards.splits[split]) == sorted(backwards.splits[split])
+    assert [len(forwards.splits[name]) for name in ("train", "validation", "test")] == [360, 20, 20]
+    assert sorted(pair for part in forwards.splits.values() for pair in part) == sorted(rows)
+
+
+def test_no_source_sentence_is_in_two_splits_of_two_files(tmp_path):
+    rows = [(f"Satz {i % 50}", f"sentence {i}") for i in range(200)]
+    corpus = _two_files(tmp_path, rows)
+    held_out = corpus.splits["validation"] + corpus.splits["test"]
+    assert len(held_out) == len({source for source, _ in held_out}) == 4
+    assert all(row["source"] == 0 for row in overlap(corpus).values())
+    assert corpus.notes == ("12 further translations of held-out source sentences left out",)
+
+
+def test_held_out_splits_of_large_files_stop_growing(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "HELD_OUT_MOST", 7)
+    splits = _two_files(tmp_path, numbered(1_000)).splits
+    assert [len(splits[name]) for name in ("train", "validation", "test")] == [986, 7, 7]
+
+
+def _two_files(folder: Path, rows) -> Corpus:
+    source = write(folder / "all.txt", [de for de, _ in rows])
+    target = write(folder / "all.english.gz", [en for _, en in rows])
+    return load_corpus(f"{source},{target}")
+
+
+def test_overlap_counts_sentences_and_pairs():
+    corpus = Corpus(
+        "tiny",
+        "de",
+        "en",
+        {
+            "train": (("a", "A"), ("b", "B")),
+            "validation": (("c", "C"),),
+            "test": (("a", "A"), ("a", "B"), ("c", "A"), ("b", "D")),
+        },
+    )
+    assert overlap(corpus) == {
+        "validation": {"source": 0, "target": 0, "pairs": 0},
+        "test": {"source": 3, "target": 3, "pairs": 1},
+    }
+
+
+def test_phrases_turn_round_and_speak_two_languages(monkeypatch):
+    made = {"train": [("ja", "yes")], "validation": [("nein", "no")], "long": [("so", "so")]}
+    fake = SimpleNamespace(generate=lambda: made)
+    monkeypatch.setitem(sys.modules, "ropewalk.lab.data.phrases", fake)
+    assert load_corpus("phrases").splits["train"] == (("ja", "yes"),)
+    turned = load_corpus("phrases", source="en", target="de")
+    assert turned.splits["validation"] == (("no", "nein"),)
+    assert turned.test_splits == ("long",)
+    with pytest.raises(CorpusError, match="must be 'de' and 'en', received 'de' and 'fr'"):
+        load_corpus("phrases", target="fr")
+
+
+# ---------------------------------------------------------------- mistakes, each by its message
+
+
+def message(data, **languages) -> str:
+    with pytest.raises(CorpusError) as caught:
+        load_corpus(str(data), **languages)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message("phrase").startswith("no corpus 'phrase' (nearest: phrases); give 'phrases', ")
+    assert f"(and no folder {tmp_path / 'none'})" in message(tmp_path / "none" / "here")
+
+
+def test_a_missing_file_is_told_the_nearest(folder):
+    text = message(f"{folder / 'trian.de'},{folder / 'train.en'}")
+    assert text == f"no file {folder / 'trian.de'} (nearest: {folder / 'train.de'})"
+
+
+def test_one_file_or_three_are_no_corpus(folder):
+    assert "is one file and a corpus needs both sides" in message(folder / "train.de")
+    assert message("a,b,c") == "expected two files, SOURCE_FILE,TARGET_FILE, received 'a,b,c'"
+    assert "received 'a,'" in message("a,")
+
+
+def test_source_and_target_must_differ(folder):
+    text = message(folder, source="de", target="de")
+    assert text == "source and target must be two languages, received 'de' for both"
+
+
+def test_a_folder_without_training_or_validation(folder):
+    for side in ("de", "en"):
+        (folder / f"val.{side}").unlink()
+    assert message(folder) == (
+        f"{folder} has no validation split: expected validation|valid|val|dev.de and .en (plain or "
+        ".gz), or .jsonl; there is test.de, test.en, train.de, train.en"
+    )
+    (folder / "train.de").unlink()
+    (folder / "train.en").unlink()
+    assert "has no train split: expected train.de and .en" in message(folder)
+
+
+def test_a_folder_in_another_language(folder):
+    assert message(folder, source="cs").startswith(
+        f"{folder / 'test.en'} has no other side: expected test.cs"
+    )
+
+
+def test_an_empty_folder(tmp_path):
+    assert message(tmp_path).endswith("there is nothing")
+
+
+def test_one_side_without_the_other(folder):
+    (folder / "test.en").unlink()
+    assert message(folder) == (
+        f"{folder / 'test.de'} has no other side: expected test.en (plain or .gz) beside it"
+    )
+
+
+def test_two_files_for_one_side(folder):
+    write(folder / "train.de.gz", ["x"])
+    assert "more than one file could be the train split: train.de, train.de.gz" in message(folder)
+
+
+def test_two_forms_of_one_split(folder):
+    write(folder / "train.jsonl", ["{}"])
+    assert "more than one file could be the train split" in message(folder)
+
+
+def test_two_validation_splits(folder):
+    write_split(folder, "dev", numbered(1))
+    assert message(folder) == f"{folder} has more than one validation split: val, dev"
+
+
+def test_sides_of_different_length_name_the_first_line_without_a_partner(folder):
+    write(folder / "train.de", [f"Satz {i}" for i in range(1, 9)])
+    assert message(folder) == (
+        f"the two sides differ in length: {folder / 'train.de'} has 8 lines and "
+        f"{folder / 'train.en'} has 6; line 7 of {folder / 'train.de'} is the first without a "
+        "partner: 'Satz 7'"
+    )
+
+
+@pytest.mark.parametrize("empty", ["de", "en"])
+def test_a_line_empty_on_one_side_is_named(folder, empty):
+    path = folder / f"test.{empty}"
+    write(path, ["full", "\t "])
+    text = message(folder)
+    assert text.startswith(f"{path}, line 2 is empty and its partner in {folder}")
+    assert "out of step" in text
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(folder):
+    (folder / "train.de").write_bytes("gr\xfc\xdfe".encode() + b"\nM\xfcnchen\n")
+    text = message(folder)
+    assert text.startswith(f"{folder / 'train.de'}, line 2 is not UTF-8: byte 0xfc at offset 9")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"plain text\n"])
+def test_a_broken_gzip_file_is_named(folder, damage):
+    path = folder / "train.de"
+    (folder / "train.de.gz").write_bytes(damage(gzip.compress(path.read_bytes())))
+    path.unlink()
+    assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a whole gzip file: ")
+
+
+def test_damage_inside_a_gzip_file_is_named(folder):
+    data = bytearray(gzip.compress(b"".join(b"%d\n" % i for i in range(2_000))))
+    data[len(data) // 2] ^= 0xFF
+    (folder / "train.de").write_bytes(bytes(data))
+    assert "train.de is not a whole gzip file: " in message(folder)
+
+
+def test_a_folder_in_place_of_a_file(folder):
+    assert message(f"{folder},{folder / 'train.en'}") == f"{folder} cannot be read: Is a directory"
+
+
+def test_empty_files_are_named(folder):
+    write_split(folder, "test", [])
+    assert message(folder) == f"{folder / 'test.de'} is empty: the test split has no sentence pair"
+
+
+def test_too_few_sentences_to_split(tmp_path):
+    write_split(tmp_path, "two", numbered(2))
+    text = message(f"{tmp_path / 'two.de'},{tmp_path / 'two.en'}")
+    assert text.startswith(f"{tmp_path / 'two.de'} has 2 different sentences: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"de": "ja"', "line 2 is not JSON: "),
+        ('{"de": "ja", "fr": "oui"}', "line 2 has no text in field 'en'; it has 'de', 'fr'"),
+        ('{"de": "ja", "en": 1}', "line 2 has no text in field 'en'"),
+        ('["ja", "yes"]', "line 2 has no text in field 'de'; it has list"),
+        ('{"de": "", "en": "yes"}', "[de], line 2 is empty and its partner in "),
+    ],
+)
+def test_a_wrong_line_of_jsonl_is_named(tmp_path, line, expected):
+    good = '{"de": "ja", "en": "yes"}'
+    write(tmp_path / "train.jsonl", [good, line])
+    write(tmp_path / "val.jsonl", [good])
+    text = message(tmp_path)
+    assert text.startswith(str(tmp_path / "train.jsonl"))
+    assert expected in text
+
+
+def test_a_corpus_has_training_and_validation_pairs():
+    pair = (("a", "b"),)
+    with pytest.raises(CorpusError, match="corpus 'x' has no validation split"):
+        Corpus("x", "de", "en", {"train": pair})
+    with pytest.raises(CorpusError, match="its test split is empty"):
+        Corpus("x", "de", "en", {"train": pair, "validation": pair, "test": ()})
+
+
+# ---------------------------------------------------------------- Multi30k
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub of three small files; the download is a look into a folder."""
+    for filename, word in [("train.jsonl", "T"), ("val.jsonl", "V"), ("test.jsonl", "E")]:
+        write(tmp_path / filename, [json.dumps({"en": f"{word} en", "de": f"{word} de"})])
+    sums = {
+        split: (filename, hashlib.sha256((tmp_path / filename).read_bytes()).hexdigest())
+        for split, (filename, _) in corpus_module.HUB_FILES.items()
+    }
+    monkeypatch.setattr(corpus_module, "HUB_FILES", sums)
+    monkeypatch.setattr(corpus_module, "_download", lambda filename: tmp_path / filename)
+    return tmp_path
+
+
+def test_multi30k_comes_from_the_hub(hub):
+    corpus = load_corpus("multi30k")
+    assert corpus.name == "multi30k"
+    assert corpus.splits == {
+        "train": (("T de", "T en"),),
+        "validation": (("V de", "V en"),),
+        "test_2016_flickr": (("E de", "E en"),),
+    }
+    assert "no text in field 'cs'" in message("multi30k", target="cs")
+
+
+def test_a_changed_hub_file_is_refused(hub):
+    with (hub / "val.jsonl").open("a") as file:
+        file.write("\n")
+    assert message("multi30k").startswith(
+        "val.jsonl of bentrevett/multi30k is not the file this version knows (SHA-256 "
+    )
+
+
+def test_without_huggingface_hub_the_pip_command_is_given(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *rest, **options):
+        if name.startswith("huggingface_hub"):
+            raise ImportError(name)
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert message("multi30k").endswith("is not installed: pip install 'ropewalk[hub]'")
+
+
+def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
+
+    def fail(*arguments, **options):
+        raise OSError("no route to host. Try again.\nand many more lines")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
+    text = message("multi30k")
+    assert "(no route to host); without a network, give a folder" in text
+
+
+needs_multi30k = pytest.mark.skipif(
+    not MULTI30K.is_dir(), reason=f"the Multi30k corpus is not there: {MULTI30K}"
+)
+
+
+@needs_multi30k
+def test_multi30k_from_a_folder():
+    corpus = load_corpus(str(MULTI30K))
+    assert {name: len(split) for name, split in corpus.splits.items()} == {
+        "train": 29_000,
+        "validation": 1_014,
+        "test_2016_flickr": 1_000,
+        "test_2017_flickr": 1_000,
+    }
+    assert corpus.notes == ()
+    assert overlap(corpus)["test_2016_flickr"] == {"source": 0, "target": 0, "pairs": 0}
+
+
+@needs_multi30k
+@pytest.mark.parametrize(
+    ("split", "name"), [("train", "train"), ("test_2016_flickr", "test_2016_flickr")]
+)
+def test_the_hub_files_are_those_of_the_folder(split, name):
+    """The folder's sentences, written as the hub writes them, have the sums that are pinned."""
+    sides = [
+        gzip.decompress((MULTI30K / f"{name}.{language}.gz").read_bytes()).decode().split("\n")[:-1]
+        for language in ("en", "de")
+    ]
+    lines = [json.dumps({"en": en, "de": de}) + "\n" for en, de in zip(*sides, strict=True)]
+    _, expected = corpus_module.HUB_FILES[split]
+    assert hashlib.sha256("".join(lines).encode()).hexdigest() == expected
+
+
+def test_the_endings_of_two_files_say_their_languages(tmp_path):
+    """Fails if any two files are called German and English."""
+    for name in ("mini.fr", "mini.en", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("a\nb\nc\nd\n", encoding="utf-8")
+    named = load_corpus(f"{tmp_path / 'mini.fr'},{tmp_path / 'mini.en'}")
+    assert (named.source, named.target) == ("fr", "en")
+    unnamed = load_corpus(f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}", source="cs", target="en")
+    assert (unnamed.source, unnamed.target) == ("cs", "en")

@@ -1,0 +1,560 @@
+"""The built-in corpus: its splits, and the German and English of its sentences.
+
+These tests would fail if a sentence were shared between splits or had two translations, if training
+saw a reserved combination or never saw a word, if another run, seed or version of Python drew other
+sentences, or if a case ending, a word order or an agreement were wrong: those are compared with
+sentences written by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.lab.data.phrases import LONGEST, OFTEN, SHORTEST, SIZES, derive, forms
+from ropewalk.lab.data.phrases import lexemes as w
+from ropewalk.lab.data.phrases.english import english
+from ropewalk.lab.data.phrases.german import ACCUSATIVE, DATIVE, NOMINATIVE, german
+from ropewalk.lab.data.phrases.german import nominal as german_nominal
+from ropewalk.lab.data.phrases.grammar import Grammar
+from ropewalk.lab.data.phrases.nouns import NOUNS, Noun
+from ropewalk.lab.data.phrases.reserved import RESERVED, combinations
+from ropewalk.lab.data.phrases.syntax import (
+    Clause,
+    Content,
+    Coordination,
+    Main,
+    Nominal,
+    NounPhrase,
+    Predicate,
+    Prepositional,
+    Relative,
+    Sentence,
+    Subordinate,
+)
+from ropewalk.lab.data.phrases.verbs import COPULA, VERBS, Verb
+
+Derived = dict[str, list[tuple[tuple[str, str], Sentence]]]
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def derived() -> Derived:
+    return derive(0)
+
+
+# The splits
+
+
+def test_sizes(derived: Derived) -> None:
+    assert {name: len(items) for name, items in derived.items()} == SIZES
+    assert SIZES["train"] >= 12_000
+    assert SIZES["test"] >= 500
+    assert SIZES["long"] >= 200
+
+
+def test_the_corpus_of_seed_0_is_the_same_everywhere(derived: Derived) -> None:
+    lines = [f"{name}\t{a}\t{b}\n" for name, items in derived.items() for (a, b), _ in items]
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert digest == "cb44bc6c62176ce1757fc029017a8f2fd43923062881b182a7c9d2b76259b895"
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_equal_seeds_draw_equal_sentences(seed: int) -> None:
+    first, second = Grammar(seed), Grammar(seed)
+    assert [german(first.sentence()) for _ in range(3)] == [
+        german(second.sentence()) for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_no_sentence_occurs_twice(derived: Derived, side: int) -> None:
+    sentences = [pair[side] for items in derived.values() for pair, _ in items]
+    assert len(set(sentences)) == len(sentences)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_long_is_longer_than_all_else(derived: Derived, side: int) -> None:
+    lengths = {
+        name: [len(pair[side].split()) for pair, _ in items] for name, items in derived.items()
+    }
+    long = lengths.pop("long")
+    assert all(SHORTEST <= n <= LONGEST for counts in lengths.values() for n in counts)
+    assert min(long) > max(n for counts in lengths.values() for n in counts)
+
+
+def test_only_test_has_reserved_combinations(derived: Derived) -> None:
+    for name in ("train", "validation", "long"):
+        assert not any(RESERVED & set(combinations(s)) for _, s in derived[name])
+    held = [RESERVED & set(combinations(sentence)) for _, sentence in derived["test"]]
+    assert all(held)
+    assert len(set().union(*held)) > 0.5 * len(RESERVED)
+
+
+def test_training_has_the_lexeme_and_the_frame_of_each_reserved_combination(
+    derived: Derived,
+) -> None:
+    lexemes: dict[str, Counter[str]] = defaultdict(Counter)
+    frames: dict[str, Counter[str]] = defaultdict(Counter)
+    for _, sentence in derived["train"]:
+        for lexeme, frame in combinations(sentence):
+            lexemes[lexeme][frame] += 1
+            frames[frame][lexeme] += 1
+    for lexeme, frame in RESERVED:
+        assert sum(lexemes[lexeme].values()) >= 10, lexeme
+        assert len(lexemes[lexeme]) >= 2, lexeme
+        assert len(frames[frame]) >= 20, frame
+        assert sum(frames[frame].values()) >= 200, frame
+
+
+def test_training_knows_every_word(derived: Derived) -> None:
+    for side in (0, 1):
+        counts = Counter(form for pair, _ in derived["train"] for form in forms(pair[side]))
+        for name in ("validation", "test", "long"):
+            for pair, _ in derived[name]:
+                assert all(counts[form] >= OFTEN for form in forms(pair[side])), pair
+    lexemes = Counter(c[0] for _, s in derived["train"] for c in combinations(s))
+    assert set(lexemes) == {n.german for n in NOUNS} | {v.lemma for v in (*VERBS, COPULA)}
+    assert min(lexemes.values()) >= 10
+
+
+def test_most_sentences_hold_two_described_nouns(derived: Derived) -> None:
+    def described(phrase: object) -> int:
+        if isinstance(phrase, tuple):
+            return sum(map(described, phrase))
+        if not hasattr(phrase, "__dataclass_fields__") or isinstance(phrase, Noun | Verb):
+            return 0
+        inner = sum(described(value) for value in vars(phrase).values())
+        return inner + (isinstance(phrase, NounPhrase) and bool(phrase.adjectives))
+
+    many = [described(sentence) >= 2 for _, sentence in derived["train"][:1000]]
+    assert sum(many) > 0.6 * len(many)
+
+
+# What holds for every sentence
+
+
+@settings(deadline=None)
+@given(SEEDS)
+def test_sentences_are_well_written(seed: int) -> None:
+    grammar = Grammar(seed, every=True)
+    for sentence in (grammar.sentence(), grammar.long()):
+        for text in (german(sentence), english(sentence)):
+            assert text[0].isupper()
+            assert text[-1] == ("?" if sentence.question else ".")
+            assert not re.search(r"  | [,.?]|,[^ ]|,,|,[.?]", text)
+        said = english(sentence).lower()
+        assert not re.search(r"\ba (?=[aeiou]|honest)", said)
+        assert not re.search(r"\ban (?![aeiou]|honest)", said)
+
+
+@settings(deadline=None)
+@given(SEEDS)
+def test_an_object_in_front_is_told_by_its_case(seed: int) -> None:
+    sentence = Grammar(seed, every=True).sentence()
+    for main in sentence.mains:
+        if main.clause.front == "accusative":
+            subject, object_ = main.clause.subject, main.clause.predicates[0].accusative
+            assert subject is not None
+            assert object_ is not None
+            assert any(
+                german_nominal(phrase, NOMINATIVE) != german_nominal(phrase, ACCUSATIVE)
+                for phrase in (subject, object_)
+            )
+
+
+def test_the_translation_of_a_lexeme_is_its_own() -> None:
+    for english_words in (
+        [noun.english for noun in NOUNS],
+        [adjective.english for adjective in w.ADJECTIVES],
+        list({(verb.lemma, verb.english, verb.particle) for verb in VERBS}),
+    ):
+        assert len(set(english_words)) == len(english_words)
+    assert len({noun.german for noun in NOUNS}) == len(NOUNS)
+    assert len({adjective.german for adjective in w.ADJECTIVES}) == len(w.ADJECTIVES)
+
+
+# Sentences written by hand
+
+D = {d.stem: d for d, _ in w.DETERMINERS} | {"kein": w.NO, "der": w.THE}
+
+
+def _phrase(text: str) -> NounPhrase:
+    """The noun phrase of such words as "der alt Hund" or "zwei klein Kind+" (+ for the plural)."""
+    determiner, *adjectives, noun = text.split()
+    return NounPhrase(
+        D["" if determiner == "-" else determiner],
+        next(n for n in NOUNS if n.german == noun.rstrip("+")),
+        noun.endswith("+"),
+        tuple(next(a for a in w.ADJECTIVES if a.german == word) for word in adjectives),
+    )
+
+
+def _nominal(value: str | Nominal) -> Nominal:
+    return _phrase(value) if isinstance(value, str) else value
+
+
+def _verb(lemma: str, valency: str = "") -> Verb:
+    return next(v for v in VERBS if v.lemma == lemma and valency in ("", v.valency))
+
+
+def _predicate(
+    lemma: str,
+    accusative: str | Nominal | None = None,
+    dative: str | Nominal | None = None,
+    valency: str = "",
+    oblique: Prepositional | None = None,
+    adjunct: Prepositional | None = None,
+) -> Predicate:
+    return Predicate(
+        _verb(lemma, valency),
+        None if accusative is None else _nominal(accusative),
+        None if dative is None else _nominal(dative),
+        oblique,
+        adjunct,
+    )
+
+
+def _clause(
+    subject: str | Nominal | None,
+    *predicates: Predicate,
+    tense: str = "present",
+    front: str = "subject",
+    time: str | None = None,
+    often: bool = False,
+    modal: str | None = None,
+    negated: bool = False,
+) -> Clause:
+    return Clause(
+        None if subject is None else _nominal(subject),
+        predicates,
+        "modal" if modal else tense,
+        next((m for m in w.MODALS if m.german[0] == modal), None),
+        next((t for t in w.TIMES if t.german == time), None),
+        w.FREQUENCIES[0] if often else None,
+        negated,
+        front,
+    )
+
+
+def _with(phrase: str, relative: Relative) -> NounPhrase:
+    return replace(_phrase(phrase), relative=relative)
+
+
+def _in(phrase: str) -> Prepositional:
+    return Prepositional("in", "dative", "in", _phrase(phrase))
+
+
+def _main(clause: Clause) -> Sentence:
+    return Sentence((Main(clause),))
+
+
+def _because(clause: Clause) -> Subordinate:
+    return Subordinate(next(c for c in w.SUBORDINATORS if c.german == "weil"), clause)
+
+
+SEES = _clause("der alt Mann", _predicate("sehen", "der klein Hund"))
+GIVES = _predicate("geben", "ein schön Blume", "der jung Frau")
+FETCHES = _predicate("abholen", "der Koffer")
+SLEEPS = _clause("der Kind", _predicate("schlafen"))
+
+SENTENCES = {
+    "subject first": (
+        _main(SEES),
+        "Der alte Mann sieht den kleinen Hund.",
+        "The old man sees the small dog.",
+    ),
+    "time first, inversion": (
+        _main(_clause("der alt Mann", GIVES, time="heute", front="time")),
+        "Heute gibt der alte Mann der jungen Frau eine schöne Blume.",
+        "Today the old man gives a beautiful flower to the young woman.",
+    ),
+    "time in the middle": (
+        _main(_clause("der Mann", GIVES, time="heute")),
+        "Der Mann gibt heute der jungen Frau eine schöne Blume.",
+        "The man gives a beautiful flower to the young woman today.",
+    ),
+    "place first": (
+        _main(
+            _clause(
+                "der Frau",
+                _predicate("lesen", "ein Buch", adjunct=_in("der schön Zimmer")),
+                front="adjunct",
+            )
+        ),
+        "Im schönen Zimmer liest die Frau ein Buch.",
+        "In the beautiful room the woman reads a book.",
+    ),
+    "accusative first": (
+        _main(replace(SEES, front="accusative")),
+        "Den kleinen Hund sieht der alte Mann.",
+        "The old man sees the small dog.",
+    ),
+    "dative first": (
+        _main(_clause("der Frau", _predicate("helfen", None, "der Kind+"), front="dative")),
+        "Den Kindern hilft die Frau.",
+        "The woman helps the children.",
+    ),
+    "separable verb, split": (
+        _main(_clause("der Frau", FETCHES)),
+        "Die Frau holt den Koffer ab.",
+        "The woman picks up the suitcase.",
+    ),
+    "separable verb, joined": (
+        Sentence((Main(SLEEPS, closing=_because(_clause("der Frau", FETCHES))),)),
+        "Das Kind schläft, weil die Frau den Koffer abholt.",
+        "The child sleeps because the woman picks up the suitcase.",
+    ),
+    "separable verb, infinitive": (
+        _main(_clause("der Frau", FETCHES, modal="will")),
+        "Die Frau will den Koffer abholen.",
+        "The woman wants to pick up the suitcase.",
+    ),
+    "subordinate clause first": (
+        Sentence((Main(SLEEPS),), _because(SEES)),
+        "Weil der alte Mann den kleinen Hund sieht, schläft das Kind.",
+        "Because the old man sees the small dog, the child sleeps.",
+    ),
+    "perfect with haben": (
+        _main(_clause("der Kind+", _predicate("essen", "zwei rot Apfel+"), tense="perfect")),
+        "Die Kinder haben zwei rote Äpfel gegessen.",
+        "The children ate two red apples.",
+    ),
+    "perfect with sein": (
+        _main(_clause("der Hund", _predicate("weglaufen"), tense="perfect")),
+        "Der Hund ist weggelaufen.",
+        "The dog ran away.",
+    ),
+    "perfect, verb-final": (
+        Sentence((Main(SLEEPS, closing=_because(replace(SEES, tense="perfect"))),)),
+        "Das Kind schläft, weil der alte Mann den kleinen Hund gesehen hat.",
+        "The child sleeps because the old man saw the small dog.",
+    ),
+    "pluperfect": (
+        _main(replace(SEES, tense="pluperfect")),
+        "Der alte Mann hatte den kleinen Hund gesehen.",
+        "The old man had seen the small dog.",
+    ),
+    "future": (
+        _main(_clause(w.WE, _predicate("sehen", w.HE), tense="future", time="morgen")),
+        "Wir werden ihn morgen sehen.",
+        "We will see him tomorrow.",
+    ),
+    "modal": (
+        _main(_clause("mein klug Tochter", _predicate("lesen", "dies Brief"), modal="kann")),
+        "Meine kluge Tochter kann diesen Brief lesen.",
+        "My clever daughter can read this letter.",
+    ),
+    "modal, two predicates": (
+        _main(
+            _clause(
+                w.SHE,
+                _predicate("lesen", "der Brief"),
+                _predicate("anrufen", "der Arzt"),
+                modal="möchte",
+            )
+        ),
+        "Sie möchte den Brief lesen und den Arzt anrufen.",
+        "She would like to read the letter and phone the doctor.",
+    ),
+    "two predicates": (
+        _main(_clause("der Arzt", FETCHES, _predicate("anrufen", "ein Freund"))),
+        "Der Arzt holt den Koffer ab und ruft einen Freund an.",
+        "The doctor picks up the suitcase and phones a friend.",
+    ),
+    "frequency": (
+        _main(_clause("der Arzt", _predicate("lesen", "- lang Buch+"), often=True)),
+        "Der Arzt liest oft lange Bücher.",
+        "The doctor often reads long books.",
+    ),
+    "negation": (
+        _main(replace(SEES, negated=True)),
+        "Der alte Mann sieht den kleinen Hund nicht.",
+        "The old man does not see the small dog.",
+    ),
+    "kein": (
+        _main(_clause("der Frau+", _predicate("kaufen", "kein neu Hut"))),
+        "Die Frauen kaufen keinen neuen Hut.",
+        "The women buy no new hat.",
+    ),
+    "question": (
+        Sentence((Main(replace(SEES, tense="perfect")),), question=True),
+        "Hat der alte Mann den kleinen Hund gesehen?",
+        "Did the old man see the small dog?",
+    ),
+    "question word": (
+        Sentence((Main(SEES),), question=True, asked=w.QUESTIONS[0]),
+        "Warum sieht der alte Mann den kleinen Hund?",
+        "Why does the old man see the small dog?",
+    ),
+    "pronoun before the subject": (
+        _main(_clause("der Frau", _predicate("sehen", w.HE), front="time", time="heute")),
+        "Heute sieht ihn die Frau.",
+        "Today the woman sees him.",
+    ),
+    "coordinated subject": (
+        _main(
+            _clause(
+                Coordination(_phrase("ein ehrlich Mann"), _phrase("ein klug Frau")),
+                _predicate("arbeiten", valency="none"),
+            )
+        ),
+        "Ein ehrlicher Mann und eine kluge Frau arbeiten.",
+        "An honest man and a clever woman work.",
+    ),
+    "linked clauses": (
+        Sentence((Main(SEES), Main(SLEEPS, w.BUT))),
+        "Der alte Mann sieht den kleinen Hund, aber das Kind schläft.",
+        "The old man sees the small dog, but the child sleeps.",
+    ),
+    "object clause": (
+        _main(_clause("der Frau", replace(_predicate("sagen"), content=Content(w.THAT, SEES)))),
+        "Die Frau sagt, dass der alte Mann den kleinen Hund sieht.",
+        "The woman says that the old man sees the small dog.",
+    ),
+    "relative subject": (
+        _main(
+            _clause(
+                _with(
+                    "der Frau",
+                    Relative("subject", _clause(None, _predicate("anrufen", "der Arzt"))),
+                ),
+                _predicate("schlafen"),
+            )
+        ),
+        "Die Frau, die den Arzt anruft, schläft.",
+        "The woman who phones the doctor sleeps.",
+    ),
+    "relative object": (
+        _main(
+            _clause(
+                w.THEY,
+                _predicate(
+                    "sehen",
+                    _with(
+                        "der Hund",
+                        Relative(
+                            "accusative",
+                            _clause("der Kind", _predicate("jagen"), tense="perfect"),
+                        ),
+                    ),
+                ),
+                tense="perfect",
+            )
+        ),
+        "Sie haben den Hund, den das Kind gejagt hat, gesehen.",
+        "They saw the dog that the child chased.",
+    ),
+    "relative dative": (
+        _main(
+            _clause(
+                _with(
+                    "der Kind+",
+                    Relative("dative", _clause("der Frau", _predicate("geben", "ein Ball"))),
+                ),
+                _predicate("lachen"),
+            )
+        ),
+        "Die Kinder, denen die Frau einen Ball gibt, lachen.",
+        "The children to whom the woman gives a ball laugh.",
+    ),
+    "relative with preposition": (
+        _main(
+            _clause(
+                _with(
+                    "der Arzt",
+                    Relative(
+                        "oblique",
+                        _clause("unser Tante", _predicate("warten")),
+                        ("auf", "acc", "for"),
+                    ),
+                ),
+                _predicate("lachen"),
+            )
+        ),
+        "Der Arzt, auf den unsere Tante wartet, lacht.",
+        "The doctor for whom our aunt waits laughs.",
+    ),
+    "possessor": (
+        _main(
+            _clause(
+                w.HE,
+                _predicate(
+                    "nehmen", replace(_phrase("der alt Hut"), possessor=_phrase("der arm Mann"))
+                ),
+            )
+        ),
+        "Er nimmt den alten Hut des armen Mannes.",
+        "He takes the poor man's old hat.",
+    ),
+    "weak nouns": (
+        _main(_clause("jed Junge", _predicate("danken", None, "dies Student"))),
+        "Jeder Junge dankt diesem Studenten.",
+        "Every boy thanks this student.",
+    ),
+    "whither": (
+        _main(
+            _clause(
+                w.HE,
+                _predicate(
+                    "stellen",
+                    "der Lampe",
+                    oblique=Prepositional("auf", "accusative", "on", _phrase("der alt Tisch")),
+                ),
+            )
+        ),
+        "Er stellt die Lampe auf den alten Tisch.",
+        "He puts the lamp on the old table.",
+    ),
+    "copula": (
+        _main(
+            Clause(
+                _phrase("der Katze+"),
+                (Predicate(COPULA, quality=(w.ADJECTIVES[0], w.ADJECTIVES[6])),),
+                "perfect",
+            )
+        ),
+        "Die Katzen waren alt und müde.",
+        "The cats were old and tired.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_sentences_by_hand(name: str) -> None:
+    sentence, source, target = SENTENCES[name]
+    assert (german(sentence), english(sentence)) == (source, target)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "nominative", "accusative", "dative"),
+    [
+        ("der alt Hund", "der alte Hund", "den alten Hund", "dem alten Hund"),
+        ("der alt Katze", "die alte Katze", "die alte Katze", "der alten Katze"),
+        ("der alt Pferd", "das alte Pferd", "das alte Pferd", "dem alten Pferd"),
+        ("der alt Hund+", "die alten Hunde", "die alten Hunde", "den alten Hunden"),
+        ("ein alt Hund", "ein alter Hund", "einen alten Hund", "einem alten Hund"),
+        ("ein alt Katze", "eine alte Katze", "eine alte Katze", "einer alten Katze"),
+        ("ein alt Pferd", "ein altes Pferd", "ein altes Pferd", "einem alten Pferd"),
+        ("unser alt Hund+", "unsere alten Hunde", "unsere alten Hunde", "unseren alten Hunden"),
+        ("dies alt Pferd", "dieses alte Pferd", "dieses alte Pferd", "diesem alten Pferd"),
+        ("- alt Hund+", "alte Hunde", "alte Hunde", "alten Hunden"),
+        ("drei alt Katze+", "drei alte Katzen", "drei alte Katzen", "drei alten Katzen"),
+        ("viel alt Pferd+", "viele alte Pferde", "viele alte Pferde", "vielen alten Pferden"),
+        ("all alt Pferd+", "alle alten Pferde", "alle alten Pferde", "allen alten Pferden"),
+        ("ein dunkel Keller", "ein dunkler Keller", "einen dunklen Keller", "einem dunklen Keller"),
+        ("der hoch Berg", "der hohe Berg", "den hohen Berg", "dem hohen Berg"),
+        ("ein jung Löwe", "ein junger Löwe", "einen jungen Löwen", "einem jungen Löwen"),
+    ],
+)
+def test_endings(phrase: str, nominative: str, accusative: str, dative: str) -> None:
+    cases = [" ".join(german_nominal(_phrase(phrase), case)) for case in range(3)]
+    assert cases == [nominative, accusative, dative]
+    assert (NOMINATIVE, ACCUSATIVE, DATIVE) == (0, 1, 2)

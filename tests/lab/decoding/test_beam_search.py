@@ -1,0 +1,220 @@
+"""Beam search against searches written plainly.
+
+These fail when the search loses, invents or misranks hypotheses: against every sentence there is
+where the beam holds them all, against a beam search without batch or cache, and against stepwise
+argmax; when a sentence's result depends on its neighbours; and when a search does not stop.
+"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk.encodings import build_encoder_decoder
+from ropewalk.lab.batches import source_batch
+from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate
+from ropewalk.lab.tokens import BOS, EOS
+from ropewalk.model import Transformer, TransformerShape, initialise
+
+ENCODINGS = ["rotary", "sinusoidal", "none", "rotary(cross=True)", "learned(max_positions=64)"]
+
+seeds = st.integers(0, 2**32 - 1)
+sentences = st.lists(st.lists(st.integers(3, 8), max_size=6), min_size=1, max_size=4)
+
+Prefix = tuple[tuple[int, ...], float]  # words, and the sum of their log-probabilities
+
+
+class Toy(Transformer):
+    """A small model with first parameters, whose end mark is as likely as one wants it."""
+
+    end = 0.0
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits = super().logits(hidden)
+        logits[..., EOS] += self.end
+        return logits
+
+
+def toy(vocabulary: int = 9, encoding: str = "rotary", seed: int = 0, end: float = 0.0) -> Toy:
+    shape = TransformerShape(vocabulary, 16, 2, 32, encoder_layers=1, decoder_layers=2)
+    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    model = Toy(shape, *build_encoder_decoder(encoding, *stacks))
+    initialise(model, seed)
+    model.end = end
+    return model.double().eval()
+
+
+@torch.no_grad()
+def next_words(model: Toy, source: list[int], prefixes: list[tuple[int, ...]]) -> list[list[float]]:
+    """Log-probabilities of the word behind each of these prefixes, of one length."""
+    sources = torch.tensor([[*source, EOS]]).expand(len(prefixes), -1)
+    hidden = model(sources, torch.tensor([[BOS, *prefix] for prefix in prefixes]))
+    return model.logits(hidden[:, -1]).log_softmax(-1).tolist()
+
+
+def every_sentence(model: Toy, source: list[int], max_tokens: int) -> list[Hypothesis]:
+    """All sentences that end within ``max_tokens`` tokens or are cut there, the likeliest first."""
+    live, ended = [((), 0.0)], []
+    for _ in range(max_tokens):
+        grown = continued(model, source, live)
+        ended += [Hypothesis(ids[:-1], p) for ids, p in grown if ids[-1] == EOS]
+        live = [(ids, p) for ids, p in grown if ids[-1] != EOS]
+    ended += [Hypothesis(ids, p) for ids, p in live]
+    return sorted(ended, key=lambda h: -h.log_probability)
+
+
+def plain_search(model: Toy, source: list[int], beam: int, max_tokens: int) -> list[Hypothesis]:
+    """Beam search for one sentence, computing every prefix anew."""
+    live, ended, length = [((), 0.0)], [], 0
+    while len(ended) < beam and length < max_tokens:
+        length += 1
+        grown = sorted(continued(model, source, live), key=lambda x: -x[1])
+        ended += [Hypothesis(ids[:-1], p) for ids, p in grown[:beam] if ids[-1] == EOS]
+        live = [(ids, p) for ids, p in grown if ids[-1] != EOS][:beam]
+        if length == max_tokens:
+            ended += [Hypothesis(ids, p) for ids, p in live]
+    return sorted(ended[:beam], key=lambda h: -h.log_probability)
+
+
+def continued(model: Toy, source: list[int], live: list[Prefix]) -> list[Prefix]:
+    words = next_words(model, source, [ids for ids, _ in live])
+    return [
+        ((*ids, word), total + log_p)
+        for (ids, total), row in zip(live, words, strict=True)
+        for word, log_p in enumerate(row)
+    ]
+
+
+def search(model: Toy, sources: list[list[int]], beam: int, max_tokens: int | None = None) -> list:
+    return beam_search(model, *source_batch(sources), beam=beam, max_tokens=max_tokens)
+
+
+def assert_same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.ids for h in actual] == [h.ids for h in expected]
+    for a, e in zip(actual, expected, strict=True):
+        assert a.log_probability == pytest.approx(e.log_probability, abs=1e-4)
+
+
+@pytest.mark.parametrize(("vocabulary", "max_tokens"), [(4, 3), (6, 3), (9, 2), (5, 1)])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_beam_that_holds_all_finds_every_sentence(encoding, vocabulary, max_tokens):
+    model = toy(vocabulary, encoding)
+    (found,) = search(model, [[3, 3]], beam=vocabulary**max_tokens, max_tokens=max_tokens)
+    assert_same(found, every_sentence(model, [3, 3], max_tokens))
+    assert sum(math.exp(h.log_probability) for h in found) == pytest.approx(1, abs=1e-4)
+
+
+@given(
+    sentences,
+    st.integers(1, 5),
+    st.integers(1, 7),
+    st.sampled_from(ENCODINGS),
+    st.sampled_from([-2.0, 0.0, 2.0]),
+    seeds,
+)
+@settings(max_examples=25)
+def test_batched_search_on_a_cache_equals_a_plain_one(
+    sources, beam, max_tokens, encoding, end, seed
+):
+    model = toy(9, encoding, seed, end)
+    for source, found in zip(sources, search(model, sources, beam, max_tokens), strict=True):
+        assert_same(found, plain_search(model, source, beam, max_tokens))
+
+
+@given(sentences, seeds, st.sampled_from([0.0, 1.0]))
+@settings(max_examples=15)
+def test_a_beam_of_one_takes_the_likeliest_word_each_time(sources, seed, end):
+    model = toy(seed=seed, end=end)
+    for source, found in zip(sources, search(model, sources, beam=1, max_tokens=8), strict=True):
+        ids, total = (), 0.0
+        while len(ids) < 8:
+            (log_p,) = next_words(model, source, [ids])
+            word = max(range(9), key=log_p.__getitem__)
+            total += log_p[word]
+            if word == EOS:
+                break
+            ids = (*ids, word)
+        assert_same(found, [Hypothesis(ids, total)])
+
+
+@given(sentences, st.integers(1, 4), st.sampled_from([20, 2048]), seeds)
+@settings(max_examples=10)
+def test_translations_come_in_order_whatever_stands_beside_them(sources, beam, tokens, seed):
+    model = toy(seed=seed, end=2.0)
+    together = translate(model, sources, beam=beam, tokens=tokens)
+    assert len(together) == len(sources)
+    for source, found in zip(sources, together, strict=True):
+        assert_same(found, translate(model, [source], beam=beam)[0])
+
+
+def test_nothing_gives_nothing():
+    assert translate(toy(), [], beam=2) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_never_ends_is_cut(beam):
+    found = translate(toy(end=-1e9), [[3], [3, 4, 5]], beam=beam)
+    assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[14] * beam, [18] * beam]
+    assert all(len({h.ids for h in hypotheses}) == beam for hypotheses in found)
+    (short,) = search(toy(end=-1e9), [[3]], beam, max_tokens=5)
+    assert [len(h.ids) for h in short] == [5] * beam
+
+
+def test_a_model_that_ends_at_once_is_believed():
+    (found,) = translate(toy(end=1e3), [[3, 4]], beam=1)
+    assert found == [Hypothesis((), 0.0)]
+
+
+def test_a_learned_table_cuts_the_search_where_it_ends():
+    model = toy(encoding="learned(max_positions=6)", end=-1e9)
+    assert [len(h.ids) for h in translate(model, [[3, 4]], beam=2)[0]] == [6, 6]
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.5, the rows of this learned table"):
+        translate(model, [[3] * 6], beam=2)
+
+
+@pytest.mark.parametrize(("vocabulary", "beam"), [(4, 3), (4, 10), (5, 64)])
+def test_a_vocabulary_smaller_than_the_beam_gives_real_hypotheses_alone(vocabulary, beam):
+    model = toy(vocabulary)
+    for max_tokens in (1, 2, 3):
+        (found,) = search(model, [[3]], beam, max_tokens)
+        everything = {h.ids: h.log_probability for h in every_sentence(model, [3], max_tokens)}
+        assert len(found) == min(beam, len(everything))
+        assert len({h.ids for h in found}) == len(found)
+        for h in found:
+            assert h.log_probability == pytest.approx(everything[h.ids], abs=1e-4)
+
+
+@pytest.mark.parametrize("arguments", [{"beam": 0}, {"beam": 2, "max_tokens": 0}])
+def test_a_search_for_nothing_is_refused(arguments):
+    name = list(arguments)[-1]
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        search(toy(), [[3]], **arguments)
+
+
+# The choice among hypotheses
+
+
+@given(st.lists(st.integers(3, 9), max_size=30), st.floats(-100, -0.01), st.floats(0, 2))
+def test_a_score_is_that_of_wu_et_al(ids, log_probability, alpha):
+    hypothesis = Hypothesis(tuple(ids), log_probability)
+    length = len(ids) + 1  # with its end mark
+    penalty = (5 + length) ** alpha / (5 + 1) ** alpha
+    assert hypothesis.score(alpha) == pytest.approx(log_probability / penalty)
+    assert hypothesis.score(0) == log_probability
+
+
+def test_a_greater_length_penalty_prefers_longer_sentences():
+    short, long = Hypothesis((4, 5), -3.0), Hypothesis((4, 5, 6, 7, 8, 9), -4.0)
+    assert best([long, short], 0.0) is short
+    assert best([short, long], 1.0) is long
+
+
+def test_search_is_deterministic_and_leaves_the_model_alone():
+    model = toy()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first = translate(model, [[3, 4], [5]], beam=3)
+    assert translate(model, [[3, 4], [5]], beam=3) == first
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,426 @@
+"""Scores against sacrebleu itself, and a significance test that is tested.
+
+These fail when a score, a signature or a statistic is not sacrebleu's own, when length bins lose or
+double a sentence, when systems that differ by chance alone are called different too often, and when
+a clear difference is not seen.
+"""
+
+import itertools
+import json
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.lab.scoring.bleu import (
+    assign_bins,
+    bleu_from_statistics,
+    bleu_statistics,
+    length_bins,
+    score,
+    signatures,
+)
+from ropewalk.lab.scoring.significance import (
+    VersusFirst,
+    _resample,
+    compare_statistics,
+    compare_systems,
+    compare_with_first,
+    holm,
+    verdict,
+)
+
+sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
+
+WORDS = ["the", "a", "dog", "man", "Runs", "runs", "red", "in", "field", ".", ",", "it's", "3.5"]
+sentences = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+corpora = st.integers(1, 6).flatmap(
+    lambda n: st.tuples(*[st.lists(sentences, min_size=n, max_size=n)] * 2)
+)
+
+
+def text(count: int, seed: int = 0) -> list[str]:
+    source = random.Random(seed)
+    return [" ".join(source.choices(WORDS, k=source.randint(3, 20))) for _ in range(count)]
+
+
+def spoilt(references, rate: float, seed: int) -> list[str]:
+    """The references with some words replaced by others."""
+    source = random.Random(seed)
+    return [
+        " ".join(source.choice(WORDS) if source.random() < rate else word for word in line.split())
+        for line in references
+    ]
+
+
+# ---------------------------------------------------------------- scores
+
+
+@settings(max_examples=40)
+@given(corpus=corpora, lowercase=st.booleans())
+def test_scores_are_those_of_sacrebleu(corpus, lowercase):
+    hypotheses, references = corpus
+    found = score(hypotheses, references, references, lowercase=lowercase)
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=lowercase)
+    assert found.bleu == bleu.score
+    lowered = (
+        ([h.lower() for h in hypotheses], [r.lower() for r in references])
+        if lowercase
+        else (hypotheses, references)
+    )
+    assert found.chrf == sacrebleu.corpus_chrf(lowered[0], [lowered[1]]).score
+    for value, hypothesis, reference in zip(
+        found.sentence_bleu, hypotheses, references, strict=True
+    ):
+        expected = sacrebleu.sentence_bleu(hypothesis, [reference], lowercase=lowercase)
+        assert value == expected.score
+
+
+@settings(max_examples=40)
+@given(corpus=corpora, lowercase=st.booleans())
+def test_statistics_add_up_to_the_score_of_sacrebleu(corpus, lowercase):
+    hypotheses, references = corpus
+    statistics, _ = bleu_statistics(hypotheses, references, lowercase=lowercase)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=lowercase)
+    total = statistics.sum(0)
+    assert total.tolist() == [
+        expected.sys_len,
+        expected.ref_len,
+        *expected.counts,
+        *expected.totals,
+    ]
+    assert bleu_from_statistics(total).item() == pytest.approx(expected.score, abs=1e-9)
+
+
+@given(
+    totals=st.lists(st.integers(0, 40), min_size=4, max_size=4),
+    matched=st.lists(st.integers(0, 40), min_size=4, max_size=4),
+    reference=st.integers(1, 60),
+)
+def test_any_statistics_score_as_in_sacrebleu(totals, matched, reference):
+    """Orders without a match, orders without an n-gram, nothing at all, too short, too long."""
+    totals = sorted(totals, reverse=True)
+    matched = [min(match, total) for match, total in zip(matched, totals, strict=True)]
+    expected = sacrebleu.BLEU.compute_bleu(
+        list(matched), list(totals), totals[0], reference, smooth_method="exp"
+    )
+    row = torch.tensor([totals[0], reference, *matched, *totals], dtype=torch.float64)
+    assert bleu_from_statistics(row).item() == pytest.approx(expected.score, abs=1e-9)
+
+
+def test_scores_are_those_of_the_sacrebleu_command(tmp_path):
+    references = text(60)
+    hypotheses = spoilt(references, 0.3, seed=1)
+    for name, lines in [("references", references), ("hypotheses", hypotheses)]:
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = ["-i", "hypotheses", "-m", "bleu", "chrf", "-w", "8", "-lc", "--chrf-lowercase"]
+    output = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", "references", *options],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    rows = json.loads(output)
+    found = score(hypotheses, references, references, lowercase=True)
+    assert [found.bleu, found.chrf] == pytest.approx([row["score"] for row in rows], abs=1e-7)
+    assert list(signatures(lowercase=True).values()) == [row["signature"] for row in rows]
+
+
+def test_signatures_tell_the_case():
+    mixed, folded = signatures(), signatures(lowercase=True)
+    version = f"version:{sacrebleu.__version__}"
+    assert folded == {
+        "bleu": f"nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|{version}",
+        "chrf": f"nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|{version}",
+    }
+    assert mixed == {name: value.replace("case:lc", "case:mixed") for name, value in folded.items()}
+
+
+def test_bleu_by_length_is_the_corpus_bleu_of_each_bin():
+    references = text(80)
+    hypotheses = spoilt(references, 0.2, seed=2)
+    bins = length_bins(references)
+    places = assign_bins(references, bins)
+    expected = []
+    for place in range(len(bins)):
+        chosen = [i for i, at in enumerate(places) if at == place]
+        expected.append(
+            sacrebleu.corpus_bleu(
+                [hypotheses[i] for i in chosen], [[references[i] for i in chosen]]
+            ).score
+        )
+    assert score(hypotheses, references, references).by_length == pytest.approx(expected)
+
+
+def test_texts_of_different_length_are_refused():
+    with pytest.raises(ValueError, match="received hypotheses 1, references 2, sources 2"):
+        score(["a"], ["a", "b"], ["a", "b"])
+    with pytest.raises(ValueError, match="at least one; received hypotheses 0"):
+        score([], [], [])
+
+
+# ---------------------------------------------------------------- length bins
+
+
+@given(
+    lengths=st.lists(st.integers(0, 30), min_size=1, max_size=60),
+    count=st.integers(1, 7),
+)
+def test_length_bins_touch_and_hold_every_sentence_once(lengths, count):
+    lines = [" ".join(["w"] * length) for length in lengths]
+    bins = length_bins(lines, count)
+    places = assign_bins(lines, bins)
+    assert 1 <= len(bins) <= count
+    assert bins[0]["from"] == min(lengths)
+    assert bins[-1]["to"] == max(lengths)
+    assert all(b["from"] == a["to"] + 1 for a, b in itertools.pairwise(bins))
+    assert [row["sentences"] for row in bins] == [places.count(i) for i in range(len(bins))]
+    assert all(row["sentences"] > 0 for row in bins)
+    for length, place in zip(lengths, places, strict=True):
+        assert bins[place]["from"] <= length <= bins[place]["to"]
+
+
+def test_length_bins_are_quintiles():
+    assert length_bins(["w " * n for n in range(1, 11)]) == [
+        {"from": low, "to": low + 1, "sentences": 2} for low in (1, 3, 5, 7, 9)
+    ]
+
+
+def test_a_sentence_outside_every_bin_is_refused():
+    with pytest.raises(ValueError, match="no length bin holds a sentence of 3 words"):
+        assign_bins(["a b c"], length_bins(["a", "a b"]))
+    with pytest.raises(ValueError, match="bins=0"):
+        length_bins(["a"], bins=0)
+
+
+# ---------------------------------------------------------------- significance
+
+
+def test_a_clear_difference_is_shown():
+    references = text(150)
+    worse = [spoilt(references, 0.30, seed) for seed in (1, 2, 3)]
+    better = [spoilt(references, 0.15, seed) for seed in (4, 5, 6)]
+    found = compare_systems(worse, better, references)
+    mean = [
+        sum(sacrebleu.corpus_bleu(h, [references]).score for h in system) / 3
+        for system in (worse, better)
+    ]
+    assert found.difference == pytest.approx(mean[1] - mean[0])
+    assert 0 < found.low < found.difference < found.high
+    assert 0 < found.p < 0.01
+    turned = compare_systems(better, worse, references)
+    assert turned.difference == pytest.approx(-found.difference)
+    assert turned.p < 0.01
+
+
+def test_a_system_does_not_differ_from_itself():
+    references = text(60)
+    system = [spoilt(references, 0.3, seed) for seed in (1, 2, 3)]
+    found = compare_systems(system, system, references)
+    assert (found.difference, found.p) == (0.0, 1.0)
+    assert found.low == -found.high
+    alone = compare_systems(system[:1], system[:1], references)
+    assert (alone.low, alone.high, alone.p) == (0.0, 0.0, 1.0)
+
+
+def test_p_is_never_zero_and_the_same_every_time():
+    references = text(80)
+    arguments = ([spoilt(references, 0.9, 1)], [references], references)
+    found = compare_systems(*arguments, resamples=99)
+    assert found.p == 1 / 100
+    assert found == compare_systems(*arguments, resamples=99)
+    assert found != compare_systems(*arguments, resamples=99, seed=1)
+
+
+def test_systems_may_have_different_numbers_of_seeds():
+    references = text(60)
+    first = [spoilt(references, 0.3, seed) for seed in (1, 2, 3)]
+    assert 0 < compare_systems(first, first[:2], references).p <= 1
+    assert 0 < compare_systems(first, first[2:], references).p <= 1
+
+
+def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
+    generator = torch.Generator().manual_seed(3)
+    for shift in (0.0, 0.1, 0.2, 0.3):
+        length, hardness = simulated_sentences(80, generator)
+        first = simulated_system(3, length, hardness, 0.1, generator)
+        other = simulated_system(3, length, hardness, 0.1, generator, shift)
+        difference, far = _resample(first, other, 399, generator, bleu_from_statistics)
+        reach = torch.quantile(far, 0.95, interpolation="higher").item()
+        p = (1 + int((far >= abs(difference)).sum())) / 400
+        assert (abs(difference) > reach) == (p <= 0.05)
+
+
+def simulated_sentences(count, generator):
+    length = torch.randint(5, 18, (count,), generator=generator)
+    return length, torch.randn(count, generator=generator)
+
+
+def simulated_system(seeds, length, hardness, seed_spread, generator, shift=0.0):
+    """BLEU statistics (Z, N, 10) of a system that gets each word right with some probability.
+
+    In logits, that is 1 + `shift`, plus the luck of the seed, of the sentence, and of both.
+    """
+    count, longest = len(length), int(length.max())
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    logit = 1 + shift + seed_spread * normal(seeds, 1) + 0.6 * hardness + 0.5 * normal(seeds, count)
+    chance = logit.sigmoid().unsqueeze(-1).expand(seeds, count, longest)
+    right = torch.rand(seeds, count, longest, generator=generator) < chance
+    right &= torch.arange(longest) < length.unsqueeze(-1)
+    matches, totals, run = [], [], right
+    for order in range(4):
+        matches.append(run.sum(-1))
+        totals.append((length - order).clamp(min=0).expand(seeds, count))
+        run = run[..., :-1] & right[..., order + 1 :]
+    both = length.expand(seeds, count)
+    return torch.stack([both, both, *matches, *totals], dim=-1).to(torch.float64)
+
+
+@pytest.mark.parametrize(("seeds", "seed_spread"), [(2, 0.2), (3, 0.0), (3, 0.1), (3, 0.5)])
+def test_systems_alike_are_seldom_called_different(seeds, seed_spread):
+    """5 % is the aim; in 150 trials, 10 % is nearly three standard errors above it."""
+    generator = torch.Generator().manual_seed(11)
+    trials, called = 150, 0
+    for _ in range(trials):
+        length, hardness = simulated_sentences(100, generator)
+        first, other = (
+            simulated_system(seeds, length, hardness, seed_spread, generator) for _ in range(2)
+        )
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
+        called += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+    assert called / trials <= 0.10
+
+
+def test_systems_with_one_seed_are_judged_by_sentences_alone():
+    """As documented: 5 % of systems alike are called different, but many more if seeds matter."""
+    generator = torch.Generator().manual_seed(12)
+    called = {0.0: 0, 0.5: 0}
+    for spread, _ in itertools.product(called, range(100)):
+        length, hardness = simulated_sentences(100, generator)
+        first, other = (simulated_system(1, length, hardness, spread, generator) for _ in range(2))
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
+        called[spread] += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+    assert called[0.0] <= 10
+    assert called[0.5] >= 30
+
+
+@pytest.mark.parametrize(("seed_spread", "shift", "least"), [(0.1, 0.4, 40), (0.0, 0.2, 30)])
+def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
+    """A test that never rejects would be calibrated too. The second case is missed more often than
+    seen (24 of 60) if what is chance in single runs is counted twice.
+    """
+    generator = torch.Generator().manual_seed(13)
+    seen = 0
+    for _ in range(60):
+        length, hardness = simulated_sentences(150, generator)
+        first = simulated_system(3, length, hardness, seed_spread, generator)
+        other = simulated_system(3, length, hardness, seed_spread, generator, shift)
+        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
+        seen += difference > 0 and (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+    assert seen >= least
+
+
+def test_every_system_is_compared_with_the_first():
+    references = text(100)
+    texts = [
+        [spoilt(references, rate, seed) for seed in (1 + shift, 2 + shift, 3 + shift)]
+        for rate, shift in [(0.3, 0), (0.1, 10), (0.3, 20), (0.6, 30)]
+    ]
+    systems = [torch.stack([bleu_statistics(h, references)[0] for h in each]) for each in texts]
+    systems.insert(2, None)  # every seed diverged
+    rows = compare_with_first(systems, bleu_from_statistics, resamples=999)
+    assert rows[0] is None
+    assert rows[2] is None
+    better, alike, worse = rows[1], rows[3], rows[4]
+    assert isinstance(better, VersusFirst)
+    assert (better.verdict, worse.verdict) == ("better", "worse")
+    assert alike.verdict == "no difference shown"
+    alone = compare_systems(texts[0], texts[1], references, resamples=999)
+    assert (better.difference, better.low, better.high, better.p) == (
+        alone.difference,
+        alone.low,
+        alone.high,
+        alone.p,
+    )
+    assert [r.p_holm for r in (better, alike, worse)] == holm([better.p, alike.p, worse.p])
+    assert compare_with_first([None, systems[0]], bleu_from_statistics) == [None, None]
+    assert compare_with_first([systems[0]], bleu_from_statistics) == [None]
+    turned = compare_with_first(
+        systems[:2], bleu_from_statistics, higher_is_better=False, resamples=999
+    )
+    assert (turned[1].difference, turned[1].verdict) == (better.difference, "worse")
+
+
+def test_a_mean_is_judged_as_students_t_test_would():
+    """The statistics are any whose sums make the score: here the values themselves and a count.
+
+    With one seed, items alone decide: p and interval are those of a paired t-test (scipy's formula
+    written out), up to the few hundredths that resamples leave.
+    """
+    generator = torch.Generator().manual_seed(5)
+    first = torch.randn(1, 200, 1, generator=generator, dtype=torch.float64)
+    for shift in (0.0, 0.1, 0.2):
+        apart = shift + torch.randn(1, 200, 1, generator=generator, dtype=torch.float64)
+        both = [torch.cat([x, torch.ones_like(x)], -1) for x in (first, first + apart)]
+        found = compare_statistics(*both, lambda sums: sums[..., 0] / sums[..., 1])
+        error = (apart.std() / 200**0.5).item()
+        assert found.difference == pytest.approx(apart.mean().item())
+        assert found.high - found.difference == pytest.approx(1.97 * error, rel=0.08)
+        normal = math.erfc(abs(apart.mean().item()) / error / 2**0.5)
+        assert found.p == pytest.approx(normal, abs=0.04)
+
+
+def test_statistics_of_other_items_are_refused():
+    one, other = torch.ones(2, 5, 3), torch.ones(2, 4, 3)
+    with pytest.raises(ValueError, match=r"other must be statistics .* got shape"):
+        compare_statistics(one, other, bleu_from_statistics)
+
+
+def test_a_comparison_without_seeds_or_with_lost_sentences_is_refused():
+    with pytest.raises(ValueError, match="first must have the hypotheses of at least one seed"):
+        compare_systems([], [["a"]], ["a"])
+    with pytest.raises(ValueError, match="received other 1, references 2"):
+        compare_systems([["a", "b"]], [["a"]], ["a", "b"])
+
+
+# ---------------------------------------------------------------- Holm
+
+
+def test_holm_by_hand():
+    """By Holm's (1979) rule: 4 x 0.005, 3 x 0.01, 2 x 0.03, then 0.04 lifted to 0.06."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@given(values=st.lists(st.floats(0, 1), max_size=8))
+def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(values):
+    adjusted = holm(values)
+    for p, q in zip(values, adjusted, strict=True):
+        assert p <= q <= min(1.0, len(values) * p) or math.isclose(q, len(values) * p)
+    for i, j in itertools.combinations(range(len(values)), 2):
+        if values[i] < values[j]:
+            assert adjusted[i] <= adjusted[j]
+        if values[i] == values[j]:
+            assert adjusted[i] == adjusted[j]
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "expected"),
+    [
+        (2.0, 0.049, "better"),
+        (-2.0, 0.001, "worse"),
+        (2.0, 0.05, "no difference shown"),
+        (-9.0, 0.5, "no difference shown"),
+        (0.0, 0.0, "no difference shown"),
+    ],
+)
+def test_verdicts(difference, p, expected):
+    assert verdict(difference, p) == expected

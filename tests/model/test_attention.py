@@ -1,0 +1,471 @@
+"""Attention and its cache: against a loop, against torch's own, and with wrong arguments.
+
+These fail when heads, groups, masks or the scale are mixed up, when masked keys get any weight or a
+row of them becomes NaN, when positions of the batch are taken for those of its first row, when
+bfloat16 is rounded more than once, when blocks of queries compute something else or form all pairs
+after all, and when a cache loses, swaps or keeps copying what it holds.
+"""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensor_sizes import Sizes
+from torch import Tensor, nn
+
+from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
+from ropewalk.encodings.interface import AttentionEncoding
+from ropewalk.model import Attention, KeyValueCache, initialise, softmax_attention
+from ropewalk.model.features import rotated_dim
+from ropewalk.model.softmax_attention import fused_attention
+
+STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+def loop(attention: Attention, x: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention one query and one head at a time; mask (B, S, T)."""
+    d, group = attention.head_dim, attention.heads // attention.kv_heads
+    q, (k, v) = attention.query(x), attention.key_value(memory).chunk(2, -1)
+    output = torch.zeros_like(q)
+    p = torch.zeros(len(x), attention.heads, x.shape[1], memory.shape[1], dtype=x.dtype)
+    for b, h, s in itertools.product(*map(range, p.shape[:3])):
+        mine, theirs = slice(h * d, h * d + d), slice(h // group * d, h // group * d + d)
+        seen = mask[b, s].nonzero().flatten()
+        scores = k[b, seen, theirs] @ q[b, s, mine] / d**0.5
+        p[b, h, s, seen] = scores.softmax(0)
+        output[b, s, mine] = p[b, h, s] @ v[b, :, theirs]
+    return attention.output(output), p
+
+
+@given(
+    st.sampled_from([(1, 1), (2, 1), (4, 4), (4, 2), (4, 1)]),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from(["causal", "masked", "both", "cross"]),
+    seeds,
+)
+@torch.no_grad()
+def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
+    attention = Attention(8 * heads[0], heads[0], kv_heads=heads[1]).double()
+    x, memory = random(2, queries, 8 * heads[0]), random(2, keys, 8 * heads[0], seed=seed)
+    if kind != "cross":
+        memory, keys = x, queries
+    mask = torch.rand(2, 1, queries, keys, generator=torch.Generator().manual_seed(seed)) < 0.6
+    mask[..., 0] = True
+    allowed = mask[:, 0] if kind != "causal" else torch.ones(2, queries, keys, dtype=torch.bool)
+    if kind in ("causal", "both"):
+        allowed = allowed & torch.ones(queries, keys, dtype=torch.bool).tril()
+    output, p = loop(attention, x, memory, allowed)
+    arguments = {
+        "memory": memory if kind == "cross" else None,
+        "mask": None if kind == "causal" else mask,
+        "causal": kind in ("causal", "both"),
+    }
+    close(attention(x, **arguments).output, output, 1e-10)
+    shown = attention(x, **arguments, need_probabilities=True)
+    close(shown.output, output, 1e-10)
+    close(shown.probabilities, p, 1e-10)
+    assert (shown.probabilities[~allowed[:, None].expand_as(p)] == 0).all()
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_attention_equals_that_of_torch_with_the_same_weights(cross):
+    ours, theirs = (
+        Attention(32, 4).double(),
+        nn.MultiheadAttention(32, 4, batch_first=True).double(),
+    )
+    weights = torch.cat([ours.query.weight, ours.key_value.weight])
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": weights,
+            "in_proj_bias": torch.cat([ours.query.bias, ours.key_value.bias]),
+            "out_proj.weight": ours.output.weight,
+            "out_proj.bias": ours.output.bias,
+        }
+    )
+    x, memory = random(3, 5, 32), random(3, 7 if cross else 5, 32, seed=1)
+    padding = torch.zeros(3, memory.shape[1], dtype=torch.bool)
+    padding[1, 2:] = True
+    if not cross:
+        memory = x
+    mine = ours(x, memory if cross else None, mask=~padding[:, None, None], need_probabilities=True)
+    output, p = theirs(x, memory, memory, key_padding_mask=padding, average_attn_weights=False)
+    close(mine.output, output, 1e-10)
+    close(mine.probabilities, p, 1e-10)
+
+
+def test_a_query_that_may_look_nowhere_gets_the_output_bias():
+    attention, x = Attention(32, 4).double(), random(2, 3, 32).requires_grad_()
+    mask = torch.tensor([True, False])[:, None, None, None].expand(2, 1, 1, 3)
+    for ask in (False, True):
+        output, p = attention(x, mask=mask, need_probabilities=ask)
+        (gradient,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
+        assert gradient[0].abs().max() > 0
+        assert (gradient[1] == 0).all()
+        close(output[1], attention.output.bias.expand(3, 32))
+        close(output[:1], attention(x[:1]).output)
+    assert (p[1] == 0).all()
+
+
+def test_each_of_the_batch_can_have_positions_of_its_own():
+    attention = Attention(32, 4, encoding=build("rotary", STACK).for_layer(0)).double()
+    x, positions = random(2, 4, 32), torch.tensor([[0, 1, 2, 3], [7, 9, 40, 2]])
+    together = attention(x, placement=Placement(positions), causal=True).output
+    for b in range(2):
+        alone = attention(x[b : b + 1], placement=Placement(positions[b]), causal=True).output
+        close(together[b : b + 1], alone)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_attention_in_bfloat16_is_that_of_its_rounded_inputs(grad):
+    q, k, v = (random(2, 4, 6, 8, seed=i).bfloat16().requires_grad_(grad) for i in range(3))
+    with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(grad):
+        output = fused_attention(q, k, v, None, True, 0.3)
+    exact = fused_attention(q.double(), k.double(), v.double(), None, True, 0.3)
+    assert output.dtype == torch.bfloat16
+    if grad:  # computed in float32, rounded once
+        assert torch.equal(output, exact.bfloat16())
+        output.sum().backward()
+        assert q.grad.dtype == torch.bfloat16
+    close(output.double(), exact, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"width": 30, "heads": 4}, "heads must divide width, got heads=4 and width=30"),
+        ({"width": 32, "heads": 0}, "heads must divide width, got heads=0 and width=32"),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 3},
+            "kv_heads must divide heads, got kv_heads=3, he",
+        ),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 0},
+            "kv_heads must divide heads, got kv_heads=0, he",
+        ),
+        (
+            {"width": 32, "heads": 4, "kv_heads": 8},
+            "kv_heads must divide heads, got kv_heads=8, he",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Attention(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"mask": torch.zeros(3, 3)}, TypeError, "mask must be boolean, .* got torch.float32"),
+        (
+            {"memory": torch.zeros(1, 2, 32), "causal": True},
+            ValueError,
+            "causal must be False where",
+        ),
+    ],
+)
+def test_attention_refuses_what_it_would_misread(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Attention(32, 4)(torch.zeros(1, 3, 32), **arguments)
+
+
+# Blocks of queries
+
+LOOKING_BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
+
+
+class KeyBias(Encoding):
+    """A bias of keys alone, (H, 1, T): ALiBi as a row of softmax may see it, looking back."""
+
+    class Site(AttentionEncoding):
+        def bias(self, placement):
+            return torch.arange(1, 5)[:, None, None] * 0.1 * placement.keys[..., None, None, :]
+
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+
+    def for_layer(self, layer: int) -> AttentionEncoding:
+        return self.Site()
+
+
+def stirred(name: str, kv_heads: int, causal: bool, seed: int = 0) -> Attention:
+    """Attention in float64; parameters of its encoding, some of which start at 0, are changed."""
+    shape = StackShape(layers=2, heads=4, kv_heads=kv_heads, head_dim=8, width=32, causal=causal)
+    encoding = build(name, shape).for_layer(0)
+    attention = Attention(32, 4, kv_heads=kv_heads, encoding=encoding).double()
+    initialise(attention, seed)
+    with torch.no_grad():
+        for i, parameter in enumerate(attention.encoding.parameters()):
+            noise = random(*parameter.shape, seed=seed + i)
+            parameter.copy_(torch.where(parameter == 0, noise, parameter * noise.exp()))
+    return attention
+
+
+@given(
+    st.sampled_from([*REGISTRY, "key_bias"]),
+    st.sampled_from([4, 2]),
+    st.sampled_from([(1, 0), (3, 0), (4, 5), (16, 3)]),
+    st.sampled_from(["causal", "masked", "both", "cross", "pairs"]),
+    st.booleans(),
+    seeds,
+)
+@settings(max_examples=120)
+@torch.no_grad()
+def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, batched, seed):
+    """Rows of 16 are one block: then, both are the same computation."""
+    rows, past = sizes
+    causal = kind in ("causal", "both")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(REGISTRY, "key_bias", KeyBias)
+        written = name if causal else LOOKING_BOTH_WAYS.get(name, name)
+        attention = stirred(written, kv_heads, causal, seed)
+    memory = random(2, 12, 32, seed=seed)
+    x = memory[:, past:] if causal else random(2, 11, 32, seed=seed + 1)
+    generator = torch.Generator().manual_seed(seed)
+    masks = {"pairs": (2, 1, 11, 12), "causal": None, "cross": None}
+    mask = masks.get(kind, (2, 1, 1, 12))
+    if mask is not None:
+        mask = torch.rand(mask, generator=generator) < 0.7
+        mask[..., 0] = True
+    positions = torch.arange(12) + torch.tensor([[0], [5]]) if batched else torch.arange(12)
+    queries = positions[..., past:] if causal else positions[..., :11]
+
+    def look(at_once: int, ask: bool):
+        cache = None
+        if causal:
+            cache = KeyValueCache()
+            if past:
+                attention(
+                    memory[:, :past],
+                    placement=Placement(positions[..., :past]),
+                    causal=True,
+                    cache=cache,
+                )
+        fresh = queries if causal and attention.encoding.cached_keys == "rotated" else positions
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(softmax_attention, "_rows_at_once", lambda *_: at_once)
+            return attention(
+                x,
+                None if causal else memory,
+                placement=Placement(queries, positions, fresh),
+                mask=mask,
+                causal=causal,
+                cache=cache,
+                need_probabilities=ask,
+            )
+
+    for ask in (False, True):
+        whole, parts = look(99, ask), look(rows, ask)
+        close(parts.output, whole.output)
+        if ask:
+            close(parts.probabilities, whole.probabilities)
+
+
+@pytest.mark.parametrize("case", ["causal", "masked", "causal masked", "both ways"])
+@pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "kerple", "shaw", "cope", "key_bias"])
+def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
+    """Neither in inference nor in training, backward included; all at once, they would be seen."""
+    monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)
+    monkeypatch.setattr(softmax_attention, "LEAST", 64)
+    name = name if "causal" in case else LOOKING_BOTH_WAYS.get(name, name)
+    attention, x = stirred(name, 2, "causal" in case).float(), random(2, 1024, 32).float()
+    mask = torch.ones(2, 1, 1, 1024, dtype=torch.bool) if "masked" in case else None
+
+    def largest(block, grad):
+        monkeypatch.setattr(softmax_attention, "BLOCK", block)
+        with Sizes() as sizes, torch.set_grad_enabled(grad):
+            output = attention(x, mask=mask, causal="causal" in case).output
+            if grad:
+                output.sum().backward()
+        return sizes.largest
+
+    narrowed = case == "causal masked"
+    for grad in (False, True):
+        if grad and narrowed and name in ("rotary", "key_bias"):
+            continue  # one mask of true and false for all heads
+        assert largest(1, grad) <= 2 * 4 * 64 * 1024
+        if name != "key_bias" and (narrowed or name != "rotary"):
+            assert largest(2**40, grad) >= 1024 * 1024
+
+
+BIASES = ["alibi", "t5", "kerple", "fire", "tupe"]
+FORMING_PAIRS = [*BIASES, "shaw", "transformer_xl", "deberta", "cope"]
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Let queries attend by threes in training, and give the calls that compute a block."""
+    calls, once = [], softmax_attention.checkpoint
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return once(*args, **kwargs)
+
+    monkeypatch.setattr(softmax_attention, "LEAST", 3)
+    monkeypatch.setattr(softmax_attention, "BLOCK", 1)
+    monkeypatch.setattr(softmax_attention, "checkpoint", counted)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["causal", "both ways", "packed"])
+@pytest.mark.parametrize("name", FORMING_PAIRS)
+def test_gradients_of_blocks_are_those_of_all_at_once(monkeypatch, blocks, name, kind):
+    """Fails if a block's second computation sees other positions, masks or remembered biases."""
+    causal = kind == "causal"
+    attention = stirred(name if causal else LOOKING_BOTH_WAYS.get(name, name), 2, causal)
+    x, weights = random(2, 10, 32), random(2, 10, 32, seed=1)
+    mask = torch.ones(2, 1, 1, 10, dtype=torch.bool)
+    mask[1, ..., 7:] = False
+    own = torch.arange(10).remainder(torch.tensor([[10], [6]]))  # positions (B, S)
+    placement = Placement(own) if kind == "packed" else None
+    parameters = tuple(attention.parameters())
+
+    def gradients():
+        output = attention(x, mask=mask, placement=placement, causal=causal).output
+        return torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True)
+
+    parts = gradients()
+    assert len(blocks) == 4
+    monkeypatch.setattr(softmax_attention, "_rows_at_once", lambda *_: 99)
+    for part, whole in zip(parts, gradients(), strict=True):
+        torch.testing.assert_close(part, whole, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FORMING_PAIRS[1:])  # alibi has no parameters
+def test_blocks_keep_the_parameters_that_they_were_computed_with(monkeypatch, blocks, name):
+    """Fails if the second computation takes those that the module holds when gradients come."""
+    attention, other = stirred(name, 4, True), stirred(name, 4, True, seed=7)
+    given = {key: p.detach().clone().requires_grad_() for key, p in other.named_parameters()}
+    x = random(1, 10, 32)
+
+    def gradients():
+        call = torch.func.functional_call(attention, given, (x,), {"causal": True})
+        return torch.autograd.grad(call.output.sum(), tuple(given.values()), allow_unused=True)
+
+    parts = gradients()
+    assert len(blocks) == 4
+    monkeypatch.setattr(softmax_attention, "_rows_at_once", lambda *_: 99)
+    for part, whole in zip(parts, gradients(), strict=True):
+        torch.testing.assert_close(part, whole, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["t5", "shaw"])
+def test_transforms_of_functions_reach_through_long_attention(blocks, name):
+    """Fails if blocks that are computed twice stand in the way of torch.func."""
+    attention = stirred(name, 2, True)
+    x = random(1, 10, 32).requires_grad_()
+    (expected,) = torch.autograd.grad(attention(x, causal=True).output.sum(), x)
+    assert blocks
+    close(torch.func.grad(lambda x: attention(x, causal=True).output.sum())(x), expected)
+
+
+# Caches
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_a_cache_holds_what_was_appended(steps):
+    keys, values = random(2, 3, sum(steps), 4), random(2, 3, sum(steps), 5, seed=1)
+    cache, end = KeyValueCache(), 0
+    for step in steps:
+        start, end = end, end + step
+        held = cache.append(keys[..., start:end, :], values[..., start:end, :])
+        assert cache.length == end
+        for got in (held, cache.held()):
+            assert torch.equal(got[0], keys[..., :end, :])
+            assert torch.equal(got[1], values[..., :end, :])
+
+
+def test_a_cache_moves_seldom_and_is_empty_at_first():
+    cache, places = KeyValueCache(), set()
+    with pytest.raises(RuntimeError, match="holds nothing yet"):
+        cache.held()
+    for _ in range(300):
+        places.add(cache.append(*torch.zeros(2, 1, 1, 1, 4))[0].data_ptr())
+    assert len(places) <= 6  # 16, 32, ... 512
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [
+        *itertools.product(["softmax", "performer", "elu"], ["none", "rotary"]),
+        *itertools.product(
+            ["softmax"], ["alibi", "shaw", "transformer_xl", "deberta", "cope(two_sided=True)"]
+        ),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(0, 3, 3), (2, 0, 0), (2, 3, 0), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_nothing_at_all_is_attended_to(kind, encoding, sizes, grad):
+    """Fails if an empty batch, sequence or memory is an error, in one way of many."""
+    batch, queries, keys = sizes
+    causal = queries == keys
+    width = 8 if kind == "softmax" else rotated_dim(kind, 8)
+    site = build(encoding, StackShape(1, 4, 4, width, 32, causal)).for_layer(0)
+    attention = Attention(32, 4, encoding=site, kind=kind)
+    x, memory = torch.randn(batch, queries, 32), torch.randn(batch, keys, 32)
+    with torch.set_grad_enabled(grad):
+        output = attention(x, causal=True) if causal else attention(x, memory)
+    assert output.output.shape == x.shape
+    expected = attention.output.bias.expand_as(x)
+    if not keys:
+        assert torch.equal(output.output, expected)
+
+
+def test_a_mask_of_keys_alone_serves_every_way():
+    x, mask = torch.randn(2, 5, 32), torch.tensor([True, True, False, True, False])
+    attention = Attention(32, 4)
+    expected = attention(x, mask=mask.expand(2, 1, 5, 5)).output
+    torch.testing.assert_close(attention(x, mask=mask).output, expected)
+    formed = attention(x, mask=mask, need_probabilities=True).output
+    torch.testing.assert_close(formed, expected)
+
+
+def test_an_encoding_is_not_taken_for_its_site():
+    with pytest.raises(TypeError, match=r"got Rotary; write encoding.for_layer\(layer\)"):
+        Attention(32, 4, encoding=build("rotary", STACK))
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_a_bias_for_another_number_of_heads_is_refused(name):
+    """Fails if one head's bias serves all: it would broadcast."""
+    site = build(name, StackShape(1, 1, 1, 8, 32, True)).for_layer(0)
+    with pytest.raises(ValueError, match="built for the 4 heads"):
+        Attention(32, 4, encoding=site)(torch.randn(1, 3, 32), causal=True)
+
+
+def test_a_bias_far_from_all_keys_keeps_them_apart_in_bfloat16():
+    """Fails if biases of hundreds are rounded to bfloat16 before the softmax takes them off."""
+    site = build("alibi", StackShape(1, 4, 4, 8, 32, False)).for_layer(0)
+    attention = Attention(32, 4, encoding=site)
+    initialise(attention, 0)
+    attention = attention.bfloat16()
+    x, memory = random(1, 400, 32).bfloat16(), random(1, 20, 32, seed=1).bfloat16()
+    with torch.no_grad():
+        fused = attention(x, memory).output
+        exact = copy.deepcopy(attention).double()(x.double(), memory.double()).output
+    assert (fused.double() - exact).abs().max() < 0.03
+
+
+def test_another_batch_is_not_appended():
+    """Fails if one sentence's keys are written to every row of a cache."""
+    attention, cache = Attention(32, 4), KeyValueCache()
+    with torch.no_grad():
+        attention(torch.randn(2, 5, 32), cache=cache, causal=True)
+        with pytest.raises(ValueError, match=r"keys must be as those in the cache, \(2, 4, 1, 8\)"):
+            attention(torch.randn(1, 1, 32), cache=cache)
+        with pytest.raises(ValueError, match=r"of torch\.float32, got .* of torch\.float64"):
+            attention.double()(torch.randn(2, 1, 32).double(), cache=cache)

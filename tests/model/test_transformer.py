@@ -1,0 +1,349 @@
+"""The encoder-decoder, its caches and its first parameters, with each encoding.
+
+These fail when the future reaches the past or padding reaches anything; when decoding on a cache,
+in steps of any size and with rows reordered, differs from computing all anew; when maps are no
+probabilities, or are formed unasked; when word order shows without an encoding; and when a
+parameter's first value depends on more than its name and the seed, or its name changes.
+"""
+
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from ropewalk.encodings import StackShape, build_encoder_decoder
+from ropewalk.model import (
+    Attention,
+    AttentionMaps,
+    DecoderCache,
+    Transformer,
+    TransformerShape,
+    initialise,
+    softmax_attention,
+)
+from ropewalk.model.dropout import Dropout
+
+ENCODINGS = [
+    "none",
+    "sinusoidal",
+    "learned(max_positions=32)",
+    "rotary",
+    "rotary(rotary_dim=4, pairing=interleaved)",
+    "rotary(cross=True)",
+]
+SHAPE = TransformerShape(20, 32, 4, 48, encoder_layers=2, decoder_layers=2, kv_heads=2)
+
+encodings = st.sampled_from(ENCODINGS)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def words(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randint(4, 20, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def build_model(
+    encoding: str = "rotary", shape: TransformerShape = SHAPE, seed: int = 0
+) -> Transformer:
+    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
+    initialise(model, seed)
+    return model.double().eval()
+
+
+def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+@given(encodings, st.lists(st.integers(1, 4), min_size=8, max_size=8), seeds)
+@settings(max_examples=40)
+@torch.no_grad()
+def test_decoding_on_a_cache_equals_computing_all_anew(encoding, steps, seed):
+    model, source, target = build_model(encoding, seed=seed), words(3, 5), words(3, 8, seed=seed)
+    mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
+    whole = model(source, target, mask)
+    memory, cache, parts = model.encode(source, mask), DecoderCache(2), []
+    assert cache.length == 0
+    while cache.length < 8:
+        new = target[:, cache.length :][:, : steps.pop()]
+        parts.append(model.decode(new, memory, mask, cache))
+    close(torch.cat(parts, 1), whole)
+
+
+@given(encodings, st.lists(st.integers(0, 2), min_size=1, max_size=5), seeds)
+@settings(max_examples=30)
+@torch.no_grad()
+def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, rows, seed):
+    model, source, target = build_model(encoding), words(3, 5, seed=seed), words(3, 6, seed=seed)
+    memory, cache = model.encode(source), DecoderCache(2)
+    model.decode(target[:, :4], memory, cache=cache)
+    rows = torch.tensor(rows)
+    cache.select(rows)
+    parts = [
+        model.decode(target[rows, step : step + 1], memory[rows], cache=cache) for step in (4, 5)
+    ]
+    close(torch.cat(parts, 1), model(source, target)[rows, 4:])
+
+
+@given(encodings, st.integers(2, 4), st.data(), seeds)
+@settings(max_examples=30)
+@torch.no_grad()
+def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams, data, seed):
+    model, source = build_model(encoding), words(3, 5, seed=seed)
+    mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
+    memory, cache = model.encode(source, mask), DecoderCache(2, branching=True)
+    prefixes = words(3, 1, seed=seed)[..., None]  # (B, beams, steps)
+    held = None
+    for step in range(5):
+        hidden = model.decode(prefixes[..., -1], memory, mask, cache)
+        for i in range(prefixes.shape[1]):
+            close(hidden[:, i], model(source, prefixes[:, i], mask)[:, -1])
+        if step == 2:
+            rows = torch.tensor([2, 0])  # the second sentence has ended
+            cache.select(rows)
+            source, memory, mask, prefixes = (x[rows] for x in (source, memory, mask, prefixes))
+        choice = st.lists(st.integers(0, prefixes.shape[1] - 1), min_size=beams, max_size=beams)
+        parents = torch.tensor([data.draw(choice) for _ in prefixes])
+        cache.follow(parents)
+        if step == 0:
+            held = [c.held()[0].data_ptr() for c in cache.own + cache.memory]
+        prefixes = torch.cat(
+            [
+                prefixes.gather(1, parents[..., None].expand(-1, -1, step + 1)),
+                words(len(prefixes), beams, seed=seed + step + 1)[..., None],
+            ],
+            -1,
+        )
+        if step == 1:  # nothing is copied to reorder beams
+            assert [c.held()[0].data_ptr() for c in cache.own + cache.memory] == held
+
+
+def test_a_step_brings_a_token_for_each_beam():
+    model, source = build_model(), words(1, 5)
+    memory, cache = model.encode(source), DecoderCache(2, branching=True)
+    model.decode(words(1, 1), memory, cache=cache)
+    cache.follow(torch.zeros(1, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"one token for each of 3 beams, got shape \(1, 2\)"):
+        model.decode(words(1, 2), memory, cache=cache)
+
+
+# The encoder-decoder
+
+
+@given(encodings, st.integers(0, 6), seeds)
+@settings(max_examples=40)
+@torch.no_grad()
+def test_the_future_does_not_reach_the_past(encoding, changed, seed):
+    model, source, target = build_model(encoding), words(2, 4, seed=seed), words(2, 7, seed=seed)
+    other = target.clone()
+    other[:, changed] = target[:, changed] % 15 + 5  # another word
+    before, after = model(source, target), model(source, other)
+    close(after[:, :changed], before[:, :changed], 1e-12)
+    moved = (after - before).abs().amax((0, 2))
+    assert (moved[changed:] > 1e-6).all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_padding_reaches_nothing(encoding):
+    model, lengths = build_model(encoding), [(7, 3), (2, 6), (4, 1)]
+    source, target = torch.zeros(2, 3, 7, dtype=torch.int64)
+    for row, (s, t) in enumerate(lengths):
+        source[row, :s], target[row, :t] = words(s, seed=row), words(t, seed=row)
+    mask = source != 0
+    together, maps = model(source, target, mask), model.attention_maps(source, target, mask)
+    for row, (s, t) in enumerate(lengths):
+        alone = model(source[row : row + 1, :s], target[row : row + 1, :t])
+        close(together[row : row + 1, :t], alone)
+        assert all((p[row, ..., s:] == 0).all() for p in maps.encoder + maps.cross)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_word_order_is_seen_only_with_an_encoding(encoding):
+    """Attention without positions sees a bag of words: a shuffled source is the same memory."""
+    model, source, order = build_model(encoding), words(1, 6), torch.tensor([3, 0, 5, 1, 4, 2])
+    moved = (model.encode(source[:, order]) - model.encode(source)[:, order]).abs().max()
+    assert moved < 1e-10 if encoding == "none" else moved > 1e-3
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_maps_are_the_probabilities_of_the_same_pass(encoding):
+    model, source, target = build_model(encoding), words(2, 5), words(2, 4)
+    collected = AttentionMaps([], [], [])
+    memory = model.encode(source, maps=collected.encoder)
+    output = model.decode(target, memory, maps=(collected.decoder, collected.cross))
+    close(output, model(source, target))
+    maps = model.attention_maps(source, target)
+    shapes = {"encoder": (2, 4, 5, 5), "decoder": (2, 4, 4, 4), "cross": (2, 4, 4, 5)}
+    for name, shape in shapes.items():
+        layers = getattr(maps, name)
+        assert [tuple(p.shape) for p in layers] == [shape] * 2
+        for p, same in zip(layers, getattr(collected, name), strict=True):
+            assert torch.equal(p, same)
+            assert (p >= 0).all()
+            close(p.sum(-1), torch.ones(p.shape[:-1], dtype=p.dtype))
+    assert all((p.triu(1) == 0).all() for p in maps.decoder)
+    assert all((p > 0).all() for p in maps.encoder + maps.cross)
+
+
+def test_one_table_serves_source_target_and_output():
+    model = build_model("none")
+    tables = [n for n, p in model.named_parameters() if p.shape[0] == SHAPE.vocabulary]
+    assert tables == ["embedding.weight"]
+    hidden = random(2, 3, 32)
+    close(model.logits(hidden), hidden @ model.embedding.weight.T, 1e-12)
+    attention = (
+        32 * 32 * 2 + 32 * 2 + 32 * 32 + 32
+    )  # query and output, two heads of keys and values
+    layer = attention + 2 * 32 * 48 + 48 + 32
+    norms = 2 * 32 * (2 * 2 + 2 * 3 + 2)
+    total = 20 * 32 + 2 * layer + 2 * (layer + attention) + norms
+    assert sum(p.numel() for p in model.parameters()) == total
+
+
+def test_embeddings_are_scaled_by_the_root_of_the_width(monkeypatch):
+    model, seen = build_model("none"), []
+    monkeypatch.setattr(model.encoder_encoding, "embed", lambda x, p: seen.append((x, p)) or x)
+    model.encode(torch.tensor([[7, 8, 9]]))
+    close(seen[0][0][0], model.embedding.weight[7:10] * 32**0.5, 1e-12)
+    assert seen[0][1].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rotary(cross=True)"])
+def test_training_in_bfloat16_is_close_to_float32(encoding):
+    model, source, target = build_model(encoding).float().train(), words(4, 6), words(4, 5)
+    gradients, outputs = [], []
+    for enabled in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            outputs.append(model(source, target, source != 19))
+        outputs[-1].square().sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    exact, rough = (x.flatten().double() for x in outputs)
+    assert 1e-5 < (rough - exact).norm() / exact.norm() < 0.02
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.99
+    assert (gradients[0] - gradients[1]).norm() > 0
+
+
+def test_the_names_of_parameters_are_those_of_checkpoints():
+    """Long trainings are resumed from files that name parameters so."""
+    linear, norm = ["weight", "bias"], ["weight", "bias"]
+    names = ["embedding.weight"]
+    for stack, attentions in (("encoder", ["attention"]), ("decoder", ["attention", "cross"])):
+        for layer, attention in itertools.product(range(2), [*attentions, "feed_forward"]):
+            parts = ["query", "key_value", "output"]
+            if attention == "feed_forward":
+                parts = ["inner", "outer"]
+            names += [f"{stack}.{layer}.{attention}_norm.{leaf}" for leaf in norm]
+            names += [
+                f"{stack}.{layer}.{attention}.{part}.{leaf}" for part in parts for leaf in linear
+            ]
+    names += [f"{stack}_norm.{leaf}" for stack in ("encoder", "decoder") for leaf in norm]
+    for encoding in ("none", "sinusoidal", "rotary", "rotary(cross=True)"):
+        assert list(build_model(encoding).state_dict()) == names
+    tables = {f"{stack}_encoding.table.weight" for stack in ("encoder", "decoder")}
+    assert set(build_model("learned").state_dict()) == {*names, *tables}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"heads": 5}, "heads must divide width, got heads=5 and width=32"),
+        ({"kv_heads": 3}, "kv_heads must divide heads, got kv_heads=3, heads=4"),
+        ({"dropout": 1.0}, "p must lie in [0, 1), got 1.0"),
+    ],
+)
+def test_a_shape_that_can_not_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build_model("none", replace(SHAPE, **changes))
+
+
+def test_a_stack_shape_follows_from_the_sizes():
+    shape = replace(SHAPE, encoder_layers=3, kv_heads=None)
+    assert shape.stack(causal=False) == StackShape(3, 4, 4, 8, 32, causal=False)
+    assert SHAPE.stack(causal=True) == StackShape(2, 4, 2, 8, 32, causal=True)
+
+
+def test_probabilities_are_formed_on_request_alone(monkeypatch):
+    model, source = build_model(), words(2, 4)
+    expected = model(source, source)
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("probabilities formed")
+
+    monkeypatch.setattr(softmax_attention, "attention_probabilities", refuse)
+    assert torch.equal(model(source, source), expected)
+    assert Attention(32, 4)(torch.zeros(1, 2, 32)).probabilities is None
+    with pytest.raises(AssertionError, match="probabilities formed"):
+        model.attention_maps(source, source)
+
+
+def test_what_each_sublayer_gives_is_dropped_once(monkeypatch):
+    model, source = build_model(shape=replace(SHAPE, dropout=0.3)), words(2, 4)
+    drawn, draw = [], Dropout._mask
+    monkeypatch.setattr(Dropout, "_mask", lambda self, x: drawn.append(x.shape) or draw(self, x))
+    model.train()(source, source)
+    assert drawn == [(2, 4, 32)] * (1 + 2 * 2 + 1 + 2 * 3)  # embeddings and sublayers of each stack
+
+
+def test_a_transformer_drops_in_training_alone():
+    model, source = build_model(shape=replace(SHAPE, dropout=0.3)), words(2, 4)
+    assert torch.equal(model(source, source), model(source, source))
+    assert torch.equal(model(source, source), build_model()(source, source))
+    model.train()
+    assert not torch.equal(model(source, source), model(source, source))
+
+
+# Initial parameters
+
+
+def test_a_parameter_depends_on_seed_and_name_alone():
+    small, large = build_model("none"), build_model("learned", replace(SHAPE, decoder_layers=3))
+    torch.manual_seed(99)
+    again, other = build_model("none"), build_model("none", seed=1)
+    everything = dict(large.named_parameters())
+    for name, parameter in small.named_parameters():
+        assert torch.equal(parameter, everything.pop(name)), name
+        assert torch.equal(parameter, dict(again.named_parameters())[name]), name
+        if parameter.ndim == 2:
+            assert not torch.equal(parameter, dict(other.named_parameters())[name]), name
+    assert {n.split(".")[0] for n in everything} == {
+        "encoder_encoding",
+        "decoder_encoding",
+        "decoder",
+    }
+    drawn = [p.flatten()[:8] for p in large.parameters() if p.ndim == 2]
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
+
+
+def test_initial_values_have_the_spread_that_is_documented():
+    model = build_model("learned(max_positions=99)", TransformerShape(500, 64, 4, 256, 1, 1))
+    for name, module in model.named_modules():
+        if isinstance(module, nn.LayerNorm):
+            assert (module.weight == 1).all()
+            assert (module.bias == 0).all()
+        elif isinstance(module, (nn.Linear, nn.Embedding)):
+            weight = module.weight
+            inwards = module.in_features if isinstance(module, nn.Linear) else 64
+            spread = weight.std().item() * inwards**0.5
+            assert abs(spread - 1) < 4 / weight.numel() ** 0.5, name
+            assert abs(weight.mean().item()) * inwards**0.5 < 4 / weight.numel() ** 0.5, name
+            assert getattr(module, "bias", None) is None or (module.bias == 0).all()
+
+
+def test_initialise_replaces_whatever_was_there():
+    first, second = build_model("learned"), build_model("learned")
+    for parameter in second.parameters():
+        nn.init.constant_(parameter, 7.0)
+    initialise(second.float(), 0)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a.float(), b)

@@ -1,0 +1,458 @@
+"""Specs of every shape: axes, blocks, continuous positions, two pairings, direction, start.
+
+These fail when a pair follows the wrong axis, turns by the wrong frequency or in the wrong
+direction, is read from or written to the wrong dimensions, or when what `ropewalk.axes` says of a
+published model is not what transformers' code of that model does.
+"""
+
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ropewalk import RotaryEmbedding, RotarySpec, axes, positions, rotate
+
+NEEDS_TRANSFORMERS = "needs transformers, the outside reference: pip install 'ropewalk[dev]'"
+PAIRINGS = ["half", "interleaved"]
+pairings = st.sampled_from(PAIRINGS)
+B, H, K, S, D = 2, 4, 2, 300, 32
+THETA = 10_000.0
+
+# transformers forms its angles in float32: below position 4096 they are off by up to 2e-4.
+FLOAT32_ANGLES = {"rtol": 0, "atol": 1e-3}
+
+
+def transformers_module(family: str):
+    return pytest.importorskip(
+        f"transformers.models.{family}.modeling_{family}", reason=NEEDS_TRANSFORMERS
+    )
+
+
+def queries_and_keys(*shape: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(shape), torch.randn(shape)
+
+
+def each_close(ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> None:
+    for turned, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(turned, expected, **FLOAT32_ANGLES)
+
+
+# The rotation, entry by entry
+
+
+@st.composite
+def any_specs(draw):
+    count = draw(st.integers(1, 3))
+    pairs = draw(st.integers(count, 6))
+    write_pairing, blocks = draw(pairings), None
+    pairing = draw(pairings)
+    if draw(st.booleans()):
+        cuts = sorted(draw(st.sets(st.integers(1, pairs - 1), max_size=2))) if pairs > 1 else []
+        ends = [0, *cuts, pairs]
+        blocks = tuple(2 * (b - a) for a, b in pairwise(ends))
+        write_pairing = pairing
+    owners = draw(st.permutations([*range(count), *([0] * (pairs - count))]))
+    exponents = [draw(st.fractions(0, 1, max_denominator=64)) for _ in range(pairs)]
+    start, after = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    return RotarySpec(
+        head_dim=start + 2 * pairs + after,
+        theta=draw(st.floats(1.5, 1e6)),
+        pairing=pairing,
+        write_pairing=write_pairing,
+        start=start,
+        amplitude=draw(st.floats(0.25, 4)),
+        reverse=draw(st.booleans()),
+        axes=tuple(zip(owners, exponents, strict=True)),
+        blocks=blocks,
+    )
+
+
+def members(spec: RotarySpec, pair: int, pairing: str) -> tuple[int, int]:
+    """The two dimensions of a pair, within its block, as the definition of the pairing has them."""
+    start = spec.start
+    for size in spec.blocks or (spec.rotary_dim,):
+        if pair < size // 2:
+            break
+        start, pair = start + size, pair - size // 2
+    if pairing == "half":
+        return start + pair, start + pair + size // 2
+    return start + 2 * pair, start + 2 * pair + 1
+
+
+def matrix(spec: RotarySpec, position: list[int]) -> Tensor:
+    """What one position does to a head."""
+    found = torch.eye(spec.head_dim, dtype=torch.float64)
+    found[range(spec.start, spec.start + spec.rotary_dim)] = 0
+    for pair, (axis, exponent) in enumerate(spec.axes):
+        angle = position[axis] * spec.theta ** -float(exponent) * (-1 if spec.reverse else 1)
+        cos, sin = spec.amplitude * math.cos(angle), spec.amplitude * math.sin(angle)
+        (x1, x2), (y1, y2) = (
+            members(spec, pair, spec.pairing),
+            members(spec, pair, spec.write_pairing),
+        )
+        found[y1, x1], found[y1, x2], found[y2, x1], found[y2, x2] = cos, -sin, sin, cos
+    return found
+
+
+@given(any_specs(), st.lists(st.integers(-3_000, 3_000), min_size=3, max_size=3))
+def test_every_spec_is_its_matrix_and_the_adjoint_is_the_transpose(spec, position):
+    x = torch.randn(2, 3, 1, spec.head_dim, dtype=torch.float64)
+    where = torch.tensor(position[: spec.axis_count])[:, None]
+    where = where if spec.axis_count > 1 else where[0]
+    rope, expected = RotaryEmbedding(spec), matrix(spec, position)
+    torch.testing.assert_close(rope.rotate(x, where), x @ expected.T, rtol=0, atol=4e-6)
+
+    x.requires_grad_()
+    y = torch.randn_like(x)
+    (gradient,) = torch.autograd.grad(rope.rotate(x, where), x, y)
+    torch.testing.assert_close(gradient, y @ expected, rtol=0, atol=4e-6)
+    if spec.blocks is None:
+        pairs = {"pairing": spec.pairing, "write_pairing": spec.write_pairing, "start": spec.start}
+        transposed = rotate(y, *rope.tables(where), **pairs, adjoint=True)
+        torch.testing.assert_close(gradient, transposed, rtol=0, atol=1e-12)
+
+
+@given(any_specs())
+def test_without_positions_all_axes_are_alike(spec):
+    x = torch.randn(2, 3, 4, spec.head_dim, dtype=torch.float64)
+    where = torch.arange(7, 11)
+    where = where.expand(spec.axis_count, 4) if spec.axis_count > 1 else where
+    rope = RotaryEmbedding(spec)
+    assert torch.equal(rope.rotate(x, offset=7), rope.rotate(x, where))
+
+
+@given(any_specs(), st.integers(0, 2**32 - 1))
+def test_each_of_the_batch_and_each_token_is_alone(spec, seed):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(3, 2, 4, spec.head_dim, dtype=torch.float64, generator=draw)
+    front = (spec.axis_count,) * (spec.axis_count > 1)
+    where = torch.randint(-(2**31), 2**31, (*front, 3, 4), generator=draw)
+    rope = RotaryEmbedding(spec)
+    turned = rope.rotate(x, where)
+    heads_last = rope.rotate(x.transpose(1, 2), where, seq_dim=-3)
+    assert torch.equal(heads_last.transpose(1, 2), turned)
+    for b in range(3):
+        assert torch.equal(turned[b], rope.rotate(x[b], where[..., b, :]))
+        assert torch.equal(turned[b : b + 1], rope.rotate(x[b : b + 1], where[..., b : b + 1, :]))
+        assert torch.equal(turned[b, 1], rope.rotate(x[b, 1], where[..., b : b + 1, :]))
+
+
+# The orders of published models, by hand
+
+
+def test_owners_and_exponents():
+    def owners(found):
+        return [axis for axis, _ in found]
+
+    def exponents(found):
+        return [exponent for _, exponent in found]
+
+    eighths = [Fraction(i, 8) for i in range(8)]
+    assert owners(axes.sectioned((3, 2, 3))) == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert exponents(axes.sectioned((3, 2, 3))) == eighths
+    assert owners(axes.interleaved((4, 2, 2))) == [0, 1, 2, 0, 1, 2, 0, 0]
+    assert exponents(axes.interleaved((4, 2, 2))) == eighths
+    assert owners(axes.ernie((3, 3, 2))) == [1, 2, 1, 2, 1, 2, 0, 0]
+    assert exponents(axes.ernie((3, 3, 2))) == eighths
+    assert owners(axes.pixtral(16)) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert exponents(axes.pixtral(16)) == eighths[0::2] + eighths[1::2]
+    assert owners(axes.alternating(3)) == [0, 1, 0, 1, 0, 1]
+    assert exponents(axes.alternating(3)) == [Fraction(j, 3) for j in (0, 0, 1, 1, 2, 2)]
+    assert axes.axial((2, 1)) == ((0, 0), (0, Fraction(1, 2)), (1, 0))
+    assert axes.axial((1, 2), order=(1, 0)) == ((1, 0), (1, Fraction(1, 2)), (0, 0))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_every_axis_has_its_share(sizes):
+    for found in (axes.sectioned(sizes), axes.axial(sizes)):
+        assert [sum(axis == a for axis, _ in found) for a in range(len(sizes))] == sizes
+    count = len(sizes)
+    for found in (
+        axes.pixtral(2 * count * sizes[0], count),
+        axes.alternating(sizes[0], tuple(range(count))),
+    ):
+        assert [sum(axis == a for axis, _ in found) for a in range(count)] == [sizes[0]] * count
+
+
+# transformers
+
+
+def some_places(count: int) -> Tensor:
+    return torch.randint(0, 4_096, (count, B, S))
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix", "made", "sections", "pairing"),
+    [
+        ("qwen2_vl", "Qwen2VL", axes.sectioned, (4, 6, 6), "half"),
+        ("qwen3_vl", "Qwen3VLText", axes.interleaved, (6, 5, 5), "half"),
+        ("ernie4_5_vl_moe", "Ernie4_5_VLMoeText", axes.ernie, (6, 6, 4), "interleaved"),
+    ],
+)
+def test_multimodal_ropes_are_those_of_transformers(family, prefix, made, sections, pairing):
+    module = transformers_module(family)
+    kind = module.Qwen2VLTextConfig if family == "qwen2_vl" else getattr(module, f"{prefix}Config")
+    parameters = {"rope_type": "default", "rope_theta": THETA, "mrope_section": list(sections)}
+    config = kind(
+        hidden_size=H * D, num_attention_heads=H, num_key_value_heads=H, head_dim=D,
+        rope_parameters=parameters,
+    )  # fmt: skip
+    q, k = queries_and_keys(B, H, S, D)
+    where = some_places(3)
+    tables = getattr(module, f"{prefix}RotaryEmbedding")(config)(q, where)
+    rope = RotaryEmbedding(RotarySpec(D, theta=THETA, pairing=pairing, axes=made(sections)))
+    each_close(rope(q, k, where), module.apply_rotary_pos_emb(q, k, *tables))
+
+
+def test_pixtral_deals_its_frequencies_to_two_axes():
+    pixtral = transformers_module("pixtral")
+    config = pixtral.PixtralVisionConfig(hidden_size=H * D, num_attention_heads=H)
+    q, k = queries_and_keys(B, H, 12, D)
+    where = positions.grid(3, 4)
+    cos, sin = pixtral.PixtralVisionRotaryEmbedding(config)(q, where.T)
+    rope = RotaryEmbedding(RotarySpec(D, theta=THETA, axes=axes.pixtral(D)))
+    each_close(rope(q, k, where), pixtral.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=0))
+
+
+def test_qwen2_vls_vision_has_height_then_width():
+    qwen = transformers_module("qwen2_vl")
+    from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
+
+    config = Qwen2VLVisionConfig(embed_dim=H * D, num_heads=H)
+    q, k = queries_and_keys(12, H, D)
+    where = positions.grid(4, 3)
+    tables = qwen.Qwen2VLVisionRotaryEmbedding(config)(q, where.T)
+    rope = RotaryEmbedding(RotarySpec(D, theta=THETA, axes=axes.axial((8, 8))))
+    theirs = qwen.apply_rotary_pos_emb_vision(q, k, *tables)
+    each_close(rope(q, k, where, seq_dim=-3), theirs)
+
+
+def test_gemma_4s_vision_pairs_within_a_block_for_each_axis():
+    gemma = transformers_module("gemma4")
+    config = gemma.Gemma4VisionConfig(hidden_size=H * D, num_attention_heads=H, head_dim=D)
+    q, k = queries_and_keys(B, 12, H, D)
+    where = torch.stack([positions.grid(3, 4), positions.grid(6, 2)], dim=1)
+    theirs_where = where.permute(1, 2, 0)
+    tables = gemma.Gemma4VisionRotaryEmbedding(config)(q, theirs_where)
+    theirs = tuple(gemma.apply_multidimensional_rope(x, *tables, theirs_where) for x in (q, k))
+    theta = config.rope_parameters["rope_theta"]
+    spec = RotarySpec(D, theta=theta, axes=axes.axial((8, 8)), blocks=(16, 16))
+    each_close(RotaryEmbedding(spec)(q, k, where, seq_dim=-3), theirs)
+
+
+def test_dinov3_turns_by_coordinates():
+    dino = transformers_module("dinov3_vit")
+    config = dino.DINOv3ViTConfig(
+        hidden_size=H * D, num_attention_heads=H, patch_size=4, image_size=24, rope_theta=100.0
+    )
+    (height, width), (q, k) = (6, 5), queries_and_keys(B, H, 30, D)
+    image = torch.empty(1, 3, 4 * height, 4 * width)
+    cos, sin = dino.DINOv3ViTRopePositionEmbedding(config).eval()(image)
+    spec = RotarySpec(D, theta=100.0, axes=axes.axial((8, 8)), continuous=True)
+    rope, where = RotaryEmbedding(spec), positions.coordinates(height, width)
+    theirs = dino.apply_rotary_pos_emb(q, k, cos, sin)
+    each_close(rope(q, k, where), theirs)
+    each_close(rope(q, k, where.float()), theirs)
+
+
+def test_deepseek_v3_reads_interleaved_pairs_and_writes_halves():
+    deepseek = transformers_module("deepseek_v3")
+    q, k = queries_and_keys(B, H, S, D)
+    spec = RotarySpec(D, pairing="interleaved", write_pairing="half")
+    rope, where = RotaryEmbedding(spec), torch.randint(0, 4_096, (B, S))
+    cos, sin = (torch.cat((table, table), dim=-1) for table in rope.tables(where))
+    theirs = deepseek.apply_rotary_pos_emb_interleave(q, k, cos, sin)
+    for ours, expected in zip(rope(q, k, where), theirs, strict=True):
+        assert torch.equal(ours, expected)
+
+
+def test_nanochat_turns_backwards():
+    nanochat = transformers_module("nanochat")
+    q, k = queries_and_keys(B, H, S, D)
+    forwards, where = RotaryEmbedding(RotarySpec(D)), torch.randint(0, 4_096, (B, S))
+    cos, sin = (torch.cat((table, table), dim=-1) for table in forwards.tables(where))
+    theirs = nanochat.apply_rotary_pos_emb(q, k, cos, sin)
+    backwards = RotaryEmbedding(RotarySpec(D, reverse=True))
+    for ours, expected in zip(backwards(q, k, where), theirs, strict=True):
+        assert torch.equal(ours, expected)
+    assert torch.equal(backwards.rotate(q, where), forwards.rotate(q, -where))
+
+
+# What a spec says besides
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_trailing_dimensions_turn_as_a_head_of_their_own(pairing):
+    """DeepSeek-V3: the last 64 of 192; positions and frequencies are those of the 64."""
+    x = torch.randn(2, 3, 5, 24)
+    trailing = RotaryEmbedding(RotarySpec(24, start=16, pairing=pairing))
+    alone = RotaryEmbedding(RotarySpec(8, pairing=pairing))
+    turned = trailing.rotate(x, offset=4_000)
+    assert trailing.spec.rotary_dim == 8
+    assert torch.equal(turned[..., 16:], alone.rotate(x[..., 16:], offset=4_000))
+    assert torch.equal(turned[..., :16], x[..., :16])
+
+
+def test_exponents_may_have_a_denominator_of_their_own():
+    """glm4_moe: int(42 · 0.5) = 21, so that 22 channels turn with exponents 2i/21."""
+    spec = RotarySpec(42, axes=tuple((0, Fraction(2 * i, 21)) for i in range(11)))
+    assert (spec.rotary_dim, spec.axis_count) == (22, 1)
+    expected = [10_000.0 ** (-2 * i / 21) for i in range(11)]
+    assert spec.inverse_frequencies().tolist() == pytest.approx(expected, rel=1e-14)
+    turned = RotaryEmbedding(spec).rotate(torch.randn(2, 3, 5, 42), torch.arange(5))
+    assert turned.shape == (2, 3, 5, 42)
+
+
+def test_amplitude_multiplies_what_turns_and_nothing_else():
+    """gpt-oss: 0.1 ln 32 + 1 on q and on k."""
+    x = torch.randn(2, 3, 5, 12)
+    loud = RotaryEmbedding(RotarySpec(12, 8, amplitude=1.3466))
+    plain = RotaryEmbedding(RotarySpec(12, 8))
+    turned = loud.rotate(x, offset=9)
+    torch.testing.assert_close(turned[..., :8], 1.3466 * plain.rotate(x, offset=9)[..., :8])
+    assert torch.equal(turned[..., 8:], x[..., 8:])
+    for ours, bare in zip(loud.tables(torch.arange(3)), plain.tables(torch.arange(3)), strict=True):
+        torch.testing.assert_close(ours, 1.3466 * bare)
+
+
+def test_continuous_positions_are_angles_in_float64_with_gradients():
+    spec = RotarySpec(8, theta=100.0, axes=axes.axial((2, 2)), continuous=True)
+    rope, where = RotaryEmbedding(spec), torch.rand(2, 5, dtype=torch.float64)
+    cos, sin = rope.tables(where)
+    angles = torch.stack([where[0], where[0] / 10, where[1], where[1] / 10], dim=-1)
+    torch.testing.assert_close(cos, angles.cos().float(), rtol=0, atol=6e-8)
+    torch.testing.assert_close(sin, angles.sin().float(), rtol=0, atol=6e-8)
+    where.requires_grad_()
+    rope.rotate(torch.randn(1, 1, 5, 8), where).sum().backward()
+    assert where.grad is not None
+    assert where.grad.abs().sum() > 0
+    integers = torch.tensor([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]])
+    x = torch.randn(1, 1, 5, 8)
+    assert torch.equal(rope.rotate(x, integers), rope.rotate(x, integers.double()))
+
+
+def test_fractions_may_be_written_as_floats_ints_or_strings():
+    assert RotarySpec(4, axes=[[0, 0], [0, 0.5]]) == RotarySpec(4, axes=((0, 0), (0, "1/2")))
+    assert hash(RotarySpec(4, axes=[[0, 0], [1, 0.5]], blocks=[2, 2]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"axes": 3}, TypeError, "axes must hold one (axis, exponent) for each pair, got 3"),
+        ({"axes": ((0, 0), 1)}, TypeError, "axes must hold one (axis, exponent) for each pair"),
+        ({"axes": ((0, "x"),)}, TypeError, "axes must hold one (axis, exponent) for each pair"),
+        ({"axes": ((0, math.inf),)}, TypeError, "axes must hold one (axis, exponent) for each"),
+        ({"axes": ((0, math.nan),)}, TypeError, "axes must hold one (axis, exponent) for each"),
+        ({"axes": ()}, ValueError, "rotary_dim must be at least 2, one pair of dimensions, got 0"),
+        ({"axes": ((0, 0),) * 5}, ValueError, "rotary_dim must be at most head_dim=8, got 10"),
+        (
+            {"axes": ((0, 0),) * 3, "rotary_dim": 8},
+            ValueError,
+            "axes must hold one (axis, exponent) for each of R/2 = 4 pairs, got 3",
+        ),
+        (
+            {"axes": ((0, 0), (2, 0))},
+            ValueError,
+            "axes must use every axis from 0 on, got [0, 2]",
+        ),
+        ({"axes": ((1, 0),)}, ValueError, "axes must use every axis from 0 on, got [1]"),
+        ({"axes": ((-1, 0),)}, ValueError, "each axis of axes must be at least 0, got -1"),
+        ({"axes": ((0.0, 0),)}, TypeError, "each axis of axes must be an int, got 0.0"),
+        ({"blocks": 4}, TypeError, "blocks must be a tuple of ints, got 4"),
+        ({"blocks": ("a",)}, TypeError, "each size of blocks must be an int, got 'a' of type str"),
+        ({"blocks": (4.0, 4.0)}, TypeError, "each size of blocks must be an int, got 4.0"),
+        ({"blocks": (4, 2)}, ValueError, "blocks must be sizes that sum to rotary_dim=8, got (4,"),
+        ({"blocks": (5, 3)}, ValueError, "blocks must be even sizes, got (5, 3)"),
+        ({"blocks": (8, 0)}, ValueError, "each size of blocks must be at least 2, one pair of dim"),
+        (
+            {"blocks": (4, 4), "write_pairing": "interleaved"},
+            ValueError,
+            "write_pairing must be pairing='half' where there are blocks, got 'interleaved'",
+        ),
+        ({"write_pairing": "neox"}, ValueError, 'write_pairing must be "half" (dimensions i and'),
+        ({"continuous": 1}, TypeError, "continuous must be True or False, got 1"),
+        ({"reverse": "yes"}, TypeError, "reverse must be True or False, got 'yes'"),
+        ({"amplitude": 0.0}, ValueError, "amplitude must be finite and above 0, got 0.0"),
+        ({"amplitude": "1"}, TypeError, "amplitude must be a float, got '1' of type str"),
+        ({"start": -1}, ValueError, "start must be at least 0, got -1"),
+        (
+            {"start": 3},
+            ValueError,
+            "head_dim less start=3 must be even where all of it turns, got 8; set rotary",
+        ),
+        ({"start": 4, "rotary_dim": 6}, ValueError, "at most head_dim=8 less start=4, got 6"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_an_error(arguments, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        RotarySpec(8, **arguments)
+
+
+MROPE = RotaryEmbedding(RotarySpec(8, axes=axes.sectioned((2, 1, 1))))
+X = torch.zeros(2, 3, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: MROPE.rotate(X, torch.arange(5)),
+            ValueError,
+            "positions must be (3, S) or (3, B, S), got shape (5,)",
+        ),
+        (
+            lambda: MROPE.rotate(X, torch.arange(5).expand(2, 5)),
+            ValueError,
+            "positions must have 3 axes in front, one row of positions for each, got shape (2, 5)",
+        ),
+        (
+            lambda: MROPE.rotate(X, torch.arange(4).expand(3, 4)),
+            ValueError,
+            "positions must be (3, 5) or (3, 2, 5) for x of shape (2, 3, 5, 8)",
+        ),
+        (
+            lambda: MROPE.rotate(X, torch.arange(5).expand(3, 5).double()),
+            TypeError,
+            "positions must have an integer dtype, got torch.float64",
+        ),
+        (
+            lambda: MROPE(X, X, None, torch.arange(5)),
+            ValueError,
+            "key_positions must be (3, S) or (3, B, S), got shape (5,)",
+        ),
+        (
+            lambda: RotaryEmbedding(RotarySpec(8, continuous=True)).rotate(X, torch.ones(5).half()),
+            TypeError,
+            "positions must be float32 or float64, got torch.float16",
+        ),
+        (lambda: axes.axial(()), ValueError, "pairs must hold a size for each axis, got ()"),
+        (lambda: axes.axial((2, 0)), ValueError, "pairs[1] must be at least 1, got 0"),
+        (lambda: axes.axial((2, 2), (0, 0)), ValueError, "order must name each of 2 axes once"),
+        (lambda: axes.pixtral(6), ValueError, "rotary_dim must be a multiple of 4, got 6"),
+        (lambda: axes.pixtral(8.0), TypeError, "rotary_dim must be an int, got 8.0 of type float"),
+        (lambda: axes.alternating(0), ValueError, "pairs must be at least 1, got 0"),
+        (lambda: axes.sectioned([]), ValueError, "sections must hold a size for each axis, got []"),
+        (lambda: axes.sectioned((2, "2")), TypeError, "sections[1] must be an int, got '2'"),
+        (lambda: axes.interleaved((2, -1)), ValueError, "sections[1] must be at least 1, got -1"),
+        (lambda: axes.ernie((3, 2, 1)), ValueError, "the first two equal, got (3, 2, 1)"),
+        (lambda: axes.ernie((3, 3)), ValueError, "pairs of height, width and time, the first two"),
+    ],
+)
+def test_axes_that_do_not_fit_are_an_error(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize("form", [axes.axial, axes.sectioned, axes.interleaved, axes.ernie])
+def test_one_size_for_all_axes_is_refused_by_name(form):
+    with pytest.raises(
+        TypeError, match="must be a list or tuple of sizes, one for each axis, got 8"
+    ):
+        form(8)

@@ -1,0 +1,153 @@
+"""Studies of finished runs, on tiny ones: each runs to its end and says what the run holds.
+
+These fail if a study no longer reads what a comparison writes, if small samples are drawn from
+other statistics than those of the hypotheses, or if a rule that changes nothing changes a score.
+"""
+
+import pytest
+import torch
+from scripts import load_scripts
+
+from ropewalk.files import read_json
+from ropewalk.lab import compare as comparison
+from ropewalk.lab.cells import Cell, read_hypotheses
+from ropewalk.lab.config import make_config
+from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.run import cells_of
+from ropewalk.lab.scoring.bleu import bleu_statistics
+from ropewalk.lab.worker import run_cell
+
+extrapolation, rotary_parts, sharpness, small_samples = load_scripts(
+    "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples"
+)
+
+TINY = {
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "validations": 2,
+    "precision": "float32",
+    "device": "cpu",
+}
+TEXT = {
+    "task": "causal-lm",
+    "layers": 2,
+    "train_length": 8,
+    "length_multiples": (1, 2),
+    "examples": 3,
+    "test_examples": 6,
+    "vocabulary": 120,
+    "batch_tokens": 64,
+    "seeds": (1, 2),
+    "encodings": ("sinusoidal", "rotary", "rotary(values=True)"),
+}
+SUMS = {
+    "task": "addition",
+    "layers": 1,
+    "train_length": 2,
+    "length_multiples": (1, 3000),
+    "examples": 300,
+    "test_examples": 12,
+    "batch_tokens": 128,
+    "seeds": (1,),
+    "encodings": ("none", "rotary"),
+}
+PHRASES = {
+    "epochs": 0.02,
+    "beam": 1,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "vocabulary": 300,
+    "seeds": (1, 2),
+    "splits": ("validation",),
+}
+
+
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory):
+    """Give finished runs, their cells trained one after another in this process."""
+
+    def run_cells(config, run, jobs, watch):
+        for cell in cells_of(config):
+            run_cell(run, cell.encoding, cell.seed, lambda event: None)
+        return 1
+
+    def make(**fields):
+        run = tmp_path_factory.mktemp("run")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(comparison, "run_cells", run_cells)
+            comparison.compare(make_config(settings={**TINY, **fields}), run, command=["compare"])
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def text_run(run_of):
+    return run_of(**TEXT)
+
+
+@pytest.fixture(scope="module")
+def phrases_run(run_of):
+    return run_of(**PHRASES)
+
+
+def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
+    rotary_parts.main([str(text_run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")["encodings"]
+    for name in TEXT["encodings"]:
+        assert [cell["seed"] for cell in held[name]["cells"]] == [1, 2]
+        for cell in held[name]["cells"]:
+            assert len(cell["scores"]) == TEXT["layers"]
+            assert len(cell["position_left"]) == TEXT["layers"] + 1
+            assert ("norms" in cell) == name.startswith("rotary")
+        norms = read_json(tmp_path / "results.json")["gradients"][name]
+        assert all(seed["largest"] >= seed["median"] > 0 for seed in norms)
+    # Sinusoids are added to the embedding, and rotary leaves it without positions.
+    left = {name: held[name]["cells"][0]["position_left"][0] for name in held}
+    assert left["sinusoidal"] > 0.3 > left["rotary"]
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "`rotary`, q" in text
+    assert (tmp_path / "norms.png").stat().st_size > 1000
+
+
+def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
+    """Fails too if the plain rope, rebuilt among the rules, is not the model that was scored."""
+    sums = run_of(**SUMS)
+    extrapolation.main([str(text_run), str(sums), "--out", str(tmp_path)])
+    text, generated = read_json(tmp_path / "results.json")["runs"]
+    for run, splits in ((text, ("x1", "x2")), (generated, ("x1",))):
+        plain = run["rules"]["scores"]["none"]
+        for split in splits:
+            assert plain[split] == pytest.approx(run["rows"]["rotary"][split], rel=1e-3)
+    assert text["rules"]["scores"]["Linear"]["x2"] != text["rules"]["scores"]["none"]["x2"]
+    assert text["rules"]["trained_tokens"] == TEXT["train_length"]
+    assert generated["rules"]["trained_tokens"] == 1 + 2 * 2 + 1 + 3  # two digits each, and the sum
+    assert generated["rules"]["scores"]["YaRN"] == {
+        "x3000": [None]
+    }  # numbers that long there are none
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| causal-lm, perplexity | addition, % |" in readme
+    assert "`sinusoidal` |" in readme
+    assert "→ – |" in readme
+
+
+def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path):
+    small_samples.main([str(phrases_run), "--out", str(tmp_path)])
+    score = read_json(phrases_run / "results.json")["encodings"][0]["cells"][0]["scores"]
+    hypotheses = read_hypotheses(Cell("sinusoidal", 1).folder(phrases_run), "validation")
+    references = [pair[1] for pair in load_corpus("phrases").splits["validation"]]
+    expected, _ = bleu_statistics(hypotheses, references)
+    assert torch.equal(small_samples.statistics_of(score["validation"]), expected)
+    assert "5 sentences" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
+    sharpness.main([str(phrases_run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")["encodings"]
+    for name in ("sinusoidal", "rotary"):
+        for cell in held[name]:
+            for kind in ("encoder", "decoder", "cross"):
+                assert len(cell[kind]) == 2
+                assert all(0 < layer["share"] <= 1 for layer in cell[kind])
+    assert "## Cross-attention" in (tmp_path / "README.md").read_text(encoding="utf-8")

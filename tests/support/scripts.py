@@ -1,0 +1,21 @@
+"""Imports scripts of a folder outside the package, as when one of them is run there."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_scripts(folder: str, *names: str) -> tuple[ModuleType, ...]:
+    """Import these modules of `studies` or `benchmarks`; each folder has a `common` of its own."""
+    sys.modules.pop("common", None)
+    sys.path.insert(0, str(ROOT / folder))
+    try:
+        return tuple(importlib.import_module(name) for name in names)
+    finally:
+        sys.path.remove(str(ROOT / folder))
+        sys.modules.pop("common", None)
