@@ -20,6 +20,7 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from ropewalk.rotary.kernels import gpu
+from ropewalk.rotary.reference import Layout
 
 HEAD_DIM, HEADS, KEY_HEADS = 128, 32, 8
 SHAPES = {  # batch, positions, whether each batch row has its own
@@ -63,7 +64,7 @@ def timed(shape: str, sequence_first: bool) -> Iterator[tuple[str, float, int]]:
 
     def rotate(into: list[Tensor], interleaved: bool = False, row: bool = False) -> None:
         cos, sin = (t[..., :1, :].expand_as(t) if row else t for t in tables)
-        gpu.rotate(both, into, cos, sin, interleaved, interleaved, 0, -2, False)
+        gpu.rotate(both, into, cos, sin, Layout(interleaved, interleaved))
 
     yield "copy", median(lambda: target.copy_(whole)), size
     yield "half", median(lambda: rotate(outs)), size + table_size

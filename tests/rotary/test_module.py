@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, rotate
-from ropewalk.rotary.module import MAX_CACHED_ROWS
+from ropewalk.rotary.tables import MAX_CACHED_ROWS
 
 PAIRINGS = ["half", "interleaved"]
 
@@ -226,7 +226,7 @@ def test_cached_rows_stay_bounded():
     rope = RotaryEmbedding(RotarySpec(8))
 
     def cached_rows() -> list[int]:
-        return [len(table) for tables in rope._rows.values() for table in tables]
+        return [len(table) for tables in rope._tables._rows.values() for table in tables]
 
     rope.rotate(random(1, 1, 1, 8), offset=10_000_000)
     rope.rotate(random(1, 1, MAX_CACHED_ROWS + 1, 8))

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ropewalk import RotaryEmbedding, RotarySpec, axes, rotate, scaling
+from ropewalk.rotary.tables import RotaryTables
 
 L = 32
 LONGROPE = scaling.LongRoPE((1.0, 1.1, 1.5, 2.0), (1.0, 2.0, 6.0, 16.0), L, factor=8.0)
@@ -119,23 +120,23 @@ def test_a_state_dict_has_nothing_of_the_rope(spec):
 def test_a_decode_far_out_builds_no_big_table(monkeypatch):
     """At 10,000,000 one row; where positions are given, as many rows as there are positions."""
     formed = []
-    form = RotaryEmbedding._formed
+    form = RotaryTables._build_tables
 
     def counted(self, *arguments):
         tables = form(self, *arguments)
         formed.append(tables[0].numel())
         return tables
 
-    monkeypatch.setattr(RotaryEmbedding, "_formed", counted)
+    monkeypatch.setattr(RotaryTables, "_build_tables", counted)
     rope, (q, k) = RotaryEmbedding(RotarySpec(8)), queries_and_keys(RotarySpec(8), 1)
     rope(q, k, offset=10_000_000)
     rope(q, k, torch.tensor([10_000_000]))
     rope(q, k, torch.tensor([[10_000_000], [7]]))
     rope.shift(k, 10_000_000)
     assert formed == [4, 4, 8, 4]
-    assert not rope._rows
+    assert rope._tables.cached_rows(None) is None
     rope(q, k, offset=100)
-    assert [table.shape for rows in rope._rows.values() for table in rows] == [(128, 4)] * 2
+    assert [table.shape for table in rope._tables.cached_rows(None)] == [(128, 4)] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -553,11 +553,11 @@ def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
     rope, x = ropes(DYNAMIC), torch.randn(1, 1, 9, 16)
     for length in [*range(L, L + 20), 1]:
         rope.rotate(x, length=length)
-        assert len(rope._rows) <= 2
+        assert len(rope._tables._rows) <= 2
     both = ropes(LONGROPE)
     for length in (1, L, L + 1, 4 * L, 2):
         both.rotate(x, length=length)
-    assert len(both._rows) == 2
+    assert len(both._tables._rows) == 2
 
 
 @pytest.mark.parametrize("rule", DEPENDING, ids=name)
@@ -573,7 +573,7 @@ def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
         lambda rope, x: rope.spec.inverse_frequencies(),
         lambda rope, x: rope.spec.wavelengths(),
         lambda rope, x: rope.spec.amplitude_at(),
-        lambda rope, x: rope.spec.turns(),
+        lambda rope, x: rope.spec.fixed_point_frequencies(),
     ],
 )
 def test_a_missing_length_is_an_error(rule, call):

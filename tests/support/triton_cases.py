@@ -1,9 +1,9 @@
 """The Triton kernel against the reference in torch, in every layout that it takes.
 
-test_rotary_triton.py runs this file in a process of its own: on a GPU where there is one, else in
-triton's interpreter, whose switch must be set before triton is imported. By hand:
+tests/rotary/kernels/test_triton.py runs this file in a process of its own: on a GPU where there is
+one, else in triton's interpreter, whose switch must be set before triton is imported. By hand:
 
-    TRITON_INTERPRET=1 python -m pytest tests/triton_cases.py
+    TRITON_INTERPRET=1 python -m pytest tests/support/triton_cases.py
 
 The interpreter cuts a float32 down to a bfloat16 where every GPU rounds, which `once` knows, and
 has no subnormal ones.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.rotary.kernels import gpu
-from ropewalk.rotary.reference import turned
+from ropewalk.rotary.reference import Layout, rotate_reference
 
 pytest.importorskip("triton", reason="needs triton: pip install triton")
 
@@ -80,12 +80,11 @@ def check(xs, cos, sin, read, write, start, seq_dim, adjoint, outs=None) -> None
     before = [x.clone() for x in xs]
     outs = outs if in_place else [torch.full_like(x, torch.nan) for x in xs]
     pairs = (write, read) if adjoint else (read, write)  # the kernel's caller swaps them
-    layout = *(name == "interleaved" for name in pairs), start, seq_dim, adjoint
-    gpu.rotate(xs, outs, cos, sin, *layout)
-    plain = read, write, start, seq_dim, adjoint
+    gpu.rotate(xs, outs, cos, sin, Layout.of(*pairs, start, seq_dim, adjoint))
+    plain = Layout.of(read, write, start, seq_dim, adjoint)
     for x, out in zip(before, outs, strict=True):
-        single = turned(x.float(), cos, sin, *plain)
-        exact = turned(x.double(), cos.double(), sin.double(), *plain)
+        single = rotate_reference(x.float(), cos, sin, plain)
+        exact = rotate_reference(x.double(), cos.double(), sin.double(), plain)
         assert torch.equal(out, once(single, x.dtype)), (read, write, start, adjoint)
         assert (single - exact).abs().max() < 2e-6
         assert out.dtype == x.dtype
@@ -175,7 +174,7 @@ def test_one_launch_serves_q_and_k_of_like_sizes(monkeypatch):
     check((q, k.to(torch.float16)), *tables(3, 4), "half", "half", 0, -2, False)
     assert len(launches) == 6
     empty = noise(2, 0, 3, 8)
-    gpu.rotate((empty,), (empty,), *tables(3, 4), False, False, 0, -2, False)
+    gpu.rotate((empty,), (empty,), *tables(3, 4), Layout.of("half"))
     assert len(launches) == 6
 
 
@@ -187,10 +186,10 @@ def test_takes_tables_of_any_form():
     check((x,), *tables(9, 6)[0][2:7, 1:5].expand(2, 2, 5, 4).unbind(0), *form)
     check((x,), cos, torch._neg_view(sin), *form)
     out = torch.empty_like(x)
-    gpu.rotate((torch._neg_view(x),), (out,), cos, sin, False, False, 0, -2, False)
-    assert torch.equal(out, turned(-x, cos, sin, "half", "half", 0, -2, False))
-    gpu.rotate((x,), (out,), cos.double(), sin.double(), False, False, 0, -2, False)
-    assert torch.equal(out, turned(x, cos, sin, "half", "half", 0, -2, False))
+    gpu.rotate((torch._neg_view(x),), (out,), cos, sin, Layout.of("half"))
+    assert torch.equal(out, rotate_reference(-x, cos, sin, Layout.of("half")))
+    gpu.rotate((x,), (out,), cos.double(), sin.double(), Layout.of("half"))
+    assert torch.equal(out, rotate_reference(x, cos, sin, Layout.of("half")))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's NumPy remarks on them
@@ -203,8 +202,8 @@ def test_infinities_nan_and_tiny_numbers(dtype, pairing):
     x = x.reshape(1, 1, len(x), 2)
     cos, sin = tables(x.shape[2], 1)
     out = torch.empty_like(x)
-    gpu.rotate((x,), (out,), cos, sin, pairing != "half", pairing != "half", 0, -2, False)
-    expected = once(turned(x.float(), cos, sin, pairing, pairing, 0, -2, False), dtype)
+    gpu.rotate((x,), (out,), cos, sin, Layout.of(pairing))
+    expected = once(rotate_reference(x.float(), cos, sin, Layout.of(pairing)), dtype)
     assert torch.equal(out.isnan(), expected.isnan())
     assert torch.equal(out.nan_to_num(nan=0.0), expected.nan_to_num(nan=0.0))
 
@@ -275,6 +274,6 @@ def test_beyond_what_32_bits_count():
     tail = torch.randn(2, 1, 3, 128, device=DEVICE).bfloat16()
     x[:, :, -3:] = tail
     cos, sin = tables(x.shape[2], 64)
-    gpu.rotate((x,), (x,), cos, sin, False, False, 0, -2, False)
-    expected = turned(tail, cos[-3:], sin[-3:], "half", "half", 0, -2, False)
+    gpu.rotate((x,), (x,), cos, sin, Layout.of("half"))
+    expected = rotate_reference(tail, cos[-3:], sin[-3:], Layout.of("half"))
     assert torch.equal(x[:, :, -3:], expected)

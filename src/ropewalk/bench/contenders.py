@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ropewalk.bench.workloads import GRADIENT, IN_PLACE, NEW, THETA, WITH_TABLES, Case
 from ropewalk.rotary.module import RotaryEmbedding
-from ropewalk.rotary.reference import turned
+from ropewalk.rotary.reference import Layout, rotate_reference
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import Pairing, RotarySpec
 
@@ -109,11 +109,10 @@ def compiled(case: Case) -> Turn | None:
     rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
     cos, sin = rope.tables(case.work.positions(case.device))
 
+    layout = Layout.of("half")
+
     def formula(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return (
-            turned(q, cos, sin, "half", "half", 0, -2, False),
-            turned(k, cos, sin, "half", "half", 0, -2, False),
-        )
+        return rotate_reference(q, cos, sin, layout), rotate_reference(k, cos, sin, layout)
 
     return Turn(torch.compile(formula, dynamic=False))
 

@@ -1,4 +1,4 @@
-"""Rotary position embedding as an encoding: it turns queries and keys, and adds nothing."""
+"""Rotary position embedding as an encoding: it rotates queries and keys, and adds nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_number, did_you_mean
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.rotary import LearnedRotaryEmbedding, Pairing, RotaryEmbedding, RotarySpec, rotate
+from ropewalk.rotary import LearnedRotaryEmbedding, Pairing, RotaryEmbedding, RotarySpec
 from ropewalk.rotary.scaling import RULES, Scaling
+from ropewalk.rotary.tables import Tables, apply_tables
 
 THETA = 10_000.0
 
 
 class RotarySite(AttentionEncoding):
-    """Turn queries and keys by their own positions, so that scores depend on the distance alone.
+    """Rotate queries and keys by their own positions, so that scores depend on the distance alone.
 
-    length: what the scaling rule serves, where it depends on that. values: turn values as well, by
-    their keys' positions; back: and the output back by its query's.
+    Every field of the rope's spec counts. length: what the scaling rule serves, where it depends on
+    that. values: rotate values as well, by their keys' positions; back: and the output back by its
+    query's.
     """
 
     def __init__(
@@ -37,41 +39,55 @@ class RotarySite(AttentionEncoding):
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        q = self._turn(q, self._tables(placement.queries, placement))
-        return q, None if k is None else self._turn(k, self._tables(placement.new_keys, placement))
+        tables = self._tables(placement.queries, placement)
+        if k is not None and placement.new_keys is placement.queries:
+            q, k = self._apply_tables(tables, q, k)
+            return q, k
+        (q,) = self._apply_tables(tables, q)
+        if k is not None:
+            (k,) = self._apply_tables(self._tables(placement.new_keys, placement), k)
+        return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        return (
-            self._turn(v, self._pure(placement.new_keys, placement)) if self.rotates_values else v
-        )
+        if not self.rotates_values:
+            return v
+        return self._apply_tables(self._unit_tables(placement.new_keys, placement), v)[0]
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
         if not self.back:
             return output
-        return self._turn(output, self._pure(placement.queries, placement), adjoint=True)
+        tables = self._unit_tables(placement.queries, placement)
+        return self._apply_tables(tables, output, adjoint=True)[0]
 
-    def _tables(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
+    def _tables(self, positions: Tensor, placement: Placement) -> Tables:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.rope, id(positions)
         return placement.memoize(key, lambda: self.rope.tables(positions, self.length))
 
-    def _pure(self, positions: Tensor, placement: Placement) -> tuple[Tensor, Tensor]:
-        """Tables without amplitude, which sharpens scores and would only stretch values."""
+    def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
+        """Leave the amplitude out: it sharpens scores, and would only stretch values."""
         amplitude = self.rope.spec.amplitude_at(self.length)
         cos, sin = self._tables(positions, placement)
         if amplitude == 1:
             return cos, sin
-        key = self.rope, id(positions), "pure"
+        key = self.rope, id(positions), "unit"
         return placement.memoize(key, lambda: (cos / amplitude, sin / amplitude))
 
-    def _turn(self, x: Tensor, tables: tuple[Tensor, Tensor], adjoint: bool = False) -> Tensor:
-        spec = self.rope.spec
-        if x.shape[-1] != spec.head_dim:
-            raise ValueError(
-                f"attention must have the head_dim={spec.head_dim} that this rotary encoding was "
-                f"built for, got heads of {x.shape[-1]} dimensions"
-            )
-        return rotate(x, *tables, pairing=spec.pairing, adjoint=adjoint)
+    def _apply_tables(
+        self, tables: Tables, *xs: Tensor, adjoint: bool = False
+    ) -> tuple[Tensor, ...]:
+        for x in xs:
+            check_head_dim("rotary", self.rope.spec, x)
+        return apply_tables(self.rope.spec, tables, *xs, adjoint=adjoint)
+
+
+def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
+    """Raise unless x has the heads that this encoding was built for."""
+    if x.shape[-1] != spec.head_dim:
+        raise ValueError(
+            f"attention must have the head_dim={spec.head_dim} that this {name} encoding was "
+            f"built for, got heads of {x.shape[-1]} dimensions"
+        )
 
 
 class Rotary(Encoding):
@@ -138,13 +154,13 @@ class Rotary(Encoding):
         if frequency is not None:
             spec = _with_one_frequency(spec, frequency)
 
-        def site() -> RotarySite:
+        def new_site() -> RotarySite:
             heads = shape.kv_heads if learned == "head" else 1
             rope = LearnedRotaryEmbedding(spec, heads) if learned else RotaryEmbedding(spec)
             return RotarySite(rope, length, values=bool(values), back=values is True)
 
         each = learned in ("layer", "head")
-        self.sites = nn.ModuleList(site() for _ in range(shape.layers if each else 1))
+        self.sites = nn.ModuleList(new_site() for _ in range(shape.layers if each else 1))
         _check_length(spec, length)
 
     def for_layer(self, layer: int) -> AttentionEncoding:
@@ -211,7 +227,7 @@ def _check_length(spec: RotarySpec, length: int | None) -> None:
             f"length must be left out where frequencies do not depend on it, got {length!r}; "
             f"they do with rule=dynamicntk and rule=longrope"
         )
-    spec.served(length)
+    spec.length_key(length)
 
 
 def _check_choice(name: str, value: object, *words: str) -> None:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.encodings.rotary import RotarySite
-from ropewalk.rotary import Pairing, RotaryEmbedding, RotarySpec, XPosEmbedding, rotate
+from ropewalk.encodings.rotary import RotarySite, check_head_dim
+from ropewalk.rotary import Pairing, RotaryEmbedding, RotarySpec, XPosEmbedding
+from ropewalk.rotary.tables import Tables, apply_tables
 
 
 class XPosSite(AttentionEncoding):
-    """Turn queries and keys by their positions, and scale pairs of queries by z, of keys by 1/z."""
+    """Rotate queries and keys by their positions; scale pairs of queries by z, of keys by 1/z."""
 
     def __init__(self, xpos: XPosEmbedding) -> None:
         super().__init__()
@@ -22,22 +23,17 @@ class XPosSite(AttentionEncoding):
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        q = self._turn(q, placement.queries, placement, keys=False)
-        return q, None if k is None else self._turn(k, placement.new_keys, placement, keys=True)
+        q = self._rotate(q, placement.queries, placement, keys=False)
+        return q, None if k is None else self._rotate(k, placement.new_keys, placement, keys=True)
 
-    def _turn(self, x: Tensor, positions: Tensor, placement: Placement, keys: bool) -> Tensor:
-        spec = self.xpos.spec
-        if x.shape[-1] != spec.head_dim:
-            raise ValueError(
-                f"attention must have the head_dim={spec.head_dim} that this xpos encoding was "
-                f"built for, got heads of {x.shape[-1]} dimensions"
-            )
-        cos, sin = self._tables(positions, placement, x.dtype, keys)
-        return rotate(x, cos, sin, pairing=spec.pairing)
+    def _rotate(self, x: Tensor, positions: Tensor, placement: Placement, keys: bool) -> Tensor:
+        check_head_dim("xpos", self.xpos.spec, x)
+        tables = self._tables(positions, placement, x.dtype, keys)
+        return apply_tables(self.xpos.spec, tables, x)[0]
 
     def _tables(
         self, positions: Tensor, placement: Placement, dtype: torch.dtype, keys: bool
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tables:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.xpos, id(positions), dtype, keys
         return placement.memoize(key, lambda: self.xpos.tables(positions, dtype, keys))

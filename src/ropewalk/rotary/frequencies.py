@@ -31,44 +31,47 @@ def precision(theta: float) -> Context:
 
 
 def powers(theta: float, exponents: Iterable[Fraction]) -> list[Decimal]:
-    """theta^-e for each exponent e, to the precision of the current context."""
+    """Return theta^-e for each exponent e, to the precision of the current context."""
     base = Decimal(theta)
     return [base ** (Decimal(-e.numerator) / e.denominator) for e in exponents]
 
 
-def turns_per_position(frequencies: Iterable[Decimal]) -> tuple[int, ...]:
-    """w of each frequency, in units of 2^-64 turns, wrapped: signed 64-bit integers."""
+def to_fixed_point(frequencies: Iterable[Decimal]) -> tuple[int, ...]:
+    """Return w of each frequency, in units of 2^-64 turns, wrapped: signed 64-bit integers."""
     two_pi = 2 * pi()
     units = [round(f / two_pi * 2**64) for f in frequencies]
     return tuple((w + 2**63) % 2**64 - 2**63 for w in units)
 
 
-def tables(phases: Tensor, turns: Tensor, amplitude: float | Tensor) -> tuple[Tensor, Tensor]:
-    """amplitude · cos and amplitude · sin of phases · turns, float32, formed in float64.
+def cos_sin(
+    positions: Tensor, frequencies: Tensor, amplitude: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return amplitude · cos and amplitude · sin of each angle, float32, formed in float64.
 
-    phases: positions (..., R/2), the one that each pair follows; turns: (..., R/2) as
-    `turns_per_position` gives them, int64, or radians per position, float64, where positions are
+    positions: (..., R/2), the position that each pair follows. frequencies: (..., R/2), int64 as
+    `to_fixed_point` returns them, or float64 in radians per position, where positions are
     continuous. Without amplitude, within 1e-7 up to |position| = 2^31 in the integer form.
     """
-    if turns.dtype == torch.int64:
-        angle = (phases.to(torch.int64) * turns).to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
+    if frequencies.dtype == torch.int64:
+        turns = (positions.to(torch.int64) * frequencies).to(torch.float64)  # less full turns
+        angle = turns * RADIANS_PER_UNIT  # in [-π, π]
     else:
-        angle = phases.to(torch.float64) * turns
+        angle = positions.to(torch.float64) * frequencies
     return (angle.cos() * amplitude).to(torch.float32), (angle.sin() * amplitude).to(torch.float32)
 
 
 def standard_exponents(rotary_dim: int) -> tuple[Fraction, ...]:
-    """2i/R for pair i = 0 .. R/2 - 1 (RoFormer, arXiv 2104.09864, eq. 15)."""
+    """Return 2i/R for pair i = 0 .. R/2 - 1 (RoFormer, arXiv 2104.09864, eq. 15)."""
     return tuple(Fraction(2 * i, rotary_dim) for i in range(rotary_dim // 2))
 
 
 def as_floats(frequencies: Sequence[Decimal]) -> Tensor:
-    """The frequencies, each correctly rounded: float64 (R/2,)."""
+    """Return the frequencies, each correctly rounded: float64 (R/2,)."""
     return torch.tensor([float(f) for f in frequencies], dtype=torch.float64, device="cpu")
 
 
 def pi() -> Decimal:
-    """π to the precision of the current context (recipe of the `decimal` documentation)."""
+    """Return π to the precision of the current context (recipe of the `decimal` documentation)."""
     last, term, total = Decimal(0), Decimal(3), Decimal(3)
     n, n_step, d, d_step = 1, 0, 0, 24
     while total != last:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ropewalk.rotary.rotate import check_tables
 from ropewalk.rotary.spec import Pairing, check_pairing
-
-Tables = tuple[Tensor, Tensor]
+from ropewalk.rotary.tables import Tables
 
 
 def from_freqs_cis(freqs_cis: Tensor) -> Tables:
@@ -115,7 +114,7 @@ def onnx_rotary_embedding(
     Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
     """
     _check_onnx(x, cos, sin, pairing, write_pairing, start, seq_dim)
-    turning, head_dim = 2 * cos.shape[-1], x.shape[-1]
+    rotary_dim, head_dim = 2 * cos.shape[-1], x.shape[-1]
     try:
         from torch.onnx.ops import rotary_embedding
     except ImportError:
@@ -126,14 +125,14 @@ def onnx_rotary_embedding(
     heads_first = x if seq_dim == -2 else x.transpose(1, 2)
     # The operator broadcasts no batch.
     cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
-    turned = rotary_embedding(
+    rotated = rotary_embedding(
         heads_first.to(torch.float32),
         cos,
         sin,
         interleaved=pairing == "interleaved",
-        rotary_embedding_dim=0 if turning == head_dim else turning,
+        rotary_embedding_dim=0 if rotary_dim == head_dim else rotary_dim,
     ).to(x.dtype)
-    return turned if seq_dim == -2 else turned.transpose(1, 2)
+    return rotated if seq_dim == -2 else rotated.transpose(1, 2)
 
 
 def _check_onnx(
@@ -165,11 +164,11 @@ def _check_onnx(
             f"x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3, and cos (S, R/2) or "
             f"(B, S, R/2) for ONNX, got shapes {tuple(x.shape)} and {tuple(cos.shape)}; use rotate"
         )
-    turning, head_dim = 2 * cos.shape[-1], x.shape[-1]
-    if head_dim % 2 or turning > head_dim:
+    rotary_dim, head_dim = 2 * cos.shape[-1], x.shape[-1]
+    if head_dim % 2 or rotary_dim > head_dim:
         raise ValueError(
-            f"x's last axis must be even for ONNX, and at least R={turning} (twice the last axis "
-            f"of cos), got {head_dim}"
+            f"x's last axis must be even for ONNX, and at least R={rotary_dim} (twice the last "
+            f"axis of cos), got {head_dim}"
         )
 
 

@@ -12,8 +12,43 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_bool, check_int
-from ropewalk.rotary.module import Length, RotaryEmbedding
+from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.tables import CPU, Length, RopeTables, Tables
+
+
+class LearnedTables(RopeTables):
+    """Tables of frequencies that are learned: formed anew each time, since an optimizer moves them.
+
+    (…, S, R/2) where all heads rotate alike, else (B or 1, N, S, R/2), as `rotate` takes them:
+    float32, or float64 if the frequencies are. Gradients run through them to the frequencies.
+    """
+
+    def __init__(self, spec: RotarySpec, per_head: Tensor) -> None:
+        super().__init__(spec)
+        self.per_head = per_head
+
+    def _build_tables(self, positions: Tensor, length: Length) -> Tables:
+        home = positions.device
+        device = CPU if home.type == "mps" else home  # Apple's GPUs have no float64
+        per_head = self.per_head.to(device, torch.float64)
+        positions = positions.to(device, torch.float64)
+        if self.spec.axis_count == 1:
+            positions = positions[None]
+        if per_head.shape[1] == 1:
+            positions, per_head = positions[..., None], per_head[:, 0]
+        else:  # a head axis before the sequence: (A, B or 1, 1, S, 1) beside (A, N, 1, R/2)
+            positions = positions[:, None] if positions.ndim == 2 else positions
+            positions, per_head = positions[:, :, None, :, None], per_head[:, :, None]
+        # Sums of products and no matmul, which autocast would round. Axis by axis, since all
+        # products at once are A times the angles.
+        angles = positions[0] * per_head[0]
+        for along_axis, per_axis in zip(positions[1:], per_head[1:], strict=True):
+            angles = angles + along_axis * per_axis
+        amplitude, wide = self.spec.amplitude_at(), self.per_head.dtype == torch.float64
+        dtype = torch.float64 if wide else torch.float32
+        cos, sin = (angles.cos() * amplitude).to(dtype), (angles.sin() * amplitude).to(dtype)
+        return cos.to(home), sin.to(home)
 
 
 class LearnedRotaryEmbedding(RotaryEmbedding):
@@ -83,42 +118,9 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
             )
         self.frequencies.copy_(start.expand(-1, heads, -1))
 
-    def tables(self, positions: Tensor, length: Length = None) -> tuple[Tensor, Tensor]:
-        """The cos and sin at positions (S,) or (B, S), with axes in front where there are several.
-
-        (…, S, R/2) where all heads turn alike, else (B or 1, N, S, R/2), as `rotate` takes them:
-        float32, or float64 after `.double()`. Gradients run through them to the frequencies.
-        """
-        return super().tables(positions, length)
-
-    def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
-        # Apple's GPUs have no float64.
-        home = positions.device
-        device = torch.device("cpu") if home.type == "mps" else home
-        frequencies = self.frequencies.to(device, torch.float64)
-        phases = positions.to(device, torch.float64)
-        if self.spec.axis_count == 1:
-            phases = phases[None]
-        if frequencies.shape[1] == 1:
-            phases, frequencies = phases[..., None], frequencies[:, 0]
-        else:  # a head axis before the sequence: (A, B or 1, 1, S, 1) beside (A, N, 1, R/2)
-            phases = phases[:, None] if phases.ndim == 2 else phases
-            phases, frequencies = phases[:, :, None, :, None], frequencies[:, :, None]
-        # Sums of products and no matmul, which autocast would round. Axis by axis, since all
-        # products at once are A times the angles.
-        angles = phases[0] * frequencies[0]
-        for phase, frequency in zip(phases[1:], frequencies[1:], strict=True):
-            angles = angles + phase * frequency
-        amplitude, wide = self.spec.amplitude_at(), self.frequencies.dtype == torch.float64
-        dtype = torch.float64 if wide else torch.float32
-        cos, sin = (angles.cos() * amplitude).to(dtype), (angles.sin() * amplitude).to(dtype)
-        return cos.to(home), sin.to(home)
-
-    def _contiguous_tables(
-        self, offset: int, count: int, length: Length, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        # Cached rows would outlive an optimiser's step.
-        return self._range_tables(offset, offset + count, length, device)
+    @property
+    def _tables(self) -> LearnedTables:
+        return LearnedTables(self.spec, self.frequencies)
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True

@@ -1,4 +1,4 @@
-"""Frequencies at lengths that only the running program knows: the operator `ropewalk::at_lengths`.
+"""The operator `ropewalk::at_lengths`: frequencies at lengths that only the running program knows.
 
 A rule that depends on the length forms its frequencies in decimal arithmetic, where no compiler can
 follow; so a graph holds one call in its place, and is the same at every length.
@@ -12,56 +12,58 @@ from torch import Tensor
 from ropewalk.rotary.spec import RotarySpec
 
 LIBRARY = torch.library.Library("ropewalk", "FRAGMENT")
-LIBRARY.define("at_lengths(Tensor lengths, str rope, int pairs, bool whole) -> (Tensor, Tensor)")
+LIBRARY.define(
+    "at_lengths(Tensor lengths, str rope, int pairs, bool fixed_point) -> (Tensor, Tensor)"
+)
 
 _ROPES: dict[str, RotarySpec] = {}
 
 
-def enter(spec: RotarySpec) -> str:
-    """Make a spec known to the operator, which takes no objects; give its name there."""
+def register(spec: RotarySpec) -> str:
+    """Make a spec known to the operator, which takes no objects; return its name there."""
     name = repr(spec)
     _ROPES[name] = spec
     return name
 
 
 def constants(spec: RotarySpec, length: int | None) -> tuple[tuple[int | float, ...], float]:
-    """Turns of each pair (radians, where positions are continuous), and the amplitude."""
+    """Return each pair's frequency, fixed-point (radians, if continuous), and the amplitude."""
     if spec.continuous:
         return tuple(spec.inverse_frequencies(length).tolist()), spec.amplitude_at(length)
-    return spec.turns(length), spec.amplitude_at(length)
+    return spec.fixed_point_frequencies(length), spec.amplitude_at(length)
 
 
 def at_lengths(lengths: Tensor, spec: RotarySpec, name: str) -> tuple[Tensor, Tensor]:
-    """Turns (B, 1, R/2), int64 or float64, and amplitudes (B, 1, 1), float64, of lengths (B,).
+    """Return frequencies (B, 1, R/2), int64 or float64, and amplitudes (B, 1, 1) of lengths (B,).
 
     Both are on the CPU, where they are formed.
     """
     if torch.compiler.is_compiling():
         call = torch.ops.ropewalk.at_lengths
-        turns, amplitudes = call(lengths.cpu(), name, spec.pairs, not spec.continuous)
-        return turns, amplitudes
-    return _formed(spec, lengths)
+        frequencies, amplitudes = call(lengths.cpu(), name, spec.pairs, not spec.continuous)
+        return frequencies, amplitudes
+    return _compute(spec, lengths)
 
 
-def _formed(spec: RotarySpec, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _compute(spec: RotarySpec, lengths: Tensor) -> tuple[Tensor, Tensor]:
     rows = [constants(spec, length) for length in lengths.tolist()]
     dtype = torch.float64 if spec.continuous else torch.int64
-    turns = torch.tensor([row for row, _ in rows], dtype=dtype, device="cpu")
+    frequencies = torch.tensor([row for row, _ in rows], dtype=dtype, device="cpu")
     amplitudes = torch.tensor([a for _, a in rows], dtype=torch.float64, device="cpu")
-    return turns.reshape(len(rows), 1, spec.pairs), amplitudes.reshape(-1, 1, 1)
+    return frequencies.reshape(len(rows), 1, spec.pairs), amplitudes.reshape(-1, 1, 1)
 
 
-def _on_cpu(lengths: Tensor, rope: str, pairs: int, whole: bool) -> tuple[Tensor, Tensor]:
+def _on_cpu(lengths: Tensor, rope: str, pairs: int, fixed_point: bool) -> tuple[Tensor, Tensor]:
     if rope not in _ROPES:
         raise ValueError(f"rope must be one that this process has made, got {rope}; make it anew")
-    return _formed(_ROPES[rope], lengths)
+    return _compute(_ROPES[rope], lengths)
 
 
-def _shapes(lengths: Tensor, rope: str, pairs: int, whole: bool) -> tuple[Tensor, Tensor]:
-    turns = lengths.new_empty(
-        (lengths.shape[0], 1, pairs), dtype=torch.int64 if whole else torch.float64
+def _shapes(lengths: Tensor, rope: str, pairs: int, fixed_point: bool) -> tuple[Tensor, Tensor]:
+    frequencies = lengths.new_empty(
+        (lengths.shape[0], 1, pairs), dtype=torch.int64 if fixed_point else torch.float64
     )
-    return turns, lengths.new_empty((lengths.shape[0], 1, 1), dtype=torch.float64)
+    return frequencies, lengths.new_empty((lengths.shape[0], 1, 1), dtype=torch.float64)
 
 
 LIBRARY.impl("at_lengths", _on_cpu, "CPU")

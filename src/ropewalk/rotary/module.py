@@ -1,32 +1,20 @@
-"""`RotaryEmbedding`: a spec put to work on queries and keys."""
+"""`RotaryEmbedding`: a spec applied to queries and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.rotary import frequencies
 from ropewalk.rotary.kernels import operator
-from ropewalk.rotary.length_op import at_lengths, constants, enter
-from ropewalk.rotary.rotate import rotate, sequence_length
-from ropewalk.rotary.shape_checks import (
-    INTEGERS,
-    check_positions,
-    check_positions_of,
-    check_same_length,
-)
+from ropewalk.rotary.reference import Layout
+from ropewalk.rotary.rotate import sequence_length
+from ropewalk.rotary.shape_checks import check_same_length, check_tensor
 from ropewalk.rotary.spec import RotarySpec
-
-MAX_CACHED_ROWS = 16_384
-CPU = torch.device("cpu")
-
-
-Length: TypeAlias = "int | Tensor | None"
-"""The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
+from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
 
 
 class RotaryEmbedding(nn.Module):
@@ -48,18 +36,9 @@ class RotaryEmbedding(nn.Module):
 
     def __init__(self, spec: RotarySpec) -> None:
         super().__init__()
-        if not isinstance(spec, RotarySpec):
-            raise TypeError(
-                f"spec must be a RotarySpec, got {spec!r}; "
-                f"write RotaryEmbedding(RotarySpec(head_dim=64))"
-            )
+        self._cached_tables = RotaryTables(spec)
         self.spec = spec
-        # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
-        few = (None,) if spec.scaling is None else spec.scaling.lengths()
-        self._formed_once = {length: constants(spec, length) for length in few}
-        self._name = enter(spec) if spec.needs_length else ""
-        self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
-        self._rows: dict[tuple[torch.device, int | None], tuple[Tensor, Tensor]] = {}
+        self._layout = Layout.of(spec.pairing, spec.write_pairing, spec.start)
 
     @classmethod
     def from_config(
@@ -105,21 +84,22 @@ class RotaryEmbedding(nn.Module):
         and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
         """
         if positions is None and key_positions is None:
-            both = self._at_once(q, k, offset, length, seq_dim)
+            both = self._fast_path(q, k, offset, length, seq_dim)
             if both is not None:
                 return both[0], both[1]
+        source = self._tables
         if key_positions is None:
             check_same_length(q, k, seq_dim)
-            check_positions_of("k", k, "positions", positions, seq_dim, self.spec)
-        q_tables = self._tables_for("q", q, "positions", positions, offset, length, seq_dim)
-        k_tables = q_tables
-        if key_positions is not None:
-            k_tables = self._tables_for("k", k, "key_positions", key_positions, 0, length, seq_dim)
-        elif self._alike(q, k, q_tables):
-            pairs = self.spec.pairing, self.spec.write_pairing
-            both = operator.rotated((q, k), *q_tables, *pairs, self.spec.start, seq_dim, False)
-            return both[0], both[1]
-        return self._turn(q, q_tables, seq_dim), self._turn(k, k_tables, seq_dim)
+            check_tensor("k", k, "positions", positions, seq_dim, self.spec)
+        tables = source.for_tensor(q, positions, offset, length, seq_dim, name="q")
+        if key_positions is None:
+            q, k = apply_tables(self.spec, tables, q, k, seq_dim=seq_dim)
+            return q, k
+        names = {"name": "k", "positions_name": "key_positions"}
+        k_tables = source.for_tensor(k, key_positions, 0, length, seq_dim, **names)
+        (q,) = apply_tables(self.spec, tables, q, seq_dim=seq_dim)
+        (k,) = apply_tables(self.spec, k_tables, k, seq_dim=seq_dim)
+        return q, k
 
     def rotate(
         self,
@@ -130,8 +110,8 @@ class RotaryEmbedding(nn.Module):
         seq_dim: int = -2,
     ) -> Tensor:
         """Rotate q or k alone; arguments as for the pair."""
-        tables = self._tables_for("x", x, "positions", positions, offset, length, seq_dim)
-        return self._turn(x, tables, seq_dim)
+        tables = self._tables.for_tensor(x, positions, offset, length, seq_dim)
+        return apply_tables(self.spec, tables, x, seq_dim=seq_dim)[0]
 
     def unrotate(
         self,
@@ -141,218 +121,63 @@ class RotaryEmbedding(nn.Module):
         length: Length = None,
         seq_dim: int = -2,
     ) -> Tensor:
-        """The inverse of `rotate`: what x was before it was rotated at these positions."""
-        cos, sin = self._tables_for("x", x, "positions", positions, offset, length, seq_dim)
-        squared = self._amplitude(length, x.device) ** 2
-        return self._turn(x, (cos / squared, sin / squared), seq_dim, adjoint=True)
+        """Invert `rotate`: return what x was before it was rotated at these positions."""
+        source = self._tables
+        cos, sin = source.for_tensor(x, positions, offset, length, seq_dim)
+        squared = source.amplitude(length, x.device) ** 2
+        tables = cos / squared, sin / squared
+        return apply_tables(self.spec, tables, x, seq_dim=seq_dim, adjoint=True)[0]
 
     def shift(
         self, k: Tensor, by: int | Tensor, length: Length = None, seq_dim: int = -2
     ) -> Tensor:
-        """Move turned keys to other positions: each pair turns on by `by` steps, amplitude stays.
+        """Move rotated keys to other positions: each pair rotates by `by` more steps.
 
         by: an int, or integers (S,) or (B, S) with axes in front where the spec has several: where
-        each key goes, less where it was. Keys must have been turned with the same `length`.
+        each key goes, less where it was. Keys must have been rotated with the same `length`; their
+        amplitude stays.
         """
         if isinstance(by, int):
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
-        cos, sin = self._tables_for("k", k, "by", by, 0, length, seq_dim)
-        amplitude = self._amplitude(length, k.device)
+        source = self._tables
+        names = {"name": "k", "positions_name": "by"}
+        cos, sin = source.for_tensor(k, by, 0, length, seq_dim, **names)
+        amplitude = source.amplitude(length, k.device)
         tables = cos / amplitude, sin / amplitude
         written = self.spec.write_pairing
-        return _turned(k, tables, self.spec, written, written, seq_dim)
+        return apply_tables(self.spec, tables, k, seq_dim=seq_dim, pairing=written)[0]
 
-    def tables(self, positions: Tensor, length: Length = None) -> tuple[Tensor, Tensor]:
-        """The cos and sin at positions (S,) or (B, S), amplitude included: float32 (..., S, R/2).
+    def tables(self, positions: Tensor, length: Length = None) -> Tables:
+        """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
         Where the spec has several axes, positions are (A, S) or (A, B, S).
         """
-        check_positions("positions", positions, self.spec)
-        return self._formed(positions, length)
+        return self._tables.at(positions, length)
 
-    def _turn(
-        self, x: Tensor, tables: tuple[Tensor, Tensor], seq_dim: int, adjoint: bool = False
-    ) -> Tensor:
-        spec = self.spec
-        return _turned(x, tables, spec, spec.pairing, spec.write_pairing, seq_dim, adjoint)
+    @property
+    def _tables(self) -> RopeTables:
+        return self._cached_tables
 
-    def _at_once(
+    def _fast_path(
         self, q: Tensor, k: Tensor, offset: int, length: Length, seq_dim: int
     ) -> Sequence[Tensor] | None:
-        """Both by rows that are kept already, in one call, which is most of a decode's time.
+        """Rotate both by rows that are cached, in one call: most of a decode's time is checks.
 
-        None where rows must be formed, something else must know of the call, or it is wrong: for
-        all of that the other way is right, and this one has done nothing.
+        Fast path; returns None, without side effects, when the checked path is needed.
         """
-        if torch.compiler.is_compiling():  # it would guard on what rows there are
+        if torch.compiler.is_compiling():  # it would guard on which rows there are
             return None
-        if not self._rows or type(offset) is not int or isinstance(length, Tensor):
+        if type(offset) is not int or isinstance(length, Tensor) or self.spec.blocks is not None:
             return None
-        rows = self._rows.get((CPU, self.spec.served(length)))
+        rows = self._tables.cached_rows(length)
         if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
             return None
-        wide = (self.spec.head_dim,)
-        if q.shape[-1:] != wide or k.shape[-1:] != wide or self.spec.blocks is not None:
+        width = (self.spec.head_dim,)
+        if q.shape[-1:] != width or k.shape[-1:] != width:
             return None
-        pairs = self.spec.pairing == "interleaved", self.spec.write_pairing == "interleaved"
-        layout = *pairs, self.spec.start, seq_dim, False
-        return operator.rotated_at_once((q, k), *rows, offset, layout)
-
-    def _alike(self, q: Tensor, k: Tensor, tables: tuple[Tensor, Tensor]) -> bool:
-        """Whether q and k can be rotated by one call, with nothing left to check."""
-        floats = q.is_floating_point() and k.is_floating_point()
-        return floats and tables[0].ndim < 4 and self.spec.blocks is None
-
-    def _amplitude(self, length: Length, device: torch.device) -> float | Tensor:
-        """One for all, or float32 (B, 1, 1)."""
-        amplitude = self._at_length(length)[1]
-        return amplitude.float().to(device) if isinstance(amplitude, Tensor) else amplitude
-
-    def _at_length(self, length: Length) -> tuple[Any, float | Tensor]:
-        """Turns (R/2) and amplitude, or, for lengths (B,), turns (B, 1, R/2) and (B, 1, 1)."""
-        if not isinstance(length, Tensor):
-            served = self.spec.served(length)
-            if self._formed_once:
-                return self._formed_once[served]
-            if not torch.compiler.is_compiling():
-                return constants(self.spec, served)
-            turns, amplitude = at_lengths(torch.full((1,), served or 0), self.spec, self._name)
-            return turns[0, 0], amplitude[0, 0, 0]
-        if length.ndim != 1 or length.dtype not in INTEGERS:
-            raise ValueError(
-                f"length must be an int or integers (B,), got {length.dtype} "
-                f"of shape {tuple(length.shape)}"
-            )
-        if not self.spec.needs_length:
-            return self._formed_once[None]
-        return at_lengths(length, self.spec, self._name)
-
-    def _formed(self, positions: Tensor, length: Length) -> tuple[Tensor, Tensor]:
-        """Tables of checked positions."""
-        turns, amplitude = self._at_length(length)
-        # Apple's GPUs have no float64.
-        home = positions.device
-        device = torch.device("cpu") if home.type == "mps" else home
-        if not isinstance(turns, Tensor):
-            dtype = torch.float64 if self.spec.continuous else torch.int64
-            turns = torch.tensor(turns, dtype=dtype, device=device)
-        if isinstance(amplitude, Tensor):
-            amplitude = amplitude.to(device)
-        phases = positions.to(device)
-        if self._axis_of_pair is None:
-            phases = phases.unsqueeze(-1)
-        else:
-            axes = torch.tensor(self._axis_of_pair, device=device)
-            phases = phases.index_select(0, axes).movedim(0, -1)
-        cos, sin = frequencies.tables(phases, turns.to(device), amplitude)
-        return cos.to(home), sin.to(home)
-
-    def _tables_for(
-        self,
-        x_name: str,
-        x: Tensor,
-        name: str,
-        positions: Tensor | None,
-        offset: int,
-        length: Length,
-        seq_dim: int,
-    ) -> tuple[Tensor, Tensor]:
-        """Tables for x's positions, on its device."""
-        check_positions_of(x_name, x, name, positions, seq_dim, self.spec)
-        batch = x.shape[0] if x.ndim > -seq_dim else 1
-        if isinstance(length, Tensor) and length.numel() not in (1, batch):
-            raise ValueError(
-                f"length must be an int or ({batch},) for {x_name} of shape {tuple(x.shape)} with "
-                f"seq_dim={seq_dim}, got shape {tuple(length.shape)}"
-            )
-        if not isinstance(offset, int) or isinstance(offset, bool):
-            raise TypeError(
-                f"offset must be an int, got {offset!r}; "
-                f"where it differs within the batch, pass positions"
-            )
-        if positions is None:
-            if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
-                return self._range_tables(offset, offset + x.shape[seq_dim], length, x.device)
-            return self._contiguous_tables(offset, x.shape[seq_dim], length, x.device)
-        if offset:
-            raise ValueError(
-                f"offset must be left at 0 where positions are given, got {offset}; "
-                f"add it to the positions"
-            )
-        return self._formed(positions.to(x.device), length)
-
-    def _contiguous_tables(
-        self, offset: int, count: int, length: Length, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        """Tables at offset .. offset + count - 1, from the cached rows if they may reach."""
-        end = offset + count
-        # A compiler would keep the cache's tensors out of its graph, or bake them in, and would
-        # guard on the comparisons of offset and end.
-        compiling = torch.compiler.is_compiling()
-        # Rows of a dynamic rule serve one length, which the next token has not.
-        passing = compiling or not self._formed_once
-        if passing or isinstance(length, Tensor) or offset < 0 or end > MAX_CACHED_ROWS:
-            return self._range_tables(offset, end, length, device)
-        key = device, self.spec.served(length)
-        rows = self._rows.get(key)
-        if rows is None or len(rows[0]) < end:
-            # Rows made in inference mode could not serve a later training step.
-            with torch.inference_mode(False):
-                rows = self._range_tables(0, 1 << (end - 1).bit_length(), length, device)
-            if torch._C._functorch.is_functorch_wrapped_tensor(rows[0]):
-                return rows[0][offset:end], rows[1][offset:end]  # it ends with its transform
-            older = [k for k in self._rows if k[0] == device and k != key]
-            for old in older[:-1]:  # the latest other frequencies stay: LongRoPE has two sets
-                del self._rows[old]
-            self._rows[key] = rows
-        cos, sin = rows
-        return cos[offset:end], sin[offset:end]
-
-    def _range_tables(
-        self, start: int, end: int, length: Length, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        positions = torch.arange(start, end, device=device)
-        if self._axis_of_pair is not None:  # text among images: all axes alike
-            positions = positions.expand(self.spec.axis_count, -1)
-        return self._formed(positions, length)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        if self.spec.needs_length:
-            enter(self.spec)  # in another process it is not known yet
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Copies and pickles leave the cached rows behind: they are cheap to form again.
-        return {**self.__dict__, "_rows": {}}
+        layout = self._layout if seq_dim == -2 else self._layout._replace(seq_dim=seq_dim)
+        return operator.dispatch_rows((q, k), *rows, offset, layout)
 
     def extra_repr(self) -> str:
         return str(self.spec)
-
-
-def _turned(
-    x: Tensor,
-    tables: tuple[Tensor, Tensor],
-    spec: RotarySpec,
-    pairing: Any,
-    write_pairing: Any,
-    seq_dim: int,
-    adjoint: bool = False,
-) -> Tensor:
-    """Rotate x block by block; mostly there is one."""
-    if spec.blocks is None:
-        return rotate(
-            x,
-            *tables,
-            pairing=pairing,
-            write_pairing=write_pairing,
-            start=spec.start,
-            seq_dim=seq_dim,
-            adjoint=adjoint,
-        )
-    start, pair = spec.start, 0
-    for size in spec.blocks:
-        cos, sin = (table[..., pair : pair + size // 2] for table in tables)
-        x = rotate(x, cos, sin, pairing=pairing, start=start, seq_dim=seq_dim, adjoint=adjoint)
-        start, pair = start + size, pair + size // 2
-    return x

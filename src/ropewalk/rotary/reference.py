@@ -5,62 +5,86 @@ Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from ropewalk.rotary.spec import Pairing
 
 
-def turned(
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    read: Pairing,
-    write: Pairing,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
-) -> Tensor:
-    """What `rotate` gives for arguments that it has checked; pairs are read and written so."""
-    cos, sin = _beside(x, cos, seq_dim), _beside(x, sin, seq_dim)
-    if adjoint:
+class Layout(NamedTuple):
+    """Where pairs lie in a tensor, and how they are rotated: one value for operator and kernels.
+
+    read_interleaved, write_interleaved: whether pairs are read and written as 2i and 2i + 1; else
+        as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S, D), -3
+        for (B, S, H, D). adjoint: negate the angle, and read pairs where they were written.
+    """
+
+    read_interleaved: bool
+    write_interleaved: bool
+    start: int = 0
+    seq_dim: int = -2
+    adjoint: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        pairing: Pairing,
+        write_pairing: Pairing | None = None,
+        start: int = 0,
+        seq_dim: int = -2,
+        adjoint: bool = False,
+    ) -> Layout:
+        """Name the layout by its pairings; pairs are written as they are read unless said."""
+        write = pairing if write_pairing is None else write_pairing
+        return cls(pairing == "interleaved", write == "interleaved", start, seq_dim, adjoint)
+
+
+def rotate_reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Compute what `rotate` returns, for arguments that it has checked."""
+    cos, sin = _broadcast(x, cos, layout.seq_dim), _broadcast(x, sin, layout.seq_dim)
+    read, write = layout.read_interleaved, layout.write_interleaved
+    if layout.adjoint:
         sin, read, write = -sin, write, read
-    turning = 2 * cos.shape[-1]
-    if turning == x.shape[-1]:
-        return _turn(x, cos, sin, read, write)
-    sizes = [start, turning, x.shape[-1] - start - turning]
+    rotary_dim = 2 * cos.shape[-1]
+    if rotary_dim == x.shape[-1]:
+        return _rotate_pairs(x, cos, sin, read, write)
+    sizes = [layout.start, rotary_dim, x.shape[-1] - layout.start - rotary_dim]
     before, middle, after = torch.split(x, sizes, dim=-1)
-    return torch.cat((before, _turn(middle, cos, sin, read, write), after), dim=-1)
+    return torch.cat((before, _rotate_pairs(middle, cos, sin, read, write), after), dim=-1)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, read: Pairing, write: Pairing) -> Tensor:
-    """The formula (RoFormer, arXiv 2104.09864, eq. 34).
+def _rotate_pairs(
+    x: Tensor, cos: Tensor, sin: Tensor, read_interleaved: bool, write_interleaved: bool
+) -> Tensor:
+    """Apply the formula (RoFormer, arXiv 2104.09864, eq. 34).
 
-    With φ = m·theta_i, whose cos and sin the tables hold, the pair (x1, x2) at position m becomes
+    With φ = m·f_i, whose cos and sin the tables hold, the pair (x1, x2) at position m becomes
 
         y1 = x1·cos φ - x2·sin φ
         y2 = x2·cos φ + x1·sin φ
 
-    in the paper for interleaved pairs; for `half` they are only found elsewhere.
+    in the paper for interleaved pairs; for `half` they only lie elsewhere.
     """
-    if read == "half":
-        x1, x2 = x.chunk(2, dim=-1)
-    else:
+    if read_interleaved:
         x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)
+    else:
+        x1, x2 = x.chunk(2, dim=-1)
     x1, x2, cos, sin = (t.to(_arithmetic(x)) for t in (x1, x2, cos, sin))
     y1 = (x1 * cos - x2 * sin).to(x.dtype)
     y2 = (x2 * cos + x1 * sin).to(x.dtype)
-    if write == "half":
-        return torch.cat((y1, y2), dim=-1)
-    return torch.stack((y1, y2), dim=-1).flatten(-2)
+    if write_interleaved:
+        return torch.stack((y1, y2), dim=-1).flatten(-2)
+    return torch.cat((y1, y2), dim=-1)
 
 
 def _arithmetic(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _beside(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
-    """`table` with axes of size 1 where x has heads, so that the two broadcast."""
+def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
+    """Give the table axes of size 1 where x has heads, so that the two broadcast."""
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]
         if table.shape[1] not in (1, heads):

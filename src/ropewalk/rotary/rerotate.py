@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.module import Length, RotaryEmbedding
+from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.tables import Length
 
 
 def rerotate(
@@ -36,5 +37,5 @@ def rerotate(
         )
     wide = k.to(torch.promote_types(k.dtype, torch.float32))
     plain = RotaryEmbedding(old).unrotate(wide, positions, length=old_length, seq_dim=seq_dim)
-    turned = RotaryEmbedding(new).rotate(plain, positions, length=new_length, seq_dim=seq_dim)
-    return turned.to(k.dtype)
+    rotated = RotaryEmbedding(new).rotate(plain, positions, length=new_length, seq_dim=seq_dim)
+    return rotated.to(k.dtype)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.spec import Pairing, check_pairing
 
 
@@ -45,19 +46,18 @@ def rotate(
     for name, value in (("pairing", read), ("write_pairing", write)):
         check_pairing(name, value)
     check_tables(cos, sin, x, seq_dim)
-    if not x.is_floating_point():
-        raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
-    turning = 2 * cos.shape[-1]
-    rest = x.shape[-1] - start - turning
+    rotary_dim = 2 * cos.shape[-1]
+    rest = x.shape[-1] - start - rotary_dim
     if start < 0 or rest < 0:
         raise ValueError(
             f"start + R must lie within x's last axis, of {x.shape[-1]} dimensions, "
-            f"got start={start} and R={turning} (twice the last axis of cos)"
+            f"got start={start} and R={rotary_dim} (twice the last axis of cos)"
         )
     if out is not None:
         _check_out(out, x, cos, sin)
 
-    (y,) = operator.rotated((x,), cos, sin, read, write, start, seq_dim, adjoint, out=out)
+    layout = Layout.of(read, write, start, seq_dim, adjoint)
+    (y,) = operator.dispatch((x,), cos, sin, layout, out=out)
     return y
 
 
@@ -79,7 +79,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
 
 
 def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
-    """Raise unless cos and sin are tables for x."""
+    """Raise unless x can be rotated, and cos and sin are tables for it."""
     length = sequence_length("x", x, seq_dim)
     for name, table in (("cos", cos), ("sin", sin)):
         if not isinstance(table, Tensor):
@@ -108,6 +108,8 @@ def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
             f"cos and sin of (B, …, S, R/2) must have x's batch size, {batch} for shape "
             f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(cos.shape)}"
         )
+    if not x.is_floating_point():
+        raise TypeError(f"x must have a floating point dtype, got {x.dtype}")
 
 
 def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:

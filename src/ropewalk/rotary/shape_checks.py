@@ -1,4 +1,4 @@
-"""What `RotaryEmbedding` asks of the shapes and dtypes of q, k and their positions."""
+"""Checks of the shapes and dtypes of q, k and their positions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,36 @@ from ropewalk.rotary.spec import RotarySpec
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_positions_of(
-    x_name: str, x: Tensor, name: str, positions: Tensor | None, seq_dim: int, spec: RotarySpec
+def check_tensor(
+    name: str,
+    x: Tensor,
+    positions_name: str,
+    positions: Tensor | None,
+    seq_dim: int,
+    spec: RotarySpec,
 ) -> None:
-    """Raise unless x is as wide as this rope, and its positions, where given, fit x's shape."""
-    length = sequence_length(x_name, x, seq_dim)
-    if x.shape[-1] != spec.head_dim:
-        raise ValueError(
-            f"{x_name}'s last axis must be head_dim={spec.head_dim}, got shape {tuple(x.shape)}"
-        )
+    """Raise unless x is as wide as this rope and its positions, where given, match its shape."""
+    length = sequence_length(name, x, seq_dim)
+    check_width(name, x, spec)
     if positions is None:
         return
-    check_positions(name, positions, spec)
+    check_positions(positions_name, positions, spec)
     batch = x.shape[0] if x.ndim > -seq_dim else 1
-    fits = [(length,), (1, length), (batch, length)]
+    allowed = [(length,), (1, length), (batch, length)]
     if spec.axis_count > 1:
-        fits = [(spec.axis_count, *shape) for shape in fits]
-    if tuple(positions.shape) not in fits:
+        allowed = [(spec.axis_count, *shape) for shape in allowed]
+    if tuple(positions.shape) not in allowed:
         raise ValueError(
-            f"{name} must be {_shape(fits[0])} or {_shape(fits[2])} for {x_name} of shape "
-            f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
+            f"{positions_name} must be {_shape(allowed[0])} or {_shape(allowed[2])} for {name} of "
+            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
+        )
+
+
+def check_width(name: str, x: Tensor, spec: RotarySpec) -> None:
+    """Raise unless x's last axis is as wide as the spec's heads."""
+    if x.shape[-1] != spec.head_dim:
+        raise ValueError(
+            f"{name}'s last axis must be head_dim={spec.head_dim}, got shape {tuple(x.shape)}"
         )
 
 

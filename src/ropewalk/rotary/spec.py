@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ropewalk.checks import check_amplitude, check_bool, check_int, check_number
 from ropewalk.rotary import frequencies
-from ropewalk.rotary.scaling.rule import Scaling, Unscaled
+from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 Pairing = Literal["half", "interleaved"]
 """Which two of the R turning dimensions make pair i.
@@ -74,7 +74,7 @@ class RotarySpec:
         check_int("head_dim", self.head_dim, 2, ", one pair of dimensions")
         check_int("start", self.start, 0)
         if self.rotary_dim is None:
-            self._fill("rotary_dim", self._all_that_may_turn())
+            self._fill("rotary_dim", self._default_rotary_dim())
         self._check_rotary_dim()
         check_number("theta", self.theta, why="; most models use 10000.0")
         self._fill("theta", float(self.theta))
@@ -121,7 +121,7 @@ class RotarySpec:
 
         length: of the sequence that is served, where the rule depends on it.
         """
-        return frequencies.as_floats(_frequencies(self, self.served(length)))
+        return frequencies.as_floats(_frequencies(self, self.length_key(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
         """Positions per full turn of each pair, float64 (R/2,); infinite where it stands still."""
@@ -129,15 +129,15 @@ class RotarySpec:
 
     def amplitude_at(self, length: int | None = None) -> float:
         """What cos and sin are multiplied by: the rule's amplitude times the spec's own."""
-        own = 1.0 if self.scaling is None else self.scaling.amplitude(self.served(length))
+        own = 1.0 if self.scaling is None else self.scaling.amplitude(self.length_key(length))
         return self.amplitude * own
 
-    def turns(self, length: int | None = None) -> tuple[int, ...]:
-        """Fixed-point turns per position of each pair: see `ropewalk.rotary.frequencies`."""
-        return _turns(self, self.served(length))
+    def fixed_point_frequencies(self, length: int | None = None) -> tuple[int, ...]:
+        """2^-64 turns per position of each pair: see `ropewalk.rotary.frequencies`."""
+        return _fixed_point(self, self.length_key(length))
 
-    def served(self, length: int | None) -> int | None:
-        """Check a length; give the least one that is served alike (None where none matters)."""
+    def length_key(self, length: int | None) -> int | None:
+        """Check a length; return the least one with the same frequencies, None if none matters."""
         if length is not None:
             check_int("length", length, 1)
         if self.scaling is None or not self.scaling.needs_length:
@@ -147,12 +147,12 @@ class RotarySpec:
                 f"length must be given: frequencies of {type(self.scaling).__name__} depend on how "
                 f"long the sequence is that is served, got None; nothing is guessed from positions"
             )
-        return self.scaling.served(length)
+        return self.scaling.length_key(length)
 
     def _fill(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def _all_that_may_turn(self) -> int:
+    def _default_rotary_dim(self) -> int:
         if isinstance(self.axes, (list, tuple)):
             return 2 * len(self.axes)
         rest = self.head_dim - self.start
@@ -204,7 +204,7 @@ class RotarySpec:
         return axes
 
     def _check_sizes(self, length: int | None) -> None:
-        fastest = max(abs(f) for f in _frequencies(self, self.served(length)))
+        fastest = max(abs(f) for f in _frequencies(self, self.length_key(length)))
         if fastest.adjusted() > frequencies.precision(self.theta).prec - 40:
             raise ValueError(
                 f"axes and scaling must give frequencies whose turns can be counted, "
@@ -250,7 +250,7 @@ def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
         exponents = frequencies.standard_exponents(spec.rotary_dim)
         if spec.axes is not None:
             exponents = tuple(exponent for _, exponent in spec.axes)
-        rope = Unscaled(spec.theta, exponents, spec.rotary_dim)
+        rope = UnscaledRope(spec.theta, exponents, spec.rotary_dim)
         if spec.scaling is None:
             plain = rope.frequencies()
         else:
@@ -259,6 +259,6 @@ def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _turns(spec: RotarySpec, length: int | None) -> tuple[int, ...]:
+def _fixed_point(spec: RotarySpec, length: int | None) -> tuple[int, ...]:
     with localcontext(frequencies.precision(spec.theta)):
-        return frequencies.turns_per_position(_frequencies(spec, length))
+        return frequencies.to_fixed_point(_frequencies(spec, length))

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from ropewalk.checks import check_number
-from ropewalk.rotary.module import Length, RotaryEmbedding
 from ropewalk.rotary.shape_checks import check_same_length
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.tables import Length, RotaryTables, Tables, apply_tables
 
 GAMMA = 0.4
 
@@ -52,7 +52,7 @@ class XPosEmbedding(nn.Module):
 
     def __init__(self, spec: RotarySpec, scale_base: float = 512.0, centre: float = 0.0) -> None:
         super().__init__()
-        self.rope = RotaryEmbedding(spec)
+        self._tables = RotaryTables(spec)
         if spec.axis_count > 1:
             raise ValueError(
                 f"spec must have one axis of positions, for there is one distance, "
@@ -86,8 +86,8 @@ class XPosEmbedding(nn.Module):
             check_same_length(q, k, seq_dim)
         k_name, k_offset = ("key_positions", 0) if own_positions else ("positions", offset)
         return (
-            self._turn("q", q, "positions", positions, offset, length, seq_dim, 1),
-            self._turn("k", k, k_name, key_positions, k_offset, length, seq_dim, -1),
+            self._rotate("q", q, "positions", positions, offset, length, seq_dim, 1),
+            self._rotate("k", k, k_name, key_positions, k_offset, length, seq_dim, -1),
         )
 
     def rotate_queries(
@@ -99,7 +99,7 @@ class XPosEmbedding(nn.Module):
         seq_dim: int = -2,
     ) -> Tensor:
         """Rotate q alone, and scale it by z."""
-        return self._turn("q", q, "positions", positions, offset, length, seq_dim, 1)
+        return self._rotate("q", q, "positions", positions, offset, length, seq_dim, 1)
 
     def rotate_keys(
         self,
@@ -110,17 +110,18 @@ class XPosEmbedding(nn.Module):
         seq_dim: int = -2,
     ) -> Tensor:
         """Rotate k alone, and scale it by 1/z: what a cache keeps."""
-        return self._turn("k", k, "positions", positions, offset, length, seq_dim, -1)
+        return self._rotate("k", k, "positions", positions, offset, length, seq_dim, -1)
 
     def tables(
         self, positions: Tensor, dtype: torch.dtype, keys: bool = False, length: Length = None
-    ) -> tuple[Tensor, Tensor]:
-        """cos·z and sin·z at positions (S,) or (B, S), or cos/z and sin/z for keys: (…, S, R/2).
+    ) -> Tables:
+        """Return cos·z and sin·z at positions (S,) or (B, S), or cos/z and sin/z for keys.
 
-        dtype: that of the q or k which they will turn (`rotate`); float32, or float64 if it is.
+        dtype: that of the q or k which they will rotate; tables (…, S, R/2) are float32, or float64
+        if it is.
         """
-        cos, sin = self.rope.tables(positions, length)
-        return self._scaled(cos, sin, "positions", positions, dtype, -1 if keys else 1)
+        tables = self._tables.at(positions, length)
+        return self._scale(tables, "positions", positions, dtype, -1 if keys else 1)
 
     def scales(self, positions: Tensor) -> Tensor:
         """The z of each pair at positions (…, S): float64 (…, S, R/2)."""
@@ -135,34 +136,31 @@ class XPosEmbedding(nn.Module):
         _, exponent = math.frexp(torch.finfo(dtype).max)
         return int(self.scale_base * (exponent / 2 - 4) / -min(self._log2_zeta))
 
-    def _turn(
+    def _rotate(
         self,
-        x_name: str,
-        x: Tensor,
         name: str,
+        x: Tensor,
+        positions_name: str,
         positions: Tensor | None,
         offset: int,
         length: Length,
         seq_dim: int,
         sign: int,
     ) -> Tensor:
-        cos, sin = self.rope._tables_for(x_name, x, name, positions, offset, length, seq_dim)
+        tables = self._tables.for_tensor(
+            x, positions, offset, length, seq_dim, name=name, positions_name=positions_name
+        )
         if positions is None:
             end = offset + x.shape[seq_dim]
-            self._check_reach(name, (offset, end - 1), x.dtype)
+            self._check_reach(positions_name, (offset, end - 1), x.dtype)
             positions = torch.arange(offset, end, device=x.device)
-        tables = self._scaled(cos, sin, name, positions, x.dtype, sign)
-        return self.rope._turn(x, tables, seq_dim)
+        tables = self._scale(tables, positions_name, positions, x.dtype, sign)
+        return apply_tables(self.spec, tables, x, seq_dim=seq_dim)[0]
 
-    def _scaled(
-        self,
-        cos: Tensor,
-        sin: Tensor,
-        name: str,
-        positions: Tensor,
-        dtype: torch.dtype,
-        sign: int,
-    ) -> tuple[Tensor, Tensor]:
+    def _scale(
+        self, tables: Tables, name: str, positions: Tensor, dtype: torch.dtype, sign: int
+    ) -> Tables:
+        cos, sin = tables
         if positions.device.type == "cpu" and positions.numel() and not is_compiling():
             self._check_reach(name, (positions.min().item(), positions.max().item()), dtype)
         # z is an amplitude that differs from row to row and from pair to pair: one rotation does

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, rotate
 from ropewalk.rotary.kernels import cpu, operator
-from ropewalk.rotary.reference import turned
+from ropewalk.rotary.reference import Layout, rotate_reference
 
 pytestmark = pytest.mark.skipif(
     not cpu.AVAILABLE, reason="needs the C extension: install ropewalk where there is a compiler"
@@ -101,7 +101,7 @@ def test_axes_may_be_absent_empty_or_in_the_other_order(shape, seq_dim):
         return
     x = torch.randn(shape)
     cos, sin = tables(shape[seq_dim], 4)
-    expected = turned(x, cos, sin, "half", "half", 0, seq_dim, False)
+    expected = rotate_reference(x, cos, sin, Layout.of("half", seq_dim=seq_dim))
     assert torch.equal(rotate(x, cos, sin, pairing="half", seq_dim=seq_dim), expected)
 
 
@@ -138,7 +138,7 @@ def test_every_number_of_16_bits_is_read_and_rounded_right(dtype):
             found = rotate(x, cos, sin, pairing=pairing)
             finite = found.isfinite() & expected.isfinite()  # 0 * inf is NaN in both
             assert torch.equal(found[finite], expected[finite])
-            assert same(found, turned(x, cos, sin, pairing, pairing, 0, -2, False))
+            assert same(found, rotate_reference(x, cos, sin, Layout.of(pairing)))
 
 
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 200), st.integers(1, 40), st.data())
@@ -147,11 +147,10 @@ def test_any_shape_by_any_number_of_threads(batch, heads, length, pairs, data):
     dtype, pairing = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(PAIRINGS))
     x, (cos, sin) = torch.randn(batch, heads, length, 2 * pairs).to(dtype), tables(length, pairs)
     out = torch.full_like(x, 7)
-    layout = (pairing == "interleaved",) * 2
     of_dtype = [t.double() if dtype == torch.float64 else t for t in (cos, sin)]
     shared = data.draw(st.integers(1, 300)), data.draw(st.sampled_from([1, 1000, 1 << 17]))
-    assert cpu._rotate((x,), (out,), *of_dtype, 0, (*layout, 0, -2, False), *shared)[0] is out
-    assert torch.equal(out, turned(x, cos, sin, pairing, pairing, 0, -2, False))
+    assert cpu._rotate((x,), (out,), *of_dtype, 0, Layout.of(pairing), *shared)[0] is out
+    assert torch.equal(out, rotate_reference(x, cos, sin, Layout.of(pairing)))
 
 
 @given(st.integers(0, 2**31), st.sampled_from([16, 24, 48]), st.booleans())
@@ -168,7 +167,7 @@ def test_any_bits_in_x_and_in_the_tables(seed, pairs, adjoint):
         for pairing in PAIRINGS:
             for table in ((cos, sin), (cos.cos(), cos.sin()), (cos * 2**-60, sin * 2**-60)):
                 found = rotate(x, *table, pairing=pairing, adjoint=adjoint)
-                expected = turned(x, *table, pairing, pairing, 0, -2, adjoint)
+                expected = rotate_reference(x, *table, Layout.of(pairing, adjoint=adjoint))
                 assert same(found, expected)
                 assert torch.equal(
                     found.signbit() | found.isnan(), expected.signbit() | found.isnan()
@@ -181,7 +180,7 @@ def test_numbers_held_as_their_negatives_are_read_as_they_are():
     cos, sin = angles.conj().imag, angles.imag
     assert x.is_neg()
     assert cos.is_neg()
-    expected = turned(x, cos, sin, "half", "half", 0, -2, False)
+    expected = rotate_reference(x, cos, sin, Layout.of("half"))
     assert torch.equal(rotate(x, cos, sin, pairing="half"), expected)
     rotate(x, cos, sin, pairing="half", out=x)
     assert torch.equal(x, expected)
@@ -190,7 +189,7 @@ def test_numbers_held_as_their_negatives_are_read_as_they_are():
 def test_rows_that_are_not_whole_go_the_other_way():
     x, (cos, sin) = torch.randn(1, 2, 8, 5).transpose(-1, -2), tables(5, 4)
     assert not cpu.serves(x)
-    expected = turned(x, cos, sin, "half", "half", 0, -2, False)
+    expected = rotate_reference(x, cos, sin, Layout.of("half"))
     assert torch.equal(rotate(x, cos, sin, pairing="half"), expected)
     cos, sin = (t.T.contiguous().T for t in (cos, sin))
     assert torch.equal(rotate(x.contiguous(), cos, sin, pairing="half"), expected)
@@ -201,7 +200,7 @@ def test_cos_and_sin_may_lie_each_in_its_own_way(shape):
     x = torch.randn(2, 3, shape[-2], 8)
     sin = torch.randn(shape)
     for cos in (torch.randn(*shape[:-1], 9)[..., 2:6], torch.randn(shape[-1:]).expand(shape)):
-        expected = turned(x, cos, sin, "half", "half", 0, -2, False)
+        expected = rotate_reference(x, cos, sin, Layout.of("half"))
         assert torch.equal(rotate(x, cos, sin, pairing="half"), expected)
 
 
@@ -282,7 +281,7 @@ def test_without_the_extension_the_reference_serves(monkeypatch):
     assert torch.equal(rotate(x, cos, sin, pairing="half"), fast)
 
 
-LAYOUT = (False, False, 0, -2, False)
+LAYOUT = Layout.of("half")
 X, TABLE = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
 
 REFUSED = {
@@ -342,7 +341,7 @@ def test_tensors_are_read_by_their_attributes_where_torch_has_no_table_of_functi
         "for name in ('__dlpack_c_exchange_api__',):\n"
         "    if hasattr(torch.Tensor, name): delattr(torch.Tensor, name)\n"
         "import pytest, sys\n"
-        f"sys.exit(pytest.main([{__file__!r}, '-q', '-p', 'no:cacheprovider', '-k',"
+        f"sys.exit(pytest.main([{__file__!r}, '-q', '-n', '0', '-p', 'no:cacheprovider', '-k',"
         " 'leaves_alone or absent or at_once_equals']))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -355,13 +354,13 @@ def test_tensors_are_read_by_their_attributes_where_torch_has_no_table_of_functi
 @pytest.fixture
 def at_once(monkeypatch):
     """Whether the last call was one call of the kernel, q and k by kept rows."""
-    answers, whole = [], cpu.rotated_at_once
+    answers, whole = [], cpu.rotate_by_rows
 
     def noted(*arguments):
         answers.append(whole(*arguments))
         return answers[-1]
 
-    monkeypatch.setattr(cpu, "rotated_at_once", noted)
+    monkeypatch.setattr(cpu, "rotate_by_rows", noted)
     return lambda: bool(answers) and answers.pop() is not None
 
 
@@ -380,7 +379,9 @@ def test_at_once_equals_the_formula(at_once, dtype, seq_dim, pairing, write):
         assert at_once() is (dtype != torch.float64)  # whose tables are formed by conversion
         cos, sin = rope.tables(torch.arange(offset, offset + length))
         for x, y in zip((q, k), found, strict=True):
-            assert torch.equal(y, turned(x, cos, sin, pairing, write, 2, seq_dim, False))
+            assert torch.equal(
+                y, rotate_reference(x, cos, sin, Layout.of(pairing, write, 2, seq_dim))
+            )
             assert y.stride() == torch.empty_like(x).stride()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ropewalk.rotary.reference import Layout
+
 try:
     from ropewalk.rotary.kernels._rotate import rotate as _rotate
 
@@ -24,39 +26,26 @@ def serves(x: Tensor) -> bool:
     return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x)
 
 
-def rotated_at_once(
-    xs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    first: int,
-    layout: tuple[bool, bool, int, int, bool],
+def rotate_by_rows(
+    xs: Sequence[Tensor], cos: Tensor, sin: Tensor, first_row: int, layout: Layout
 ) -> tuple[Tensor, ...] | None:
-    """Rotate xs, all of one length, into new tensors by rows first, first + 1, … of the tables.
+    """Rotate xs, all of one length, into new tensors by consecutive rows of the tables.
 
-    None where the extension is absent or these tensors are not for it, and nothing has been done.
+    Returns None, without side effects, where the extension is absent or cannot read the tensors.
     """
     if not AVAILABLE:
         return None
-    return _rotate(xs, None, cos, sin, first, layout, torch.get_num_threads(), CHUNK)
+    return _rotate(xs, None, cos, sin, first_row, layout, torch.get_num_threads(), CHUNK)
 
 
 def rotate(
-    xs: Sequence[Tensor],
-    outs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
+    xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
     """Rotate each x into its out, which may be x itself where pairs stay where they are read."""
-    layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
     wide = {torch.float64 if x.dtype == torch.float64 else torch.float32 for x in xs}
     if len(wide) > 1:
         for x, out in zip(xs, outs, strict=True):
-            rotate((x,), (out,), cos, sin, *layout)
+            rotate((x,), (out,), cos, sin, layout)
         return
     for dtype in wide:
         cos, sin = as_whole_rows(cos, dtype), as_whole_rows(sin, dtype)
@@ -67,7 +56,8 @@ def rotate(
         shapes = ", ".join(str(tuple(x.shape)) for x in xs)
         raise ValueError(
             f"cos and sin must be tables for x, with a row for each position, "
-            f"got shape {tuple(cos.shape)} for {shapes} with start={start}, seq_dim={seq_dim}"
+            f"got shape {tuple(cos.shape)} for {shapes} with start={layout.start}, "
+            f"seq_dim={layout.seq_dim}"
         )
 
 

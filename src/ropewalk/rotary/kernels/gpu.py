@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels.cpu import as_whole_rows, rows_are_whole
-from ropewalk.rotary.reference import turned
-from ropewalk.rotary.spec import PAIRINGS
+from ropewalk.rotary.reference import Layout, rotate_reference
 
 AVAILABLE = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # triton's own switch: tensors on a CPU
@@ -42,45 +41,29 @@ def serves(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
 
 
 def rotate(
-    xs: Sequence[Tensor],
-    outs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
+    xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
     """Rotate each x into its out, which may be x itself where pairs stay where they are read.
 
     Of the tensors, each two neighbours of like batch, length and head_dim share a launch.
     """
     cos, sin = as_whole_rows(cos, torch.float32), as_whole_rows(sin, torch.float32)
-    layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
     # A view of other numbers' negatives is read as what it says, not as what lies there.
     waiting = [(x.resolve_neg(), out) for x, out in zip(xs, outs, strict=True)]
     while waiting:
-        together = 2 if len(waiting) > 1 and _alike(waiting[0][0], waiting[1][0], seq_dim) else 1
-        now, waiting = waiting[:together], waiting[together:]
-        _rotate(now, cos, sin, *layout)
+        pair = len(waiting) > 1 and _can_share_launch(waiting[0][0], waiting[1][0], layout.seq_dim)
+        count = 2 if pair else 1
+        now, waiting = waiting[:count], waiting[count:]
+        _rotate(now, cos, sin, layout)
 
 
 def _rotate(
-    tensors: Sequence[tuple[Tensor, Tensor]],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
+    tensors: Sequence[tuple[Tensor, Tensor]], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
-    layout = read_interleaved, write_interleaved, start, seq_dim, adjoint
     kinds = {(x.device, x.dtype) for x, _ in tensors}
     if not kinds & _failed:
         try:
-            return _launch(tensors, cos, sin, *layout)
+            return _launch(tensors, cos, sin, layout)
         except Exception as error:
             _failed.update(kinds)
             named = " and ".join(sorted(f"{dtype} on {device}" for device, dtype in kinds))
@@ -90,25 +73,18 @@ def _rotate(
                 stacklevel=2,
             )
     # The caller has swapped reading and writing for the adjoint already.
-    read, write = PAIRINGS[read_interleaved], PAIRINGS[write_interleaved]
+    sin, layout = -sin if layout.adjoint else sin, layout._replace(adjoint=False)
     for x, out in tensors:
-        out.copy_(turned(x, cos, -sin if adjoint else sin, read, write, start, seq_dim, False))
+        out.copy_(rotate_reference(x, cos, sin, layout))
     return None
 
 
 def _launch(
-    tensors: Sequence[tuple[Tensor, Tensor]],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
+    tensors: Sequence[tuple[Tensor, Tensor]], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
     from ropewalk.rotary.kernels import _rotate_triton
 
-    x = tensors[0][0]
+    x, seq_dim = tensors[0][0], layout.seq_dim
     batch, _, length = _three(x.shape, seq_dim, 1)
     heads, described = [], []
     for x, out in tensors:
@@ -126,9 +102,9 @@ def _launch(
             *described[0],
             *described[-1],
             cos, sin, cos.stride(0) if cos.ndim > 2 and cos.shape[0] > 1 else 0, cos.stride(-2),
-            length, -1.0 if adjoint else 1.0,
-            start, pairs, x.shape[-1],
-            read_interleaved, write_interleaved,
+            length, -1.0 if layout.adjoint else 1.0,
+            layout.start, pairs, x.shape[-1],
+            layout.read_interleaved, layout.write_interleaved,
             any(x is not out for x, out in tensors), len(tensors) == 2,
             block_s, block_h, block_p,
             num_warps=warps, enable_fp_fusion=False,
@@ -164,6 +140,6 @@ def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _alike(x: Tensor, other: Tensor, seq_dim: int) -> bool:
+def _can_share_launch(x: Tensor, other: Tensor, seq_dim: int) -> bool:
     sizes, others = _three(x.shape, seq_dim, 1), _three(other.shape, seq_dim, 1)
     return sizes[::2] == others[::2] and x.shape[-1] == other.shape[-1]

@@ -1,8 +1,8 @@
 """The operator `ropewalk::rotate`: one call for q and k, and what compilers and autograd must know.
 
 On a CPU the C kernel computes it, where it is installed, and on a GPU the Triton kernel, where
-triton is; elsewhere, and where angles themselves need a gradient, a transform of torch.func is at
-work or a compiler, the reference does, whose plain torch operations have every rule already.
+triton is. The reference computes it elsewhere, and where angles need a gradient, a transform of
+torch.func is active or a compiler traces: its plain torch operations have every rule already.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels import cpu, gpu
-from ropewalk.rotary.reference import turned
-from ropewalk.rotary.spec import PAIRINGS, Pairing
+from ropewalk.rotary.reference import Layout, rotate_reference
 
 LIBRARY = torch.library.Library("ropewalk", "DEF")
 LAYOUT = "bool read_interleaved, bool write_interleaved, int start, int seq_dim, bool adjoint"
@@ -23,46 +22,38 @@ LIBRARY.define(f"rotate(Tensor[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> Tensor
 LIBRARY.define(f"rotate_(Tensor(a!)[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> ()")
 
 
-def rotated(
-    xs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    read: Pairing,
-    write: Pairing,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
-    out: Tensor | None = None,
+def dispatch(
+    xs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """What `rotate` gives, for tensors that turn by the same tables, once all has been checked."""
-    layout = read == "interleaved", write == "interleaved", start, seq_dim, adjoint
+    """Rotate tensors that share tables by the fastest form that serves them; checks nothing.
+
+    out: where the result of a single x goes; it may be x itself.
+    """
+    in_place = layout.read_interleaved == layout.write_interleaved
     if not _kernel_serves(xs, cos, sin):
-        found = [turned(x, cos, sin, read, write, start, seq_dim, adjoint) for x in xs]
-    elif out is xs[0] and read == write and not out.is_neg():
-        (_in_place if _at_once(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
+        results: Sequence[Tensor] = [rotate_reference(x, cos, sin, layout) for x in xs]
+    elif out is xs[0] and in_place and not out.is_neg():
+        (_in_place if _kernel_alone(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
-        found = (_to_new if _at_once(xs) else torch.ops.ropewalk.rotate)(xs, cos, sin, *layout)
-    return found if out is None else [out.copy_(found[0])]
+        rotate = _to_new if _kernel_alone(xs) else torch.ops.ropewalk.rotate
+        results = rotate(xs, cos, sin, *layout)
+    return results if out is None else [out.copy_(results[0])]
 
 
-def rotated_at_once(
-    xs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    first: int,
-    layout: tuple[bool, bool, int, int, bool],
+def dispatch_rows(
+    xs: Sequence[Tensor], cos: Tensor, sin: Tensor, first_row: int, layout: Layout
 ) -> Sequence[Tensor] | None:
-    """`rotated` by rows first, first + 1, … of tables on the CPU, nothing checked, in one call.
+    """Rotate by consecutive rows of tables on the CPU, from `first_row` on, in one call.
 
-    None where others must know of the call, or the kernel cannot do it: then `rotated` can.
+    Fast path; returns None, without side effects, when the checked path is needed.
     """
-    if torch.compiler.is_compiling() or is_transformed() or not _at_once(xs):
+    if torch.compiler.is_compiling() or is_transformed() or not _kernel_alone(xs):
         return None
     for x in xs:
         if not x.is_cpu or x.is_neg():
             return None
-    return cpu.rotated_at_once(xs, cos, sin, first, layout)
+    return cpu.rotate_by_rows(xs, cos, sin, first_row, layout)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
@@ -81,14 +72,14 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
 
 
 def is_transformed() -> bool:
-    """Whether a transform of torch.func or a forward derivative is at work."""
+    """Whether a transform of torch.func or a forward derivative is active."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return True
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def _at_once(xs: Sequence[Tensor]) -> bool:
-    """Whether nobody but the kernel need know of the call, whose dispatch takes longer than it."""
+def _kernel_alone(xs: Sequence[Tensor]) -> bool:
+    """Whether only the kernel needs the call, so that torch's dispatcher, slower, can be passed."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     grad = torch.is_grad_enabled()
@@ -98,49 +89,41 @@ def _at_once(xs: Sequence[Tensor]) -> bool:
     return True
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """What the gradient needs: not q and k."""
-    _, cos, sin, *ctx.layout = inputs
+def _save_for_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Keep what the gradient needs: not q and k."""
+    _, cos, sin, *layout = inputs
+    ctx.layout = Layout(*layout)
     ctx.save_for_backward(cos, sin)
 
 
 def _gradient(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The adjoint of the rotation."""
+    """Rotate the gradients by the adjoint."""
     cos, sin = ctx.saved_tensors
-    read, write, start, seq_dim, adjoint = ctx.layout
-    pairs = PAIRINGS[read], PAIRINGS[write]
-    back = rotated(gradients, cos, sin, *pairs, start, seq_dim, not adjoint)
+    adjoint = ctx.layout._replace(adjoint=not ctx.layout.adjoint)
+    back = dispatch(gradients, cos, sin, adjoint)
     return (list(back), None, None, *[None] * len(ctx.layout))
 
 
 def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> list[Tensor]:
     outs = [torch.empty_like(x) for x in xs]
-    _into(xs, outs, cos, sin, *layout)
+    _into(xs, outs, cos, sin, Layout(*layout))
     return outs
 
 
 def _in_place(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> None:
-    _into(xs, xs, cos, sin, *layout)
-    # The kernel writes behind autograd's back: who kept x for a gradient must hear of it.
+    _into(xs, xs, cos, sin, Layout(*layout))
+    # The kernel writes behind autograd's back: whoever kept x for a gradient must hear of it.
     torch.autograd.graph.increment_version([x for x in xs if not x.is_inference()])
 
 
 def _into(
-    xs: Sequence[Tensor],
-    outs: Sequence[Tensor],
-    cos: Tensor,
-    sin: Tensor,
-    read_interleaved: bool,
-    write_interleaved: bool,
-    start: int,
-    seq_dim: int,
-    adjoint: bool,
+    xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
-    if adjoint:
-        read_interleaved, write_interleaved = write_interleaved, read_interleaved
-    kernel = cpu if cos.is_cpu else gpu
-    pairs = read_interleaved, write_interleaved
-    kernel.rotate(xs, outs, cos, sin, *pairs, start, seq_dim, adjoint)
+    if layout.adjoint:  # kernels read and write where they are told
+        layout = layout._replace(
+            read_interleaved=layout.write_interleaved, write_interleaved=layout.read_interleaved
+        )
+    (cpu if cos.is_cpu else gpu).rotate(xs, outs, cos, sin, layout)
 
 
 def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
@@ -156,4 +139,6 @@ for device in ("CPU", "CUDA"):  # AMD's GPUs are CUDA to torch
     LIBRARY.impl("rotate_", _in_place, device)
 LIBRARY.impl("rotate", _shapes, "Meta")
 LIBRARY.impl("rotate_", _nothing, "Meta")
-torch.library.register_autograd("ropewalk::rotate", _gradient, setup_context=_keep, lib=LIBRARY)
+torch.library.register_autograd(
+    "ropewalk::rotate", _gradient, setup_context=_save_for_gradient, lib=LIBRARY
+)

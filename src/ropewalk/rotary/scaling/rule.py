@@ -12,7 +12,7 @@ from ropewalk.rotary.frequencies import powers
 
 
 @dataclass(frozen=True)
-class Unscaled:
+class UnscaledRope:
     """What a rule starts from: theta^-exponent for each pair; R is the rotary_dim."""
 
     theta: float
@@ -35,17 +35,20 @@ class Scaling(ABC):
     needs_length: ClassVar[bool] = False
 
     @abstractmethod
-    def frequencies(self, rope: Unscaled, length: int | None) -> list[Decimal]:
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         """The frequency of each pair, in radians per position."""
 
     def amplitude(self, length: int | None) -> float:
         """What cos and sin are multiplied by; scores of turned q and k grow by its square."""
         return 1.0
 
-    def served(self, length: int | None) -> int | None:
-        """The least length that is served as this one is: tables are kept under it."""
+    def length_key(self, length: int | None) -> int | None:
+        """Return the least length with the same frequencies, under which tables are kept.
+
+        None where frequencies do not depend on the length.
+        """
         return None
 
-    def lengths(self) -> tuple[int | None, ...]:
-        """All that `served` may give, where they are few; else none."""
+    def possible_lengths(self) -> tuple[int | None, ...]:
+        """Return all values that `length_key` can have, where they are few; else none."""
         return () if self.needs_length else (None,)

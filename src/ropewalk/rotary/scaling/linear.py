@@ -1,0 +1,27 @@
+"""Position interpolation: every pair slows down alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ropewalk.checks import check_number
+from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+
+
+@dataclass(frozen=True)
+class Linear(Scaling):
+    """Position interpolation: f_i / s for every pair.
+
+    Source: kaiokendev's SuperHOT; Chen et al. 2023, arXiv 2306.15595 (positions m / s, which
+    is the same). In config.json: `rope_type` (earlier `type`) "linear", `factor`.
+    Trap: short distances blur as well; such models are fine-tuned with the rule on.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor)
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        return [f / Decimal(self.factor) for f in rope.frequencies()]

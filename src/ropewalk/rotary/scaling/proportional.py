@@ -1,0 +1,40 @@
+"""p-RoPE: only the fastest pairs rotate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ropewalk.checks import check_number
+from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+
+
+@dataclass(frozen=True)
+class Proportional(Scaling):
+    """p-RoPE: the fastest pairs turn as ever, the rest not at all; all may be divided by s.
+
+    f_i / s for i < k, else 0, with k = int(p · R / 2) and the exponents 2i/R of the whole width.
+    Source: Barbero et al. 2024, arXiv 2410.06205; Gemma 4. In config.json: `rope_type`
+    "proportional" with `partial_rotary_factor` (p) and `factor`.
+    Trap: it is not partial rotary, which turns the leading dimensions with exponents 2i/(pD): here
+    dimension i is paired with i + R/2 of the whole width.
+    """
+
+    fraction: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("fraction", self.fraction)
+        check_number("factor", self.factor)
+        if self.fraction > 1:
+            raise ValueError(f"fraction must be at most 1, all pairs, got {self.fraction}")
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        rotating = int(self.fraction * rope.rotary_dim // 2)
+        if not rotating:
+            raise ValueError(
+                f"fraction must leave a pair to turn, got {self.fraction} of {rope.rotary_dim // 2}"
+            )
+        plain = rope.frequencies()
+        slowed = [f / Decimal(self.factor) for f in plain[:rotating]]
+        return slowed + [Decimal(0)] * (len(plain) - rotating)

@@ -1,0 +1,102 @@
+"""YaRN: slow pairs are interpolated, fast ones are not, attention is sharpened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from ropewalk.checks import check_bool, check_int, check_number
+from ropewalk.rotary.frequencies import pi
+from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+
+
+@dataclass(frozen=True)
+class YaRN(Scaling):
+    """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
+
+    With c(r) = R · ln(L / (2πr)) / (2 ln theta), the pair that turns r times within L:
+    low = c(beta_fast), high = c(beta_slow), rounded outwards to whole pairs if `truncate`, then
+    low ≥ 0 and high ≤ R - 1; g_i = clip((i - low) / (high - low), 0, 1);
+
+        f_i' = f_i · (1 - g_i) + f_i / s · g_i.
+
+    amplitude: `attention_factor` if given; else m(mscale) / m(mscale_all_dim) if both are given and
+    not 0; else m(1), with m(k) = 1 + 0.1 · k · ln s (1 where s ≤ 1).
+    Source: Peng et al. 2023, arXiv 2309.00071, eq. 17 to 22, and jquesnelle/yarn; the mscales are
+    DeepSeek-V2's (modeling_deepseek.py). In config.json: `rope_type` "yarn" with `factor`,
+    `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
+    `mscale`, `mscale_all_dim`.
+    Traps: the paper blends over the number of turns within L, its code and all published models
+    over the pair's index, as here; gpt-oss has truncate=False; high is clamped to R - 1 and not to
+    R/2 - 1; mscale alone changes nothing here and in transformers; DeepSeek multiplies the softmax
+    scale by m(mscale_all_dim)² besides (`LayerSpec.softmax_factor`).
+    """
+
+    factor: float
+    original_length: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    attention_factor: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("factor", "beta_fast", "beta_slow"):
+            check_number(name, getattr(self, name))
+        check_int("original_length", self.original_length, 1)
+        check_bool("truncate", self.truncate)
+        if self.attention_factor is not None:
+            check_number("attention_factor", self.attention_factor)
+        for name in ("mscale", "mscale_all_dim"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), zero=True)
+        if self.beta_fast < self.beta_slow:
+            raise ValueError(
+                f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
+                f"pairs that turn oftener than beta_fast are left as they are"
+            )
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        low, high = self._band(rope)
+        blended = []
+        for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
+            # The pair's index in the plain order, for pairs of several axes too.
+            i = Decimal(exponent.numerator) * rope.rotary_dim / (2 * exponent.denominator)
+            g = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
+            blended.append(f * (1 - g) + f / Decimal(self.factor) * g)
+        return blended
+
+    def _band(self, rope: UnscaledRope) -> tuple[Decimal, Decimal]:
+        """The indices between which pairs are blended."""
+        if rope.theta == 1:
+            raise ValueError("theta must not be 1 for YaRN: all pairs turn alike, got 1.0")
+
+        def index(rotations: float) -> Decimal:
+            wavelength = Decimal(self.original_length) / (2 * pi() * Decimal(rotations))
+            return rope.rotary_dim * wavelength.ln() / (2 * Decimal(rope.theta).ln())
+
+        low, high = index(self.beta_fast), index(self.beta_slow)
+        if self.truncate:
+            low = low.to_integral_value(ROUND_FLOOR)
+            high = high.to_integral_value(ROUND_CEILING)
+        low, high = max(low, Decimal(0)), min(high, Decimal(rope.rotary_dim - 1))
+        if high < low:
+            raise ValueError(
+                f"original_length and theta must leave pairs that turn between beta_slow="
+                f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
+                f"original_length={self.original_length} and theta={rope.theta}"
+            )
+        return low, high + Decimal("0.001") if low == high else high
+
+    def amplitude(self, length: int | None) -> float:
+        if self.attention_factor is not None:
+            return float(self.attention_factor)
+        if self.mscale and self.mscale_all_dim:
+            return self.sharpening(self.mscale) / self.sharpening(self.mscale_all_dim)
+        return self.sharpening(1.0)
+
+    def sharpening(self, mscale: float) -> float:
+        """m(mscale) of the formula above."""
+        return 1.0 if self.factor <= 1 else 0.1 * mscale * math.log(self.factor) + 1.0

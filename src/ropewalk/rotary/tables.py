@@ -1,0 +1,238 @@
+"""cos and sin tables of a rope: formed at positions, kept where these are contiguous, and applied.
+
+Axes: A axes of positions, B batch, S sequence, D head_dim, R rotary_dim.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.rotary import frequencies
+from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.length_op import at_lengths, constants, register
+from ropewalk.rotary.reference import Layout
+from ropewalk.rotary.rotate import check_tables
+from ropewalk.rotary.shape_checks import INTEGERS, check_positions, check_tensor, check_width
+from ropewalk.rotary.spec import Pairing, RotarySpec
+
+MAX_CACHED_ROWS = 16_384
+CPU = torch.device("cpu")
+
+Tables: TypeAlias = tuple[Tensor, Tensor]
+"""cos and sin, float32 (or float64) (…, S, R/2), amplitude included."""
+
+Length: TypeAlias = "int | Tensor | None"
+"""The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
+
+
+class RopeTables(ABC):
+    """What a rope's module asks of its tables, whether frequencies are fixed or learned."""
+
+    def __init__(self, spec: RotarySpec) -> None:
+        if not isinstance(spec, RotarySpec):
+            raise TypeError(
+                f"spec must be a RotarySpec, got {spec!r}; write RotarySpec(head_dim=64)"
+            )
+        self.spec = spec
+
+    def at(self, positions: Tensor, length: Length = None) -> Tables:
+        """Form tables at positions (S,) or (B, S), with axes in front where the spec has several.
+
+        Raises TypeError or ValueError for other positions.
+        """
+        check_positions("positions", positions, self.spec)
+        return self._build_tables(positions, length)
+
+    def for_tensor(
+        self,
+        x: Tensor,
+        positions: Tensor | None,
+        offset: int = 0,
+        length: Length = None,
+        seq_dim: int = -2,
+        *,
+        name: str = "x",
+        positions_name: str = "positions",
+    ) -> Tables:
+        """Form the tables that rotate x, on its device; `name` and the other are for messages.
+
+        Without positions, x stands at offset, offset + 1, …
+        """
+        check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
+        batch = x.shape[0] if x.ndim > -seq_dim else 1
+        if isinstance(length, Tensor) and length.numel() not in (1, batch):
+            raise ValueError(
+                f"length must be an int or ({batch},) for {name} of shape {tuple(x.shape)} with "
+                f"seq_dim={seq_dim}, got shape {tuple(length.shape)}"
+            )
+        if not isinstance(offset, int) or isinstance(offset, bool):
+            raise TypeError(
+                f"offset must be an int, got {offset!r}; "
+                f"where it differs within the batch, pass positions"
+            )
+        if positions is None:
+            end = offset + x.shape[seq_dim]
+            if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
+                return self._build_range(offset, end, length, x.device)
+            return self._contiguous(offset, end, length, x.device)
+        if offset:
+            raise ValueError(
+                f"offset must be left at 0 where positions are given, got {offset}; "
+                f"add it to the positions"
+            )
+        return self._build_tables(positions.to(x.device), length)
+
+    def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
+        """Return the amplitude in the tables: one, or float32 (B, 1, 1) for lengths (B,)."""
+        return self.spec.amplitude_at(None)
+
+    def cached_rows(self, length: int | None) -> Tables | None:
+        """Return the rows that are kept on the CPU for this length, from position 0 on, if any."""
+        return None
+
+    @abstractmethod
+    def _build_tables(self, positions: Tensor, length: Length) -> Tables:
+        """Form tables at positions that have been checked."""
+
+    def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
+        """Form tables at start .. end - 1, or take them from rows that are kept."""
+        return self._build_range(start, end, length, device)
+
+    def _build_range(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
+        positions = torch.arange(start, end, device=device)
+        if self.spec.axis_count > 1:  # text among images: all axes alike
+            positions = positions.expand(self.spec.axis_count, -1)
+        return self._build_tables(positions, length)
+
+
+class RotaryTables(RopeTables):
+    """Tables of fixed frequencies: exact, and kept for contiguous positions.
+
+    Rows are kept from position 0 on, in powers of two up to 16,384 per device (4·R bytes each), for
+    the two latest sets of frequencies. Whatever reaches beyond is formed when asked for. Copies and
+    pickles leave the rows behind: they are cheap to form again.
+    """
+
+    def __init__(self, spec: RotarySpec) -> None:
+        super().__init__(spec)
+        # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
+        lengths = (None,) if spec.scaling is None else spec.scaling.possible_lengths()
+        self._constants = {length: constants(spec, length) for length in lengths}
+        self._registered_name = register(spec) if spec.needs_length else ""
+        self._axis_of_pair = None if spec.axis_count == 1 else list(spec.axis_of_pair)
+        self._rows: dict[tuple[torch.device, int | None], Tables] = {}
+
+    def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
+        amplitude = self._at_length(length)[1]
+        return amplitude.float().to(device) if isinstance(amplitude, Tensor) else amplitude
+
+    def cached_rows(self, length: int | None) -> Tables | None:
+        return self._rows.get((CPU, self.spec.length_key(length))) if self._rows else None
+
+    def _build_tables(self, positions: Tensor, length: Length) -> Tables:
+        per_pair, amplitude = self._at_length(length)
+        home = positions.device
+        device = CPU if home.type == "mps" else home  # Apple's GPUs have no float64
+        if not isinstance(per_pair, Tensor):
+            dtype = torch.float64 if self.spec.continuous else torch.int64
+            per_pair = torch.tensor(per_pair, dtype=dtype, device=device)
+        if isinstance(amplitude, Tensor):
+            amplitude = amplitude.to(device)
+        positions = positions.to(device)
+        if self._axis_of_pair is None:
+            positions = positions.unsqueeze(-1)
+        else:
+            axes = torch.tensor(self._axis_of_pair, device=device)
+            positions = positions.index_select(0, axes).movedim(0, -1)
+        cos, sin = frequencies.cos_sin(positions, per_pair.to(device), amplitude)
+        return cos.to(home), sin.to(home)
+
+    def _at_length(self, length: Length) -> tuple[Any, float | Tensor]:
+        """Return frequencies (R/2) and amplitude; for lengths (B,), (B, 1, R/2) and (B, 1, 1)."""
+        if not isinstance(length, Tensor):
+            key = self.spec.length_key(length)
+            if self._constants:
+                return self._constants[key]
+            if not torch.compiler.is_compiling():
+                return constants(self.spec, key)
+            lengths = torch.full((1,), key or 0)
+            per_pair, amplitude = at_lengths(lengths, self.spec, self._registered_name)
+            return per_pair[0, 0], amplitude[0, 0, 0]
+        if length.ndim != 1 or length.dtype not in INTEGERS:
+            raise ValueError(
+                f"length must be an int or integers (B,), got {length.dtype} "
+                f"of shape {tuple(length.shape)}"
+            )
+        if not self.spec.needs_length:
+            return self._constants[None]
+        return at_lengths(length, self.spec, self._registered_name)
+
+    def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
+        # A compiler would keep the cache's tensors out of its graph, or bake them in, and would
+        # guard on the comparisons of start and end.
+        compiling = torch.compiler.is_compiling()
+        # Rows of a dynamic rule serve one length, which the next token has not.
+        uncached = compiling or not self._constants
+        if uncached or isinstance(length, Tensor) or start < 0 or end > MAX_CACHED_ROWS:
+            return self._build_range(start, end, length, device)
+        key = device, self.spec.length_key(length)
+        rows = self._rows.get(key)
+        if rows is None or len(rows[0]) < end:
+            # Rows made in inference mode could not serve a later training step.
+            with torch.inference_mode(False):
+                rows = self._build_range(0, 1 << (end - 1).bit_length(), length, device)
+            if torch._C._functorch.is_functorch_wrapped_tensor(rows[0]):
+                return rows[0][start:end], rows[1][start:end]  # it ends with its transform
+            older = [k for k in self._rows if k[0] == device and k != key]
+            for old in older[:-1]:  # the latest other frequencies stay: LongRoPE has two sets
+                del self._rows[old]
+            self._rows[key] = rows
+        cos, sin = rows
+        return cos[start:end], sin[start:end]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rows": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.spec.needs_length:
+            register(self.spec)  # in another process it is not known yet
+
+
+def apply_tables(
+    spec: RotarySpec,
+    tables: Tables,
+    *xs: Tensor,
+    seq_dim: int = -2,
+    adjoint: bool = False,
+    pairing: Pairing | None = None,
+) -> tuple[Tensor, ...]:
+    """Rotate tensors by the tables that they share, as the spec says, in one call.
+
+    Every field of the spec counts that says which dimensions rotate and how they pair: head_dim,
+    pairing, write_pairing, start, blocks.
+
+    xs: (B, H, S, D), or (B, S, H, D) with seq_dim=-3, each as `rotate` takes it; tables as it takes
+        them. pairing: how pairs are read, if not as the spec says: rotated keys of a model that
+        writes pairs in another order are read as they were written.
+    Returns them rotated, in their dtypes. Raises ValueError or TypeError for what does not match.
+    """
+    cos, sin = tables
+    for x in xs:
+        check_width("x", x, spec)
+        check_tables(cos, sin, x, seq_dim)
+    read = spec.pairing if pairing is None else pairing
+    layout = Layout.of(read, spec.write_pairing, spec.start, seq_dim, adjoint)
+    if spec.blocks is None:
+        return tuple(operator.dispatch(xs, cos, sin, layout))
+    first_pair, rotated = 0, tuple(xs)
+    for size in spec.blocks:
+        part = slice(first_pair, first_pair + size // 2)
+        rotated = tuple(operator.dispatch(rotated, cos[..., part], sin[..., part], layout))
+        layout = layout._replace(start=layout.start + size)
+        first_pair += size // 2
+    return rotated
