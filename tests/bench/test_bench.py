@@ -23,22 +23,31 @@ from rich.console import Console
 
 from ropewalk import rotate
 from ropewalk.bench import contenders, peers
-from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Turn
+from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Rotation
 from ropewalk.bench.correctness import allowed, worst_error
 from ropewalk.bench.output import duration, print_notes, print_part, save_figure
 from ropewalk.bench.plan import check_target, make_plan, using_threads
 from ropewalk.bench.run import measure, write_results
 from ropewalk.bench.timing import peak_memory, time_rows
-from ropewalk.bench.workloads import GRADIENT, IN_PLACE, NEW, THETA, WITH_TABLES, WORKS, Case, Work
+from ropewalk.bench.workloads import (
+    GRADIENT,
+    IN_PLACE,
+    NEW,
+    THETA,
+    WITH_TABLES,
+    WORKLOADS,
+    Case,
+    Workload,
+)
 
 CPU = torch.device("cpu")
 FORMS = (NEW, IN_PLACE, GRADIENT, WITH_TABLES)
-TINY = Work("tiny", FORMS, batch=2, heads=4, key_heads=2, length=6, head_dim=8, first=3)
+TINY = Workload("tiny", FORMS, batch=2, heads=4, key_heads=2, length=6, head_dim=8, first=3)
 SIZE = 2 * (4 + 2) * 6 * 8  # elements of q and k
 
 
 def tiny_plan(*, chosen=CONTENDERS, work=TINY, dtype="float32"):
-    plan = make_plan("tiny", dtype, rounds=2, device="cpu", works={"tiny": [work]})
+    plan = make_plan("tiny", dtype, rounds=2, device="cpu", workloads={"tiny": [work]})
     return replace(plan, contenders=tuple(chosen))
 
 
@@ -48,8 +57,10 @@ def case_of(form, dtype=torch.float32, work=TINY):
 
 def turned_by(q, k, case, extra=0.0, sign=1):
     """Both rotated with every angle too large by `extra`, in plain torch."""
-    exponents = torch.arange(0, case.work.head_dim, 2, dtype=torch.float64) / case.work.head_dim
-    angles = case.work.positions().double()[:, None] * THETA**-exponents + extra
+    exponents = (
+        torch.arange(0, case.workload.head_dim, 2, dtype=torch.float64) / case.workload.head_dim
+    )
+    angles = case.workload.positions().double()[:, None] * THETA**-exponents + extra
     cos, sin = angles.cos().float(), sign * angles.sin().float()
     return tuple(rotate(x, cos, sin, pairing="half") for x in (q, k))
 
@@ -127,23 +138,25 @@ def test_what_was_measured_comes_back_from_its_json_and_can_be_shown(measured, t
 
 
 def off_by_one_position(case):
-    return Turn(lambda q, k: turned_by(q, k, replace(case, work=replace(case.work, first=4))))
+    return Rotation(
+        lambda q, k: turned_by(q, k, replace(case, workload=replace(case.workload, first=4)))
+    )
 
 
 def backwards(case):
-    return Turn(lambda q, k: turned_by(q, k, case, sign=-1))
+    return Rotation(lambda q, k: turned_by(q, k, case, sign=-1))
 
 
 def heads_swapped(case):
-    return Turn(lambda q, k: tuple(x.flip(1) for x in turned_by(q, k, case)))
+    return Rotation(lambda q, k: tuple(x.flip(1) for x in turned_by(q, k, case)))
 
 
 def no_numbers(case):
-    return Turn(lambda q, k: (turned_by(q, k, case)[0], k * math.nan))
+    return Rotation(lambda q, k: (turned_by(q, k, case)[0], k * math.nan))
 
 
 def other_shape(case):
-    return Turn(lambda q, k: tuple(x[None] for x in turned_by(q, k, case)))
+    return Rotation(lambda q, k: tuple(x[None] for x in turned_by(q, k, case)))
 
 
 def gradient_of_another(case):
@@ -151,7 +164,7 @@ def gradient_of_another(case):
         right, wrong = turned_by(q, k, case), turned_by(q, k, case, sign=-1)
         return tuple(w + (r - w).detach() for r, w in zip(right, wrong, strict=True))
 
-    return Turn(rotation)
+    return Rotation(rotation)
 
 
 def spoils_its_argument(case):
@@ -160,15 +173,15 @@ def spoils_its_argument(case):
         q.detach().zero_()
         return found
 
-    return Turn(rotation)
+    return Rotation(rotation)
 
 
 def raises(case):
-    return Turn(lambda q, k: 1 / 0)
+    return Rotation(lambda q, k: 1 / 0)
 
 
 def leaves_its_argument(case):
-    return Turn(lambda q, k: turned_by(q, k, case))
+    return Rotation(lambda q, k: turned_by(q, k, case))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +213,9 @@ def test_a_contender_that_does_not_do_the_same_is_named_and_not_timed(form, make
 @given(st.floats(1e-2, 3.0), st.sampled_from((NEW, GRADIENT, WITH_TABLES)))
 def test_an_error_of_known_size_is_found_as_what_it_is(extra, form):
     case = case_of(form)
-    error = worst_error(Turn(lambda q, k: turned_by(q, k, case, extra)), case)
+    error = worst_error(Rotation(lambda q, k: turned_by(q, k, case, extra)), case)
     assert error == pytest.approx(2 * math.sin(extra / 2), abs=1e-4)
-    assert worst_error(Turn(lambda q, k: turned_by(q, k, case)), case) < 1e-5
+    assert worst_error(Rotation(lambda q, k: turned_by(q, k, case)), case) < 1e-5
 
 
 def test_who_is_absent_is_asked_once_and_named_with_its_reason():
@@ -234,18 +247,18 @@ def test_without_its_kernel_ropewalk_is_its_reference_and_the_kernel_comes_back(
     if not contenders.kernel_serves(CPU):
         pytest.skip("the C kernel is not installed")
     case = case_of(NEW)
-    turn = contenders.ropewalk_without_kernel(case)
+    rotation = contenders.ropewalk_without_kernel(case)
     q, k = case.tensors(-2)
 
     def unwanted(*_):
         raise AssertionError("the kernel was called")
 
     monkeypatch.setattr("ropewalk.rotary.kernels.cpu.rotate", unwanted)
-    turn.rotation(q, k)
+    rotation.rotate(q, k)
     with pytest.raises(AssertionError, match="the kernel was called"):
-        contenders.ropewalk(case).rotation(q, k)
+        contenders.ropewalk(case).rotate(q, k)
     with pytest.raises(TypeError, match="q must be a tensor"):
-        turn.rotation(None, None)
+        rotation.rotate(None, None)
     assert contenders.kernel_serves(CPU)
 
 
@@ -309,21 +322,21 @@ def test_every_library_that_is_installed_is_called_as_it_wants(contender, dtype)
     for form in FORMS:
         case = case_of(form, dtype, work)
         try:
-            turn = contender.make(case)
+            rotation = contender.make(case)
         except (ImportError, Absent) as reason:
             pytest.skip(str(reason))
-        if turn is not None:
-            assert worst_error(turn, case) < allowed(dtype)
+        if rotation is not None:
+            assert worst_error(rotation, case) < allowed(dtype)
 
 
 @pytest.mark.slow  # it compiles
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_what_the_compiler_makes_of_the_formula_is_the_same_rotation():
     for form in FORMS:
-        turn = contenders.compiled(case_of(form))
-        assert (turn is None) == (form in (IN_PLACE, WITH_TABLES))
-        if turn is not None:
-            assert worst_error(turn, case_of(form)) < 1e-5
+        rotation = contenders.compiled(case_of(form))
+        assert (rotation is None) == (form in (IN_PLACE, WITH_TABLES))
+        if rotation is not None:
+            assert worst_error(rotation, case_of(form)) < 1e-5
 
 
 def test_rows_are_sampled_in_every_round_and_five_times_at_least():
@@ -362,13 +375,13 @@ def test_threads_are_those_asked_for_and_then_as_before():
 
 def test_the_default_is_what_models_do():
     plan = make_plan()
-    shapes = {(case.work.q(), case.work.k()) for case in plan.cases()}
+    shapes = {(case.workload.q(), case.workload.k()) for case in plan.cases()}
     assert ((1, 32, 4096, 128), (1, 8, 4096, 128)) in shapes
     assert ((64, 32, 1, 128), (64, 8, 1, 128)) in shapes
     assert {case.form for case in plan.cases()} == set(FORMS)
     assert {case.dtype for case in plan.cases()} == {torch.float32, torch.bfloat16}
-    assert [work.name for work in make_plan("decode,prefill,decode").works] == [
-        *(work.name for work in WORKS["decode"]),
+    assert [work.name for work in make_plan("decode,prefill,decode").workloads] == [
+        *(work.name for work in WORKLOADS["decode"]),
         "prefill",
     ]
 

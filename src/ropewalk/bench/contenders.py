@@ -22,7 +22,7 @@ from ropewalk.rotary.reference import Layout, rotate_reference
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import Pairing, RotarySpec
 
-Rotation: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+RotateFunction: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 OURS = "ropewalk"
 WITHOUT_KERNEL = "ropewalk without its kernel"
@@ -30,10 +30,10 @@ COMPILED = "the formula, torch.compile"
 
 
 @dataclass(frozen=True)
-class Turn:
+class Rotation:
     """A rotation of q and k, the pairs it turns, and the axis it wants the sequence on."""
 
-    rotation: Rotation
+    rotate: RotateFunction
     pairing: Pairing = "half"
     seq_dim: int = -2
 
@@ -46,7 +46,7 @@ class Contender:
     """
 
     name: str
-    make: Callable[[Case], Turn | None]
+    make: Callable[[Case], Rotation | None]
     package: str | None = None
 
 
@@ -54,12 +54,12 @@ class Absent(Exception):  # noqa: N818 - that a library is not there is no error
     """Why a contender cannot run here."""
 
 
-def ropewalk(case: Case) -> Turn:
+def ropewalk(case: Case) -> Rotation:
     """`rope(q, k)`, as a model calls it, its tables kept by the module; `out=` where in place."""
-    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
+    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
     if case.form != IN_PLACE:
-        return Turn(partial(rope, offset=case.work.first))
-    cos, sin = rope.tables(case.work.positions(case.device))
+        return Rotation(partial(rope, offset=case.workload.first))
+    cos, sin = rope.tables(case.workload.positions(case.device))
 
     def in_place(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return (
@@ -67,27 +67,27 @@ def ropewalk(case: Case) -> Turn:
             rotate(k, cos, sin, pairing="half", out=k),
         )
 
-    return Turn(in_place)
+    return Rotation(in_place)
 
 
-def ropewalk_tables_ready(case: Case) -> Turn | None:
+def ropewalk_tables_ready(case: Case) -> Rotation | None:
     """`rotate` on tables formed once for all layers."""
     if case.form != WITH_TABLES:
         return None
-    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
-    cos, sin = rope.tables(case.work.positions(case.device))
+    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
+    cos, sin = rope.tables(case.workload.positions(case.device))
 
     def apply(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return rotate(q, cos, sin, pairing="half"), rotate(k, cos, sin, pairing="half")
 
-    return Turn(apply)
+    return Rotation(apply)
 
 
-def ropewalk_without_kernel(case: Case) -> Turn | None:
+def ropewalk_without_kernel(case: Case) -> Rotation | None:
     """The same calls where no kernel is installed: the reference, in torch."""
     if not kernel_serves(case.device):
         return None
-    rotation, switches = ropewalk(case).rotation, _switches()
+    rotation, switches = ropewalk(case).rotate, _switches()
 
     def in_torch(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         kept = [switch.AVAILABLE for switch in switches]
@@ -99,22 +99,22 @@ def ropewalk_without_kernel(case: Case) -> Turn | None:
             for switch, available in zip(switches, kept, strict=True):
                 switch.AVAILABLE = available
 
-    return Turn(in_torch)
+    return Rotation(in_torch)
 
 
-def compiled(case: Case) -> Turn | None:
+def compiled(case: Case) -> Rotation | None:
     """torch.compile of the reference, q and k in one graph, on tables formed beforehand."""
     if case.form not in (NEW, GRADIENT):
         return None
-    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA, pairing="half"))
-    cos, sin = rope.tables(case.work.positions(case.device))
+    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
+    cos, sin = rope.tables(case.workload.positions(case.device))
 
     layout = Layout.of("half")
 
     def formula(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return rotate_reference(q, cos, sin, layout), rotate_reference(k, cos, sin, layout)
 
-    return Turn(torch.compile(formula, dynamic=False))
+    return Rotation(torch.compile(formula, dynamic=False))
 
 
 def kernel_serves(device: torch.device) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ropewalk.bench.contenders import Turn
+from ropewalk.bench.contenders import Rotation
 from ropewalk.bench.workloads import GRADIENT, IN_PLACE, THETA, Case
 
 
@@ -24,23 +24,24 @@ def allowed(dtype: torch.dtype) -> float:
     return 1e-3 + 4 * torch.finfo(dtype).eps
 
 
-def worst_error(turn: Turn, case: Case) -> float:
+def worst_error(rotation: Rotation, case: Case) -> float:
     """The largest error of all pairs of q and k, or of their gradients; inf where shapes differ.
 
     Raises ValueError where a rotation into new memory writes into what it is given as well.
     """
-    was = case.tensors(turn.seq_dim)
+    was = case.tensors(rotation.seq_dim)
     q, k = (x.clone() for x in was)
     if case.form == IN_PLACE:  # what counts is what it leaves there
-        turn.rotation(q, k)
-        return _worst((q, k), was, turn, case)
+        rotation.rotate(q, k)
+        return _worst((q, k), was, rotation, case)
     if case.form != GRADIENT:
-        worst = _worst(turn.rotation(q, k), was, turn, case)
+        worst = _worst(rotation.rotate(q, k), was, rotation, case)
     else:
-        upstream = case.tensors(turn.seq_dim, seed=1)
-        rotated, gradients = forward_backward(turn, q, k, upstream)
+        upstream = case.tensors(rotation.seq_dim, seed=1)
+        rotated, gradients = forward_backward(rotation, q, k, upstream)
         worst = max(
-            _worst(rotated, was, turn, case), _worst(gradients, upstream, turn, case, sign=-1)
+            _worst(rotated, was, rotation, case),
+            _worst(gradients, upstream, rotation, case, sign=-1),
         )
     if not all(torch.equal(x, before) for x, before in zip((q, k), was, strict=True)):
         raise ValueError("writes into q or k")
@@ -48,38 +49,40 @@ def worst_error(turn: Turn, case: Case) -> float:
 
 
 def forward_backward(
-    turn: Turn, q: Tensor, k: Tensor, upstream: tuple[Tensor, Tensor]
+    rotation: Rotation, q: Tensor, k: Tensor, upstream: tuple[Tensor, Tensor]
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
     """Rotate, and take the gradient of sum(rotated * upstream), whose own products are left out."""
     leaves = q.detach().requires_grad_(), k.detach().requires_grad_()
     with torch.enable_grad():
-        rotated = turn.rotation(*leaves)
+        rotated = rotation.rotate(*leaves)
         return rotated, torch.autograd.grad(rotated, leaves, upstream)
 
 
 def _worst(
-    found: Sequence[Tensor], was: Sequence[Tensor], turn: Turn, case: Case, sign: int = 1
+    found: Sequence[Tensor], was: Sequence[Tensor], rotation: Rotation, case: Case, sign: int = 1
 ) -> float:
-    return max(_error(y, x, turn, case, sign) for y, x in zip(found, was, strict=True))
+    return max(_error(y, x, rotation, case, sign) for y, x in zip(found, was, strict=True))
 
 
-def _error(found: Tensor, x: Tensor, turn: Turn, case: Case, sign: int) -> float:
+def _error(found: Tensor, x: Tensor, rotation: Rotation, case: Case, sign: int) -> float:
     if found.shape != x.shape or found.dtype != x.dtype:
         return float("inf")
-    exponents = torch.arange(0, case.work.head_dim, 2, dtype=torch.float64) / case.work.head_dim
-    angles = sign * case.work.positions().double()[:, None] * THETA**-exponents
+    exponents = (
+        torch.arange(0, case.workload.head_dim, 2, dtype=torch.float64) / case.workload.head_dim
+    )
+    angles = sign * case.workload.positions().double()[:, None] * THETA**-exponents
     turned = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
-    if turn.seq_dim == -3:
+    if rotation.seq_dim == -3:
         turned = turned[:, None]
-    before, after = _pairs(x, turn), _pairs(found, turn)
+    before, after = _pairs(x, rotation), _pairs(found, rotation)
     length = before.abs().clamp_min(torch.finfo(torch.float32).tiny)
     worst = float(((after - before * turned).abs() / length).max())
     return float("inf") if math.isnan(worst) else worst
 
 
-def _pairs(x: Tensor, turn: Turn) -> Tensor:
+def _pairs(x: Tensor, rotation: Rotation) -> Tensor:
     """Each pair as one complex number."""
     x = x.detach().cpu().float()
-    if turn.pairing == "half":
+    if rotation.pairing == "half":
         return torch.complex(*x.chunk(2, dim=-1))
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.bench.contenders import Absent, Contender, Turn
+from ropewalk.bench.contenders import Absent, Contender, Rotation
 from ropewalk.bench.workloads import IN_PLACE, THETA, WITH_TABLES, Case
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
@@ -20,36 +20,36 @@ from ropewalk.rotary.spec import RotarySpec
 TRANSFORMERS = "transformers"
 
 
-def transformers(case: Case) -> Turn | None:
+def transformers(case: Case) -> Rotation | None:
     """Llama's apply_rotary_pos_emb; its module forms cos and sin before, or in a decode's call."""
     if case.form == IN_PLACE:
         return None
     apply, tables = _llama(case)
     if case.form == WITH_TABLES:
-        return Turn(lambda q, k: apply(q, k, *tables()))
-    return Turn(_with(apply, *tables()))
+        return Rotation(lambda q, k: apply(q, k, *tables()))
+    return Rotation(_with(apply, *tables()))
 
 
-def transformers_tables_ready(case: Case) -> Turn | None:
+def transformers_tables_ready(case: Case) -> Rotation | None:
     """The same in a decode, on the tables that a model forms once for all its layers."""
     if case.form != WITH_TABLES:
         return None
     apply, tables = _llama(case)
-    return Turn(_with(apply, *tables()))
+    return Rotation(_with(apply, *tables()))
 
 
 def _llama(case: Case) -> tuple[Any, Any]:
     """Its function on q, k, cos and sin, and what forms these in the dtype of q, as it does."""
     llama = import_module("transformers.models.llama.modeling_llama")
     config = llama.LlamaConfig(
-        hidden_size=case.work.head_dim,
+        hidden_size=case.workload.head_dim,
         num_attention_heads=1,
         num_hidden_layers=1,
         rope_theta=THETA,
     )
     rope = llama.LlamaRotaryEmbedding(config).to(case.device)
     like = torch.empty(0, dtype=case.dtype, device=case.device)
-    positions = case.work.positions(case.device)[None]
+    positions = case.workload.positions(case.device)[None]
     return llama.apply_rotary_pos_emb, lambda: rope(like, positions)
 
 
@@ -57,69 +57,69 @@ def _with(apply: Any, cos: Tensor, sin: Tensor) -> Any:
     return lambda q, k: apply(q, k, cos, sin)
 
 
-def rotary_embedding_torch(case: Case) -> Turn | None:
+def rotary_embedding_torch(case: Case) -> Rotation | None:
     """rotate_queries_or_keys, which keeps the angles of a start from 0."""
     if case.form == IN_PLACE:
         return None
     source = import_module("rotary_embedding_torch")
-    rope = source.RotaryEmbedding(case.work.head_dim, theta=THETA).to(case.device)
-    turn, first = rope.rotate_queries_or_keys, case.work.first
-    return Turn(lambda q, k: (turn(q, offset=first), turn(k, offset=first)), "interleaved")
+    rope = source.RotaryEmbedding(case.workload.head_dim, theta=THETA).to(case.device)
+    apply, first = rope.rotate_queries_or_keys, case.workload.first
+    return Rotation(lambda q, k: (apply(q, offset=first), apply(k, offset=first)), "interleaved")
 
 
-def x_transformers(case: Case) -> Turn | None:
+def x_transformers(case: Case) -> Rotation | None:
     """apply_rotary_pos_emb; its module forms the angles before, or in a decode's call."""
     if case.form == IN_PLACE:
         return None
     source = import_module("x_transformers.x_transformers")
-    rope = source.RotaryEmbedding(case.work.head_dim, base=THETA).to(case.device)
-    apply, positions = source.apply_rotary_pos_emb, case.work.positions(case.device)
+    rope = source.RotaryEmbedding(case.workload.head_dim, base=THETA).to(case.device)
+    apply, positions = source.apply_rotary_pos_emb, case.workload.positions(case.device)
     ready = None if case.form == WITH_TABLES else rope(positions)[0]
 
-    def rotation(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         freqs = rope(positions)[0] if ready is None else ready
         return apply(q, freqs), apply(k, freqs)
 
-    return Turn(rotation, "interleaved")
+    return Rotation(rotate, "interleaved")
 
 
-def torchtune(case: Case) -> Turn | None:
+def torchtune(case: Case) -> Rotation | None:
     """RotaryPositionalEmbeddings, whose table of all positions is formed with it."""
     if case.form == IN_PLACE:
         return None
     source = import_module("torchtune.modules")
-    work = case.work
+    work = case.workload
     rope = source.RotaryPositionalEmbeddings(
         work.head_dim, max_seq_len=work.first + work.length, base=int(THETA)
     ).to(case.device)
     at = work.positions(case.device)[None] if work.first else None
-    return Turn(lambda q, k: (rope(q, input_pos=at), rope(k, input_pos=at)), "interleaved", -3)
+    return Rotation(lambda q, k: (rope(q, input_pos=at), rope(k, input_pos=at)), "interleaved", -3)
 
 
-def liger(case: Case) -> Turn | None:
+def liger(case: Case) -> Rotation | None:
     """liger_rotary_pos_emb: in place on what a model's projections leave, else on a copy of it."""
     _needs_gpu("liger_kernel", case)
     if case.form == WITH_TABLES:
         return None
     apply = import_module("liger_kernel.transformers.rope").liger_rotary_pos_emb
-    cos, sin = (torch.cat((t, t), dim=-1)[None] for t in _tables(case, case.work.first))
+    cos, sin = (torch.cat((t, t), dim=-1)[None] for t in _tables(case, case.workload.first))
     if case.form != IN_PLACE:
-        return Turn(lambda q, k: apply(q, k, cos, sin))
+        return Rotation(lambda q, k: apply(q, k, cos, sin))
 
     def in_place(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         q, k = apply(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
         return q.transpose(1, 2), k.transpose(1, 2)
 
-    return Turn(in_place, seq_dim=-3)
+    return Rotation(in_place, seq_dim=-3)
 
 
-def flash_attn(case: Case) -> Turn:
+def flash_attn(case: Case) -> Rotation:
     """flash-attn's apply_rotary_emb, on a table of all positions from 0 on, in the dtype of q."""
     _needs_gpu("flash_attn", case)
     apply = import_module("flash_attn.layers.rotary").apply_rotary_emb
     cos, sin = _tables(case, first=0)
-    how = {"inplace": case.form == IN_PLACE, "seqlen_offsets": case.work.first}
-    return Turn(lambda q, k: (apply(q, cos, sin, **how), apply(k, cos, sin, **how)), seq_dim=-3)
+    how = {"inplace": case.form == IN_PLACE, "seqlen_offsets": case.workload.first}
+    return Rotation(lambda q, k: (apply(q, cos, sin, **how), apply(k, cos, sin, **how)), seq_dim=-3)
 
 
 def _needs_gpu(module: str, case: Case) -> None:
@@ -130,8 +130,8 @@ def _needs_gpu(module: str, case: Case) -> None:
 
 
 def _tables(case: Case, first: int) -> tuple[Tensor, Tensor]:
-    rope = RotaryEmbedding(RotarySpec(case.work.head_dim, theta=THETA))
-    end = case.work.first + case.work.length
+    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA))
+    end = case.workload.first + case.workload.length
     cos, sin = rope.tables(torch.arange(first, end, device=case.device))
     return cos.to(case.dtype), sin.to(case.dtype)
 

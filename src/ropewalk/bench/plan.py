@@ -14,7 +14,7 @@ import torch
 
 from ropewalk.bench.contenders import CONTENDERS, WITH_COMPILER, Contender
 from ropewalk.bench.peers import PEERS
-from ropewalk.bench.workloads import WORKS, Case, Work
+from ropewalk.bench.workloads import WORKLOADS, Case, Workload
 from ropewalk.machine import pick_device
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
@@ -25,7 +25,7 @@ SECONDS = 6.0
 class Plan:
     """What to measure, and for how long: `rounds` of each table, or as many as fit `seconds`."""
 
-    works: tuple[Work, ...]
+    workloads: tuple[Workload, ...]
     dtypes: tuple[torch.dtype, ...]
     device: torch.device
     threads: int
@@ -35,7 +35,7 @@ class Plan:
 
     def cases(self) -> Iterator[Case]:
         """One for each table."""
-        for work in self.works:
+        for work in self.workloads:
             for form in work.forms:
                 for dtype in self.dtypes:
                     yield Case(work, form, dtype, self.device)
@@ -49,12 +49,12 @@ def make_plan(
     seconds: str | float = SECONDS,
     device: str = "auto",
     compiled: bool = False,
-    works: Mapping[str, Sequence[Work]] = WORKS,
+    workloads: Mapping[str, Sequence[Workload]] = WORKLOADS,
 ) -> Plan:
     """A plan from words; ValueError names the option, the rule and what was given."""
-    chosen = [works[name] for name in _names("--work", work, works)]
+    chosen = [workloads[name] for name in _names("--work", work, workloads)]
     return Plan(
-        works=tuple(each for group in chosen for each in group),
+        workloads=tuple(each for group in chosen for each in group),
         dtypes=tuple(DTYPES[name] for name in _names("--dtype", dtype, DTYPES)),
         device=_device(device),
         threads=torch.get_num_threads() if threads is None else _whole("--threads", threads),

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ropewalk.bench.contenders import Absent, Contender, Turn, kernel_serves
+from ropewalk.bench.contenders import Absent, Contender, Rotation, kernel_serves
 from ropewalk.bench.correctness import allowed, forward_backward, worst_error
 from ropewalk.bench.peers import TRANSFORMERS
 from ropewalk.bench.plan import Plan, using_threads
@@ -76,8 +76,8 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
             refused.append({"name": contender.name, "reason": _line(reason)})
         else:
             if admitted is not None:
-                turn, error = admitted
-                runs[contender.name] = _rotating(turn, case)
+                rotation, error = admitted
+                runs[contender.name] = _rotating(rotation, case)
                 facts[contender.name] = {
                     "limit": False,
                     "package": contender.package,
@@ -87,27 +87,27 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
         samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
         peaks = {name: peak_memory(run, case.device) for name, run in runs.items()}
     return {
-        "work": case.work.name,
+        "work": case.workload.name,
         "form": case.form,
         "dtype": str(case.dtype).removeprefix("torch."),
-        "q": list(case.work.q()),
-        "k": list(case.work.k()),
-        "first_position": case.work.first,
-        "bytes_moved": case.work.bytes_moved(case.form, case.dtype),
+        "q": list(case.workload.q()),
+        "k": list(case.workload.k()),
+        "first_position": case.workload.first,
+        "bytes_moved": case.workload.bytes_moved(case.form, case.dtype),
         "rows": _rows(case, facts, samples, peaks),
         "refused": refused,
     }
 
 
-def _admit(contender: Contender, case: Case) -> tuple[Turn, float] | None:
+def _admit(contender: Contender, case: Case) -> tuple[Rotation, float] | None:
     """Its turn and its worst error, None where it has none of this form; Refused if it is wrong."""
-    turn = contender.make(case)
-    if turn is None:
+    rotation = contender.make(case)
+    if rotation is None:
         return None
-    error, most = worst_error(turn, case), allowed(case.dtype)
+    error, most = worst_error(rotation, case), allowed(case.dtype)
     if error > most:
         raise Refused(f"it computes another rotation, off by {error:.1g}, allowed {most:.1g}")
-    return turn, error
+    return rotation, error
 
 
 def _rows(
@@ -116,7 +116,7 @@ def _rows(
     samples: dict[str, list[float]],
     peaks: dict[str, int | None],
 ) -> list[Facts]:
-    moved = case.work.bytes_moved(case.form, case.dtype)
+    moved = case.workload.bytes_moved(case.form, case.dtype)
     times = {name: quartiles(values) for name, values in samples.items()}
     limit = next(times[name][1] for name, fact in facts.items() if fact["limit"])
     theirs = times[TRANSFORMERS][1] if TRANSFORMERS in times else None
@@ -147,14 +147,14 @@ def _copying(case: Case) -> Run:
     return lambda: [x.clone() for x in tensors]
 
 
-def _rotating(turn: Turn, case: Case) -> Run:
-    q, k = case.tensors(turn.seq_dim)
+def _rotating(rotation: Rotation, case: Case) -> Run:
+    q, k = case.tensors(rotation.seq_dim)
     if case.form == IN_PLACE:
         q, k = q.clone(), k.clone()
     if case.form != GRADIENT:
-        return lambda: turn.rotation(q, k)
-    upstream = case.tensors(turn.seq_dim, seed=1)
-    return lambda: forward_backward(turn, q, k, upstream)
+        return lambda: rotation.rotate(q, k)
+    upstream = case.tensors(rotation.seq_dim, seed=1)
+    return lambda: forward_backward(rotation, q, k, upstream)
 
 
 def _why_absent(contender: Contender, error: Exception) -> str:

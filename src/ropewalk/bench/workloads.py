@@ -22,7 +22,7 @@ WITH_TABLES = "into new memory, tables included"
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """What is rotated in one call: q (B, H, S, D) and k (B, K, S, D) at first, first + 1, …"""
 
     name: str
@@ -58,11 +58,11 @@ class Work:
 
 # Heads as in Llama 3 8B. A decode stands at 5,000, not at a power of two: positions that a
 # library rounds to bfloat16 would be right there by luck.
-WORKS = {
-    "prefill": (Work("prefill", (NEW, IN_PLACE), 1, 32, 8, 4096, 128),),
-    "training": (Work("training", (GRADIENT,), 1, 32, 8, 2048, 128),),
+WORKLOADS = {
+    "prefill": (Workload("prefill", (NEW, IN_PLACE), 1, 32, 8, 4096, 128),),
+    "training": (Workload("training", (GRADIENT,), 1, 32, 8, 2048, 128),),
     "decode": tuple(
-        Work(f"decode, batch {batch}", (WITH_TABLES,), batch, 32, 8, 1, 128, first=5_000)
+        Workload(f"decode, batch {batch}", (WITH_TABLES,), batch, 32, 8, 1, 128, first=5_000)
         for batch in (1, 64)
     ),
 }
@@ -72,7 +72,7 @@ WORKS = {
 class Case:
     """One table's work: what a contender is made for."""
 
-    work: Work
+    workload: Workload
     form: str
     dtype: torch.dtype
     device: torch.device
@@ -85,6 +85,6 @@ class Case:
 @lru_cache(maxsize=4)  # a table's: q and k and their gradients, in both orders of axes
 def _tensors(case: Case, seq_dim: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    shapes = case.work.q(seq_dim), case.work.k(seq_dim)
+    shapes = case.workload.q(seq_dim), case.workload.k(seq_dim)
     q, k = (torch.randn(shape, generator=generator).to(case.device, case.dtype) for shape in shapes)
     return q, k
