@@ -53,8 +53,8 @@ def ntk(rule: Any, base: Any, length: int | None) -> list[Any]:
 def yarn(rule: Any, base: Any, length: int | None) -> list[Any]:
     """arXiv 2309.00071, with the band as jquesnelle/yarn finds it."""
 
-    def pair(turns: float) -> Any:
-        wavelength = mpmath.mpf(rule.original_length) / (2 * mpmath.pi * mpmath.mpf(turns))
+    def pair(rotations: float) -> Any:
+        wavelength = mpmath.mpf(rule.original_length) / (2 * mpmath.pi * mpmath.mpf(rotations))
         return HEAD_DIM * mpmath.log(wavelength) / (2 * mpmath.log(base))
 
     low, high = pair(rule.beta_fast), pair(rule.beta_slow)
@@ -78,17 +78,17 @@ def llama3(rule: Any, base: Any, length: int | None) -> list[Any]:
     low, high = mpmath.mpf(rule.low_freq_factor), mpmath.mpf(rule.high_freq_factor)
     scaled = []
     for f in plain(base):
-        turns = rule.original_length * f / (2 * mpmath.pi)
-        smooth = min(max((turns - low) / (high - low), 0), 1)
+        rotations = rule.original_length * f / (2 * mpmath.pi)
+        smooth = min(max((rotations - low) / (high - low), 0), 1)
         scaled.append((1 - smooth) * f / mpmath.mpf(rule.factor) + smooth * f)
     return scaled
 
 
 def proportional(rule: Any, base: Any, length: int | None) -> list[Any]:
     """arXiv 2410.06205, section 5."""
-    turning = int(rule.fraction * HEAD_DIM // 2)
-    kept = [f / mpmath.mpf(rule.factor) for f in plain(base)[:turning]]
-    return kept + [mpmath.mpf(0)] * (HEAD_DIM // 2 - turning)
+    rotated = int(rule.fraction * HEAD_DIM // 2)
+    kept = [f / mpmath.mpf(rule.factor) for f in plain(base)[:rotated]]
+    return kept + [mpmath.mpf(0)] * (HEAD_DIM // 2 - rotated)
 
 
 SOURCES: dict[type[scaling.Scaling], Callable[[Any, Any, int | None], list[Any]]] = {
@@ -101,7 +101,7 @@ SOURCES: dict[type[scaling.Scaling], Callable[[Any, Any, int | None], list[Any]]
     scaling.Proportional: proportional,
 }
 SHORT, LONG = (tuple(1 + i * step for i in range(HEAD_DIM // 2)) for step in (0.05, 1.0))
-RULES: list[tuple[float, scaling.Scaling | None, int | None]] = [  # theta, rule, length served
+RULE_CASES: list[tuple[float, scaling.Scaling | None, int | None]] = [  # theta, rule, length served
     (10_000.0, None, None),
     (500_000.0, None, None),
     (10_000.0, scaling.Linear(4.0), None),

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from common import FOLDER, conditions, table
-from exact_angles import RULES, exact, exact_frequencies
+from exact_angles import RULE_CASES, exact, exact_frequencies
 from far_ropes import (
     DRAWN,
     FARTHEST,
@@ -30,7 +30,7 @@ from far_ropes import (
     installed,
     llama,
     llama_written_out,
-    turned,
+    rotated,
 )
 from torch import Tensor
 
@@ -53,7 +53,7 @@ def unit_vectors(heads: int, count: int, seed: int) -> Tensor:
 
 
 def paired(x: Tensor, pairing: str) -> Tensor:
-    """Put halves where this pairing looks for them, so that all ropes turn the same pairs."""
+    """Put halves where this pairing looks for them, so that all ropes rotate the same pairs."""
     return x if pairing == "half" else torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
 
 
@@ -74,7 +74,7 @@ def table_errors(ours: Tables, reference: Tables) -> dict[str, float]:
 
 def output_error(turned_x: Tensor, x: Tensor, reference: Tables, pairing: str) -> float:
     """Worst length of the error of rotated vectors, relative to theirs, against float64."""
-    expected = turned(x.double(), *reference, pairing)
+    expected = rotated(x.double(), *reference, pairing)
     wrong = (turned_x.double() - expected).norm(dim=-1) / expected.norm(dim=-1)
     return wrong.max().item()
 
@@ -86,10 +86,10 @@ def score_error(rope: Rope, positions: Tensor, one_step: Tables, heads: int) -> 
     """
     q, k = (paired(unit_vectors(heads, 1, seed), rope.pairing) for seed in (1, 2))
     here, before = (x.expand(-1, -1, len(positions) - 1, -1) for x in (q, k))
-    turned_q = rope.turn(here, positions[1:]).double()
-    turned_k = rope.turn(before, positions[:-1]).double()
-    expected = (turned(q.double(), *one_step, rope.pairing) * k.double()).sum(-1)
-    return ((turned_q * turned_k).sum(-1) - expected).abs().max().item()
+    rotated_q = rope.rotate(here, positions[1:]).double()
+    rotated_k = rope.rotate(before, positions[:-1]).double()
+    expected = (rotated(q.double(), *one_step, rope.pairing) * k.double()).sum(-1)
+    return ((rotated_q * rotated_k).sum(-1) - expected).abs().max().item()
 
 
 @torch.no_grad()
@@ -110,7 +110,7 @@ def compare(
                 if rope is None or end > rope.longest:
                     continue
                 x = paired(vectors, rope.pairing)
-                out = rope.turn(x, positions)
+                out = rope.rotate(x, positions)
                 rows.append(
                     {
                         "name": name,
@@ -144,7 +144,7 @@ def sweep(powers: Sequence[int], count: int) -> dict[str, list[list[float]]]:
 @torch.no_grad()
 def by_rule(count: int, heads: int) -> list[dict[str, Any]]:
     """Measure ropewalk under every rule up to ±2^31, and the float64 product beside it."""
-    if missing := set(scaling.RULES) - {type(rule) for _, rule, _ in RULES}:
+    if missing := set(scaling.RULES) - {type(rule) for _, rule, _ in RULE_CASES}:
         raise ValueError(f"every rule must be measured, got none of {missing}")
     edges = [0, 1, -1, FARTHEST, FARTHEST - 1, -FARTHEST - 1, *ENDS]
     generator = torch.Generator().manual_seed(0)
@@ -153,7 +153,7 @@ def by_rule(count: int, heads: int) -> list[dict[str, Any]]:
     positions = torch.cat((torch.tensor(edges), (2**logarithms).long() * signs))
     x = unit_vectors(heads, len(positions), 3)
     rows = []
-    for theta, rule, length in RULES:
+    for theta, rule, length in RULE_CASES:
         reference = exact(exact_frequencies(theta, rule, length), positions)
         spec = RotarySpec(HEAD_DIM, theta=theta, scaling=rule)
         rope, amplitude = RotaryEmbedding(spec), spec.amplitude_at(length)
@@ -179,7 +179,7 @@ def by_rule(count: int, heads: int) -> list[dict[str, Any]]:
                     "rule": "none",
                     "theta": theta,
                     **table_errors(product.tables(positions), reference),
-                    "output": output_error(product.turn(x, positions), x, reference, "half"),
+                    "output": output_error(product.rotate(x, positions), x, reference, "half"),
                 }
             )
     return rows
@@ -196,7 +196,7 @@ def rounding(window: int, heads: int) -> list[dict[str, Any]]:
             x = unit_vectors(heads, window, 4).to(dtype)
             for end in (*ENDS, FARTHEST):
                 positions = torch.arange(end - window, end)
-                once = turned(x.float(), *rope.tables(positions), pairing).to(dtype)
+                once = rotated(x.float(), *rope.tables(positions), pairing).to(dtype)
                 elements += x.numel()
                 differing += int((rope.rotate(x, positions) != once).sum())
         name = str(dtype).removeprefix("torch.")

@@ -30,10 +30,10 @@ Tables = tuple[Tensor, Tensor]  # cos and sin, (S, R/2)
 
 @dataclass(frozen=True)
 class Rope:
-    """A rope to measure: its cos and sin at positions (S,), and how it turns (1, H, S, D)."""
+    """A rope to measure: its cos and sin at positions (S,), and how it rotates (1, H, S, D)."""
 
     tables: Callable[[Tensor], Tables]
-    turn: Callable[[Tensor, Tensor], Tensor]  # x, positions
+    rotate: Callable[[Tensor, Tensor], Tensor]  # x, positions
     pairing: str
     longest: int = FARTHEST + 1
 
@@ -90,11 +90,11 @@ def llama(
         cos, sin = (t[0, :, : HEAD_DIM // 2] for t in rope(like, positions[None]))
         return cos, sin
 
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
-        turned, _ = source.apply_rotary_pos_emb(x, x, *rope(like, positions[None]))
-        return turned
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
+        rotated, _ = source.apply_rotary_pos_emb(x, x, *rope(like, positions[None]))
+        return rotated
 
-    return Rope(of, turn, "half")
+    return Rope(of, rotate, "half")
 
 
 def llama_bfloat16_tables(theta: float) -> Rope:
@@ -143,11 +143,11 @@ def meta(theta: float) -> Rope:
         cis = freqs_cis(positions)
         return cis.real, cis.imag
 
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
         return torch.view_as_real(pairs * freqs_cis(positions)).flatten(-2).type_as(x)
 
-    return Rope(tables, turn, "interleaved")
+    return Rope(tables, rotate, "interleaved")
 
 
 def rotary_embedding_torch(theta: float) -> Rope:
@@ -159,10 +159,10 @@ def rotary_embedding_torch(theta: float) -> Rope:
         angle = rope(positions)[:, ::2].detach()
         return angle.cos(), angle.sin()
 
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
         return rope.rotate_queries_or_keys(x, offset=int(positions[0])).detach()
 
-    return Rope(tables, turn, "interleaved")
+    return Rope(tables, rotate, "interleaved")
 
 
 def x_transformers(theta: float) -> Rope:
@@ -174,10 +174,10 @@ def x_transformers(theta: float) -> Rope:
         angle = rope(positions)[0][0, :, ::2]
         return angle.cos(), angle.sin()
 
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
         return source.apply_rotary_pos_emb(x, rope(positions)[0])
 
-    return Rope(tables, turn, "interleaved")
+    return Rope(tables, rotate, "interleaved")
 
 
 def torchtune(theta: float) -> Rope:
@@ -189,10 +189,10 @@ def torchtune(theta: float) -> Rope:
         cos, sin = rope.cache[positions].unbind(-1)
         return cos, sin
 
-    def turn(x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
         return rope(x.transpose(1, 2), input_pos=positions[None]).transpose(1, 2)
 
-    return Rope(tables, turn, "interleaved", LARGEST_TABLE)
+    return Rope(tables, rotate, "interleaved", LARGEST_TABLE)
 
 
 ROPES: dict[str, Callable[[float], Rope | None]] = {
@@ -218,8 +218,8 @@ DRAWN = (  # the other float32 ropes fall on the line of transformers'
 
 
 def with_tables(tables: Callable[[Tensor], Tables], pairing: str) -> Rope:
-    """Make a rope of tables that turns in the dtype that x and they promote to."""
-    return Rope(tables, lambda x, positions: turned(x, *tables(positions), pairing), pairing)
+    """Make a rope of tables that rotates in the dtype that x and they promote to."""
+    return Rope(tables, lambda x, positions: rotated(x, *tables(positions), pairing), pairing)
 
 
 def float32_frequencies(theta: float) -> Tensor:
@@ -236,7 +236,7 @@ def installed(library: str) -> str | None:
         return None
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
     """Rotate x (..., S, D), in the dtype that all promote to (RoFormer, eq. 34)."""
     if pairing == "half":
         x1, x2 = x.chunk(2, dim=-1)

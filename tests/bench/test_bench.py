@@ -292,13 +292,13 @@ def test_liger_is_called_with_the_arguments_it_documents(form, monkeypatch):
         @staticmethod
         def forward(ctx, q, k, cos, sin):
             ctx.save_for_backward(cos, sin)
-            return turn(q, k, cos, sin)
+            return rotate_both(q, k, cos, sin)
 
         @staticmethod
         def backward(ctx, dq, dk):
-            return *turn(dq, dk, *ctx.saved_tensors, adjoint=True), None, None
+            return *rotate_both(dq, dk, *ctx.saved_tensors, adjoint=True), None, None
 
-    def turn(q, k, cos, sin, adjoint=False):
+    def rotate_both(q, k, cos, sin, adjoint=False):
         assert cos.shape == (1, q.shape[2], q.shape[3])
         tables = (table[0, :, : q.shape[3] // 2] for table in (cos, sin))
         cos, sin = tables
@@ -309,10 +309,10 @@ def test_liger_is_called_with_the_arguments_it_documents(form, monkeypatch):
 
     stand_in(monkeypatch, "liger_kernel.transformers.rope", liger_rotary_pos_emb=Rope.apply)
     case = case_of(form)
-    turned = peers.liger(case)
-    assert (turned is None) == (form == WITH_TABLES)
-    if turned is not None:
-        assert worst_error(turned, case) < allowed(case.dtype)
+    rotated = peers.liger(case)
+    assert (rotated is None) == (form == WITH_TABLES)
+    if rotated is not None:
+        assert worst_error(rotated, case) < allowed(case.dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

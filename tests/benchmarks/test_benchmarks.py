@@ -162,7 +162,7 @@ def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     frequencies, positions = exactness.exact_frequencies(1e4), torch.arange(999_996, 1_000_000)
     reference = exactness.exact(frequencies, positions)
     one_step = exactness.exact(frequencies, torch.tensor([1]))
-    angle = torch.tensor(1e-3, dtype=torch.float64)  # by which every pair turns too far
+    angle = torch.tensor(1e-3, dtype=torch.float64)  # by which every pair rotates too far
     cos, sin = reference
     wrong = cos * angle.cos() - sin * angle.sin(), sin * angle.cos() + cos * angle.sin()
     errors = exactness.table_errors(wrong, reference)
@@ -170,7 +170,7 @@ def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     assert errors["rms"] == pytest.approx(1e-3 / math.sqrt(2), rel=1e-2)
     rope = far_ropes.with_tables(lambda positions: wrong, pairing)
     x = exactness.paired(exactness.unit_vectors(2, 4, 0), pairing).double()
-    out = rope.turn(x, positions)
+    out = rope.rotate(x, positions)
     assert exactness.output_error(out, x, reference, pairing) == pytest.approx(1e-3, rel=1e-2)
     # Scores see differences of angles only: the same error in q and k is none.
     fixed = far_ropes.with_tables(lambda at: tuple(t[at - positions[0]] for t in wrong), pairing)

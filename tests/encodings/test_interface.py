@@ -163,7 +163,7 @@ class XPosLike(Encoding):
 
 
 class Uncached(Encoding):
-    """What refers positions to the last key, and turns both in a way that no cache can hold."""
+    """What refers positions to the last key, and rotates both in a way that no cache can hold."""
 
     class Site(AttentionEncoding):
         cached_keys = "none"

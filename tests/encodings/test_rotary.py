@@ -1,6 +1,6 @@
 """Rotary as an encoding: every rope that can be asked for by name, in attention and in models.
 
-These fail when arguments become another spec than they say, when scores or turned values differ
+These fail when arguments become another spec than they say, when scores or rotated values differ
 from the papers' equations, when they depend on absolute positions, when a cache, chunks, padding or
 packing change a result, when learned frequencies get a wrong gradient or too few sets, and when a
 mistake in the arguments is not named with the way out.
@@ -99,8 +99,8 @@ def test_every_rule_and_all_of_its_fields_can_be_given():
 def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
     spec = build(f"rotary(frequency={frequency!r}, rotary_dim=6)", BACK).for_layer(0).rope.spec
     assert spec.inverse_frequencies().tolist() == [frequency] * 3
-    turned = build(f"rotary(frequency={frequency!r}, reverse=True)", BACK).for_layer(0).rope.spec
-    assert turned.inverse_frequencies().tolist() == [-frequency] * 4
+    rotated = build(f"rotary(frequency={frequency!r}, reverse=True)", BACK).for_layer(0).rope.spec
+    assert rotated.inverse_frequencies().tolist() == [-frequency] * 4
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
          "spec must have frequencies that do not depend on the length, since they are learned"),
         ("rotary(frequency=0)", ValueError, "frequency must be finite and above 0, got 0; rev"),
         ("rotary(frequency=one)", TypeError, "frequency must be a float, got 'one'"),
-        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out where all pairs turn "
-         "at one frequency=1"),
+        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out where all pairs "
+         "rotate at one frequency=1"),
         ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out where "),
         ("rotary(learned=heads)", ValueError, "learned must be True, False, 'layer' or 'head', "),
         ("rotary(values=1)", ValueError, "values must be True, False or 'absolute', got 1"),
@@ -174,8 +174,8 @@ def frequencies(name: str, site) -> Tensor:
     rope = site.rope
     if isinstance(rope, LearnedRotaryEmbedding):
         return rope.frequencies[0].detach().double().expand(2, -1)
-    turning = rope.spec.rotary_dim
-    plain = [rope.spec.theta ** (-2 * i / turning) for i in range(turning // 2)]
+    rotated = rope.spec.rotary_dim
+    plain = [rope.spec.theta ** (-2 * i / rotated) for i in range(rotated // 2)]
     if "frequency=0.3" in name:
         plain = [0.3] * 4
     elif "fraction=0.5" in name:
@@ -190,11 +190,11 @@ def frequencies(name: str, site) -> Tensor:
     return torch.tensor(plain, dtype=torch.float64).expand(2, -1)
 
 
-def turned(x: Tensor, position: int, speeds: Tensor, pairing: str) -> Tensor:
+def rotated(x: Tensor, position: int, speeds: Tensor, pairing: str) -> Tensor:
     """R_m x for one vector (D,): RoFormer, eq. 15."""
-    out, turning = x.clone(), 2 * len(speeds)
+    out, rotary_dim = x.clone(), 2 * len(speeds)
     for i, speed in enumerate(speeds.tolist()):
-        a, b = (i, i + turning // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+        a, b = (i, i + rotary_dim // 2) if pairing == "half" else (2 * i, 2 * i + 1)
         pair = complex(x[a], x[b]) * cmath.exp(1j * position * speed)
         out[a], out[b] = pair.real, pair.imag
     return out
@@ -203,26 +203,26 @@ def turned(x: Tensor, position: int, speeds: Tensor, pairing: str) -> Tensor:
 def by_paper(name: str, attention: Attention, x: Tensor, place: list[int]) -> Tensor:
     """Causal attention of one sentence (S, 32), one query, key and head at a time.
 
-    Scores q·R_(n-m) k (RoFormer, eq. 16), of what turns times the amplitude squared; values as they
-    are, turned by n - m, or by n.
+    Scores q·R_(n-m) k (RoFormer, eq. 16), of what rotates times the amplitude squared; values as
+    they are, rotated by n - m, or by n.
     """
     site, group = attention.encoding, 2
     spec, speeds = site.rope.spec, frequencies(name, site)
     amplitude = 0.1 * torch.log(torch.tensor(4.0)).item() + 1 if "yarn" in name else 1.0
-    turning = torch.zeros(8, dtype=torch.bool)
-    turning[: spec.rotary_dim] = True
+    rotates = torch.zeros(8, dtype=torch.bool)
+    rotates[: spec.rotary_dim] = True
     q, (k, v) = attention.query(x), attention.key_value(x).chunk(2, -1)
     output = torch.zeros_like(q)
     for h in range(4):
         own, shared = slice(8 * h, 8 * h + 8), slice(8 * (h // group), 8 * (h // group) + 8)
-        turn = lambda x, by, h=h: turned(x, by, speeds[h // group], spec.pairing)  # noqa: E731
+        rotate = lambda x, by, h=h: rotated(x, by, speeds[h // group], spec.pairing)  # noqa: E731
         for s, m in enumerate(place):
             scores, values = [], []
             for t, n in enumerate(place[: s + 1]):
-                products = q[s, own] * turn(k[t, shared], n - m)
-                scores.append((products * torch.where(turning, amplitude**2, 1.0)).sum() / 8**0.5)
+                products = q[s, own] * rotate(k[t, shared], n - m)
+                scores.append((products * torch.where(rotates, amplitude**2, 1.0)).sum() / 8**0.5)
                 by = n - m if "values=True" in name else n if "values=abs" in name else 0
-                values.append(turn(v[t, shared], by))
+                values.append(rotate(v[t, shared], by))
             output[s, own] = torch.stack(scores).softmax(0) @ torch.stack(values)
     return attention.output(output)
 
@@ -239,15 +239,16 @@ def test_attention_is_that_of_the_papers(name, place, seed):
 
 @given(positions, positions, st.sampled_from(["half", "interleaved"]), st.sampled_from([2, 6, 8]))
 @settings(max_examples=40)
-def test_each_pair_turns_by_position_times_frequency(queries, keys, pairing, turning):
-    site = build(f"rotary(theta=100, pairing={pairing}, rotary_dim={turning})", BACK).for_layer(0)
+def test_each_pair_rotates_by_position_times_frequency(queries, keys, pairing, rotary_dim):
+    site = build(f"rotary(theta=100, pairing={pairing}, rotary_dim={rotary_dim})", BACK)
+    site = site.for_layer(0)
     q, k = random(1, 4, len(queries), 8), random(1, 2, len(keys), 8, seed=1)
     result = site.rotate(q, k, Placement(torch.tensor(queries), torch.tensor(keys)))
-    plain = [100 ** (-2 * i / turning) for i in range(turning // 2)]
+    plain = [100 ** (-2 * i / rotary_dim) for i in range(rotary_dim // 2)]
     speeds = torch.tensor(plain, dtype=torch.float64)
     for x, y, places in ((q, result[0], queries), (k, result[1], keys)):
         for s, place in enumerate(places):
-            close(y[0, 0, s], turned(x[0, 0, s], place, speeds, pairing), 1e-5)
+            close(y[0, 0, s], rotated(x[0, 0, s], place, speeds, pairing), 1e-5)
 
 
 @pytest.mark.parametrize("name", RELATIVE)
@@ -274,7 +275,7 @@ def test_attention_sees_distances_alone(name, shift, batched, seed):
 
 
 @torch.no_grad()
-def test_values_turned_back_leave_what_stands_at_the_query_as_it_is():
+def test_values_rotated_back_leave_what_stands_at_the_query_as_it_is():
     x, place = random(1, 1, 32), Placement(torch.tensor([70]))
     plain, back, forth = (
         attention_with(name)(x, placement=place).output
@@ -286,7 +287,7 @@ def test_values_turned_back_leave_what_stands_at_the_query_as_it_is():
 
 @pytest.mark.parametrize("kept", ["rotated", "raw"])
 @torch.no_grad()
-def test_turned_values_are_cached_as_keys_are(kept):
+def test_rotated_values_are_cached_as_keys_are(kept):
     attention = attention_with("rotary(values=True)")
     attention.encoding.cached_keys = kept
     x, memory = random(2, 4, 32), random(2, 5, 32, seed=1)
@@ -306,7 +307,7 @@ def test_turned_values_are_cached_as_keys_are(kept):
 
 
 @torch.no_grad()
-def test_values_left_turned_are_those_of_roformer_with_rotary_value():
+def test_values_left_rotated_are_those_of_roformer_with_rotary_value():
     from transformers import RoFormerConfig
 
     config = RoFormerConfig(

@@ -30,13 +30,13 @@ seeds = st.integers(0, 2**32 - 1)
 positions = st.lists(st.integers(0, 900), min_size=1, max_size=4)
 
 
-def paper(q, k, m: int, n: int, pairing: str, turning: int, theta: float, base: float):
+def paper(q, k, m: int, n: int, pairing: str, rotated: int, theta: float, base: float):
     """The score of a query at m and a key at n: Sun et al. 2022, algorithm 1."""
-    score = q[turning:] @ k[turning:]
-    for i in range(turning // 2):
-        a, b = (i, i + turning // 2) if pairing == "half" else (2 * i, 2 * i + 1)
-        zeta = (2 * i + 0.4 * turning) / (1.4 * turning)
-        frequency = theta ** (-2 * i / turning)
+    score = q[rotated:] @ k[rotated:]
+    for i in range(rotated // 2):
+        a, b = (i, i + rotated // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+        zeta = (2 * i + 0.4 * rotated) / (1.4 * rotated)
+        frequency = theta ** (-2 * i / rotated)
         one = complex(q[a], q[b]) * cmath.exp(1j * m * frequency) * zeta ** (m / base)
         other = complex(k[a], k[b]) * cmath.exp(1j * n * frequency) * zeta ** (-n / base)
         score += (one * other.conjugate()).real
@@ -52,8 +52,8 @@ def paper(q, k, m: int, n: int, pairing: str, turning: int, theta: float, base: 
     st.sampled_from([200, 512.0]),
     seeds,
 )
-def test_scores_are_those_of_the_paper(queries, keys, pairing, turning, centre, base, seed):
-    arguments = f"theta=100, pairing={pairing}, rotary_dim={turning}, scale_base={base}"
+def test_scores_are_those_of_the_paper(queries, keys, pairing, rotated, centre, base, seed):
+    arguments = f"theta=100, pairing={pairing}, rotary_dim={rotated}, scale_base={base}"
     site = build(f"xpos({arguments}, centre={centre})", BACK).for_layer(0)
     q, k = random(1, 4, len(queries), 8, seed=seed), random(1, 4, len(keys), 8, seed=seed + 1)
     placement = Placement(torch.tensor(queries), torch.tensor(keys))
@@ -61,14 +61,14 @@ def test_scores_are_those_of_the_paper(queries, keys, pairing, turning, centre, 
     scores = turned_q[0, 0] @ turned_k[0, 0].mT
     for s, m in enumerate(queries):
         for t, n in enumerate(keys):
-            expected = paper(q[0, 0, s], k[0, 0, t], m, n, pairing, turning, 100, base)
+            expected = paper(q[0, 0, s], k[0, 0, t], m, n, pairing, rotated, 100, base)
             bound = 1e-5 * max(1, 0.28 ** ((m - n) / base))
             assert abs(scores[s, t] - expected) < bound
 
 
 def test_what_lies_behind_decays_and_what_lies_ahead_would_grow():
     site, one = build("xpos(theta=1e9, scale_base=100)", BACK).for_layer(0), torch.ones(1, 4, 1, 8)
-    alike = one.double() * torch.tensor([0, 1, 1, 1] * 2)  # all but the pair that turns at once
+    alike = one.double() * torch.tensor([0, 1, 1, 1] * 2)  # all but the pair that rotates at once
     place = torch.tensor([500])
     scores = []
     for far in (-200, -100, 0, 100, 200):
@@ -184,7 +184,7 @@ def test_both_ways_is_rotation_alone_or_the_formula_as_it_stands():
         ("xpos(scale_base=0)", ValueError, "scale_base must be finite and above 0, got 0; publish"),
         ("xpos(centre=None)", ValueError, "centre must be a finite position, got None"),
         ("xpos(rotary_dim=10)", ValueError, "rotary_dim must be at most head_dim=8, got 10"),
-        ("xpos(pairing=whole)", ValueError, 'pairing must be "half" (dimensions i and i + R/2 tur'),
+        ("xpos(pairing=whole)", ValueError, 'pairing must be "half" (dimensions i and i + R/2 rot'),
     ],
 )
 def test_a_wrong_value_is_named(text, error, message):

@@ -244,7 +244,7 @@ def test_a_kind_is_written_like_an_encoding(text, kind):
         (
             "performer(features=9)",
             ValueError,
-            "features must be even where an encoding turns pairs",
+            "features must be even where an encoding rotates pairs",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_wrong_kind_is_named(text, error, message):
         ("performer", 1, 2),
     ],
 )
-def test_encodings_turn_vectors_of_this_size(attention, head_dim, expected):
+def test_encodings_rotate_vectors_of_this_size(attention, head_dim, expected):
     assert rotated_dim(attention, head_dim) == expected
     shape = TransformerShape(9, 2 * head_dim, 2, 4, 1, 1, attention=attention)
     assert shape.stack(causal=True).head_dim == expected

@@ -1,9 +1,10 @@
 """Linear attention against its definition: sums over pairs, written from the papers.
 
-These fail when numerator and denominator are confused or both are turned, when features are turned
-before they are formed or after against the kind's word, when chunks, caches, beams, groups of heads
-or padding change what is computed, when a scale that belongs to keys ahead reaches a query behind,
-when memory or gradients need all pairs, and when an encoding that cannot act goes unnoticed.
+These fail when numerator and denominator are confused or both are rotated, when features are
+rotated before they are formed or after against the kind's word, when chunks, caches, beams, groups
+of heads or padding change what is computed, when a scale that belongs to keys ahead reaches a query
+behind, when memory or gradients need all pairs, and when an encoding that cannot act goes
+unnoticed.
 """
 
 import dataclasses
@@ -177,7 +178,7 @@ def test_weights_are_those_of_the_output(kind, name, kv_heads, causal, seed):
 
 
 @torch.no_grad()
-def test_turned_features_can_weigh_negatively():
+def test_rotated_features_can_weigh_negatively():
     """Where R stood in the denominator too, rows would sum to 1 again."""
     p = attention_with("elu")(random(1, 40, 32), need_probabilities=True).probabilities
     assert p.min() < -1e-3
@@ -196,7 +197,7 @@ def test_attention_is_that_of_performer_pytorch():
     q, k = wave(1, 2, 5, 4, step=0.7, size=3), wave(1, 2, 5, 4, step=1.1, size=3)
     v = wave(1, 2, 5, 3, step=1.9)
     places = Placement(torch.arange(5))
-    query, key = place(features, AttentionEncoding(), q, k, places, turn_features=True)
+    query, key = place(features, AttentionEncoding(), q, k, places, rotate_features=True)
     both_ways = [
         [
             [-0.5274874768, 0.6503396628, 0.1069914210],
@@ -244,7 +245,7 @@ def placed(kind: str, tokens: int, seed: int, size: float = 1.0, name: str = "ro
     leaves = [x.requires_grad_() for x in (q, k, v)]
     places = Placement(torch.arange(tokens))
     after = attention.linear.rotate == "after"
-    query, key = place(attention.features, attention.encoding, q, k, places, turn_features=after)
+    query, key = place(attention.features, attention.encoding, q, k, places, rotate_features=after)
     return leaves, query, key, v
 
 
@@ -286,13 +287,13 @@ def test_gradients_are_those_of_differences(kind):
 
     def back(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         query, key = place(
-            attention.features, attention.encoding, q, k, places, turn_features=after
+            attention.features, attention.encoding, q, k, places, rotate_features=after
         )
         return look_back(query, hide(key, mask), v, chunk=2)[0]
 
     def both_ways(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         query, key = place(
-            attention.features, attention.encoding, q, k, places, turn_features=after
+            attention.features, attention.encoding, q, k, places, rotate_features=after
         )
         return look(query, absorb(hide(key, mask), v))
 
@@ -313,14 +314,14 @@ def test_keys_ahead_do_not_push_those_behind_out_of_range(kind):
     q, k, v = (random(1, h, 9, 8, seed=h).float() for h in (4, 2, 3))
     v, k[:, :, :4] = v[:, :2], 200 * k[:, :, :4]
     places = Placement(torch.arange(9))
-    query, key = place(attention.features, attention.encoding, q, k, places, turn_features=True)
+    query, key = place(attention.features, attention.encoding, q, k, places, rotate_features=True)
     whole, _ = look_back(query, key, v)
     assert whole.isfinite().all()
     for end in (1, 3, 6):
         start, _ = look_back(query.part(0, end), key.part(0, end), v[:, :, :end])
         close(whole[:, :, :end], start)
     wide = place(
-        attention.features, attention.encoding, q.double(), k.double(), places, turn_features=True
+        attention.features, attention.encoding, q.double(), k.double(), places, rotate_features=True
     )
     close(whole[:, :, :1], v[:, :, :1].repeat_interleave(2, 1))
     close(whole.double()[:, :, 5:], look_back(*wide, v.double())[0][:, :, 5:], 1e-4)
@@ -541,7 +542,7 @@ class Scaled(Raw):
         (
             "rotary(values=True)",
             "performer(features=12)",
-            "it turns values, which have another size than features; write rotate=before",
+            "it rotates values, which have another size than features; write rotate=before",
         ),
     ],
 )
@@ -555,14 +556,14 @@ def test_an_encoding_that_cannot_act_is_refused_when_built(monkeypatch, name, ki
 
 @pytest.mark.parametrize("kind", ["elu", "elu(rotate=before)", "performer(rotate=before)"])
 @torch.no_grad()
-def test_values_can_turn_where_they_have_the_size_of_what_is_turned(kind):
-    """What is fetched from n to m is turned by n - m: R_m^T Σ p_mn R_n v_n."""
+def test_values_can_rotate_where_they_have_the_size_of_what_is_rotated(kind):
+    """What is fetched from n to m is rotated by n - m: R_m^T Σ p_mn R_n v_n."""
     attention, x = attention_with(kind, "rotary(values=True)", kv_heads=4), random(1, 6, 32)
     whole = attention(x, causal=True, need_probabilities=True)
     v = attention.key_value(x)[0, :, 32:].unflatten(-1, (4, 8)).transpose(0, 1)
-    turns = torch.stack([rotation("rotary", 8, n) for n in range(6)])
-    turned = torch.einsum("ned,hnd->hne", turns, v)
-    fetched = torch.einsum("mde,hmd->hme", turns, whole.probabilities[0] @ turned)
+    rotates = torch.stack([rotation("rotary", 8, n) for n in range(6)])
+    rotated = torch.einsum("ned,hnd->hne", rotates, v)
+    fetched = torch.einsum("mde,hmd->hme", rotates, whole.probabilities[0] @ rotated)
     expected = attention.output(fetched.transpose(0, 1).flatten(1))
     close(whole.output[0], expected)
     close(attention(x, causal=True).output[0], expected)

@@ -1,6 +1,6 @@
 """Specs of every shape: axes, blocks, continuous positions, two pairings, direction, start.
 
-These fail when a pair follows the wrong axis, turns by the wrong frequency or in the wrong
+These fail when a pair follows the wrong axis, rotates by the wrong frequency or in the wrong
 direction, is read from or written to the wrong dimensions, or when what `ropewalk.axes` says of a
 published model is not what transformers' code of that model does.
 """
@@ -39,8 +39,8 @@ def queries_and_keys(*shape: int) -> tuple[Tensor, Tensor]:
 
 
 def each_close(ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> None:
-    for turned, expected in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(turned, expected, **FLOAT32_ANGLES)
+    for rotated, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(rotated, expected, **FLOAT32_ANGLES)
 
 
 # The rotation, entry by entry
@@ -134,13 +134,13 @@ def test_each_of_the_batch_and_each_token_is_alone(spec, seed):
     front = (spec.axis_count,) * (spec.axis_count > 1)
     where = torch.randint(-(2**31), 2**31, (*front, 3, 4), generator=draw)
     rope = RotaryEmbedding(spec)
-    turned = rope.rotate(x, where)
+    rotated = rope.rotate(x, where)
     heads_last = rope.rotate(x.transpose(1, 2), where, seq_dim=-3)
-    assert torch.equal(heads_last.transpose(1, 2), turned)
+    assert torch.equal(heads_last.transpose(1, 2), rotated)
     for b in range(3):
-        assert torch.equal(turned[b], rope.rotate(x[b], where[..., b, :]))
-        assert torch.equal(turned[b : b + 1], rope.rotate(x[b : b + 1], where[..., b : b + 1, :]))
-        assert torch.equal(turned[b, 1], rope.rotate(x[b, 1], where[..., b : b + 1, :]))
+        assert torch.equal(rotated[b], rope.rotate(x[b], where[..., b, :]))
+        assert torch.equal(rotated[b : b + 1], rope.rotate(x[b : b + 1], where[..., b : b + 1, :]))
+        assert torch.equal(rotated[b, 1], rope.rotate(x[b, 1], where[..., b : b + 1, :]))
 
 
 # The orders of published models, by hand
@@ -246,7 +246,7 @@ def test_gemma_4s_vision_pairs_within_a_block_for_each_axis():
     each_close(RotaryEmbedding(spec)(q, k, where, seq_dim=-3), theirs)
 
 
-def test_dinov3_turns_by_coordinates():
+def test_dinov3_rotates_by_coordinates():
     dino = transformers_module("dinov3_vit")
     config = dino.DINOv3ViTConfig(
         hidden_size=H * D, num_attention_heads=H, patch_size=4, image_size=24, rope_theta=100.0
@@ -272,7 +272,7 @@ def test_deepseek_v3_reads_interleaved_pairs_and_writes_halves():
         assert torch.equal(ours, expected)
 
 
-def test_nanochat_turns_backwards():
+def test_nanochat_rotates_backwards():
     nanochat = transformers_module("nanochat")
     q, k = queries_and_keys(B, H, S, D)
     forwards, where = RotaryEmbedding(RotarySpec(D)), torch.randint(0, 4_096, (B, S))
@@ -288,35 +288,35 @@ def test_nanochat_turns_backwards():
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_trailing_dimensions_turn_as_a_head_of_their_own(pairing):
+def test_trailing_dimensions_rotate_as_a_head_of_their_own(pairing):
     """DeepSeek-V3: the last 64 of 192; positions and frequencies are those of the 64."""
     x = torch.randn(2, 3, 5, 24)
     trailing = RotaryEmbedding(RotarySpec(24, start=16, pairing=pairing))
     alone = RotaryEmbedding(RotarySpec(8, pairing=pairing))
-    turned = trailing.rotate(x, offset=4_000)
+    rotated = trailing.rotate(x, offset=4_000)
     assert trailing.spec.rotary_dim == 8
-    assert torch.equal(turned[..., 16:], alone.rotate(x[..., 16:], offset=4_000))
-    assert torch.equal(turned[..., :16], x[..., :16])
+    assert torch.equal(rotated[..., 16:], alone.rotate(x[..., 16:], offset=4_000))
+    assert torch.equal(rotated[..., :16], x[..., :16])
 
 
 def test_exponents_may_have_a_denominator_of_their_own():
-    """glm4_moe: int(42 · 0.5) = 21, so that 22 channels turn with exponents 2i/21."""
+    """glm4_moe: int(42 · 0.5) = 21, so that 22 channels rotate with exponents 2i/21."""
     spec = RotarySpec(42, axes=tuple((0, Fraction(2 * i, 21)) for i in range(11)))
     assert (spec.rotary_dim, spec.axis_count) == (22, 1)
     expected = [10_000.0 ** (-2 * i / 21) for i in range(11)]
     assert spec.inverse_frequencies().tolist() == pytest.approx(expected, rel=1e-14)
-    turned = RotaryEmbedding(spec).rotate(torch.randn(2, 3, 5, 42), torch.arange(5))
-    assert turned.shape == (2, 3, 5, 42)
+    rotated = RotaryEmbedding(spec).rotate(torch.randn(2, 3, 5, 42), torch.arange(5))
+    assert rotated.shape == (2, 3, 5, 42)
 
 
-def test_amplitude_multiplies_what_turns_and_nothing_else():
+def test_amplitude_multiplies_what_rotates_and_nothing_else():
     """gpt-oss: 0.1 ln 32 + 1 on q and on k."""
     x = torch.randn(2, 3, 5, 12)
     loud = RotaryEmbedding(RotarySpec(12, 8, amplitude=1.3466))
     plain = RotaryEmbedding(RotarySpec(12, 8))
-    turned = loud.rotate(x, offset=9)
-    torch.testing.assert_close(turned[..., :8], 1.3466 * plain.rotate(x, offset=9)[..., :8])
-    assert torch.equal(turned[..., 8:], x[..., 8:])
+    rotated = loud.rotate(x, offset=9)
+    torch.testing.assert_close(rotated[..., :8], 1.3466 * plain.rotate(x, offset=9)[..., :8])
+    assert torch.equal(rotated[..., 8:], x[..., 8:])
     for ours, bare in zip(loud.tables(torch.arange(3)), plain.tables(torch.arange(3)), strict=True):
         torch.testing.assert_close(ours, 1.3466 * bare)
 
@@ -385,7 +385,7 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
         (
             {"start": 3},
             ValueError,
-            "head_dim less start=3 must be even where all of it turns, got 8; set rotary",
+            "head_dim less start=3 must be even where all of it rotates, got 8; set rotary",
         ),
         ({"start": 4, "rotary_dim": 6}, ValueError, "at most head_dim=8 less start=4, got 6"),
     ],

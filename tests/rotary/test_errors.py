@@ -17,7 +17,7 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate
         (
             {"head_dim": 7},
             ValueError,
-            "head_dim must be even where all of it turns, got 7; set rotary_dim=6",
+            "head_dim must be even where all of it rotates, got 7; set rotary_dim=6",
         ),
         ({"head_dim": 1}, ValueError, "head_dim must be at least 2, one pair of dimensions, got 1"),
         ({"head_dim": 64.0}, TypeError, "head_dim must be an int, got 64.0 of type float"),
@@ -26,7 +26,7 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate
         (
             {"rotary_dim": 7},
             ValueError,
-            "rotary_dim must be even, since dimensions turn in pairs, got 7; use 6 or 8",
+            "rotary_dim must be even, since dimensions rotate in pairs, got 7; use 6 or 8",
         ),
         (
             {"rotary_dim": 0},

@@ -38,28 +38,28 @@ def test_half_pairing_is_that_of_llama():
     config = LlamaConfig(hidden_size=H * D, num_attention_heads=H, num_key_value_heads=K)
     (q, k), rope = queries_and_keys(), RotaryEmbedding(RotarySpec(D, pairing="half"))
     positions = torch.stack([torch.randperm(S), torch.arange(S)])
-    turned = rope(q, k, positions)
+    rotated = rope(q, k, positions)
 
     theirs = llama.LlamaRotaryEmbedding(config)(q, positions)
-    for ours, expected in zip(turned, llama.apply_rotary_pos_emb(q, k, *theirs), strict=True):
+    for ours, expected in zip(rotated, llama.apply_rotary_pos_emb(q, k, *theirs), strict=True):
         torch.testing.assert_close(ours, expected, **FLOAT32_ANGLES)
 
     cos, sin = (torch.cat((table, table), dim=-1) for table in rope.tables(positions))
-    for ours, expected in zip(turned, llama.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+    for ours, expected in zip(rotated, llama.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
         assert torch.equal(ours, expected)
 
 
 def test_interleaved_pairing_is_that_of_gptj():
     gptj = transformers_model("gptj")
     x, rope = torch.randn(B, S, H, D), RotaryEmbedding(RotarySpec(D, pairing="interleaved"))
-    turned = rope.rotate(x, seq_dim=-3)
+    rotated = rope.rotate(x, seq_dim=-3)
 
     sin, cos = gptj.create_sinusoidal_positions(S, D).chunk(2, dim=-1)
     expected = gptj.apply_rotary_pos_emb(x, sin[None], cos[None])
-    torch.testing.assert_close(turned, expected, **FLOAT32_ANGLES)
+    torch.testing.assert_close(rotated, expected, **FLOAT32_ANGLES)
 
     cos, sin = rope.tables(torch.arange(S))
-    assert torch.equal(turned, gptj.apply_rotary_pos_emb(x, sin[None], cos[None]))
+    assert torch.equal(rotated, gptj.apply_rotary_pos_emb(x, sin[None], cos[None]))
 
 
 def test_interleaved_pairing_is_that_of_roformer():
@@ -83,9 +83,9 @@ def test_equation_34_of_the_paper():
         for j in range(6)
     ]
     rope = RotaryEmbedding(RotarySpec(6, pairing="interleaved"))
-    turned = rope.rotate(torch.tensor([x], dtype=torch.float64), offset=m)
+    rotated = rope.rotate(torch.tensor([x], dtype=torch.float64), offset=m)
     torch.testing.assert_close(
-        turned, torch.tensor([expected], dtype=torch.float64), rtol=0, atol=3e-7
+        rotated, torch.tensor([expected], dtype=torch.float64), rtol=0, atol=3e-7
     )
 
 
@@ -99,8 +99,8 @@ def test_golden_numbers():
     }
     for pairing, expected in by_hand.items():
         rope = RotaryEmbedding(RotarySpec(4, theta=100, pairing=pairing))
-        turned = rope.rotate(x, torch.tensor([3]))
-        torch.testing.assert_close(turned, torch.tensor([expected]), rtol=0, atol=1e-6)
+        rotated = rope.rotate(x, torch.tensor([3]))
+        torch.testing.assert_close(rotated, torch.tensor([expected]), rtol=0, atol=1e-6)
 
 
 def exact_tables(mpmath, spec: RotarySpec, position: int) -> list[tuple[float, float]]:
@@ -149,7 +149,7 @@ def test_rotating_in_float64_is_exact_to_the_tables():
     """Tables of float64 are used as they are, so that a reference can be formed with them."""
     x = torch.randn(1, 1, 1, 2, dtype=torch.float64)
     angle = torch.tensor([[1.0]], dtype=torch.float64)
-    turned = rotate(x, angle.cos(), angle.sin(), pairing="half")
+    rotated = rotate(x, angle.cos(), angle.sin(), pairing="half")
     x1, x2 = x.flatten().tolist()
     expected = [x1 * math.cos(1) - x2 * math.sin(1), x2 * math.cos(1) + x1 * math.sin(1)]
-    assert turned.flatten().tolist() == pytest.approx(expected, rel=0, abs=1e-15)
+    assert rotated.flatten().tolist() == pytest.approx(expected, rel=0, abs=1e-15)

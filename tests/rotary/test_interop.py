@@ -50,9 +50,9 @@ def test_freqs_cis_of_meta():
     received = interop.from_freqs_cis(freqs_cis)
     same(received, tables(50), 1e-5)
     # Its apply_rotary_emb, for (B, S, H, D).
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * freqs_cis[:, None]
+    rotated = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * freqs_cis[:, None]
     ours = rotate(x, *received, pairing="interleaved", seq_dim=-3)
-    torch.testing.assert_close(ours, torch.view_as_real(turned).flatten(-2), rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours, torch.view_as_real(rotated).flatten(-2), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("leading", [(6,), (2, 6), (3, 2, 6)])
@@ -83,8 +83,8 @@ def test_tables_of_transformers():
     same(received, RotaryEmbedding(RotarySpec(8)).tables(positions), 1e-5)
     q, k = random(2, 4, 7, 8), random(2, 4, 7, 8, seed=1)
     theirs = library.apply_rotary_pos_emb(q, k, cos, sin)
-    for x, turned in zip((q, k), theirs, strict=True):
-        torch.testing.assert_close(rotate(x, *received, pairing="half"), turned)
+    for x, rotated in zip((q, k), theirs, strict=True):
+        torch.testing.assert_close(rotate(x, *received, pairing="half"), rotated)
     back = interop.to_transformers(*received, pairing="half")
     assert torch.equal(back[0], cos)
     assert torch.equal(back[1], sin)
@@ -99,9 +99,9 @@ def test_interleaved_tables_of_transformers():
     cos, sin = library.CohereRotaryEmbedding(config)(random(1, 7, 32), positions)
     received = interop.from_transformers(cos, sin, pairing="interleaved")
     q, k = random(1, 4, 7, 8), random(1, 4, 7, 8, seed=1)
-    for x, turned in zip((q, k), library.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+    for x, rotated in zip((q, k), library.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
         ours = rotate(x, *received, pairing="interleaved")
-        torch.testing.assert_close(ours, turned, rtol=0, atol=1e-6)
+        torch.testing.assert_close(ours, rotated, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -131,9 +131,9 @@ def test_freqs_of_rotary_embedding_torch():
     same(received, tables(40), 1e-5)
     # Its apply_rotary_emb.
     x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
-    turned = x * freqs.cos() + torch.stack((-x2, x1), dim=-1).flatten(-2) * freqs.sin()
+    rotated = x * freqs.cos() + torch.stack((-x2, x1), dim=-1).flatten(-2) * freqs.sin()
     ours = rotate(x, *received, pairing="interleaved")
-    torch.testing.assert_close(ours, turned, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours, rotated, rtol=0, atol=1e-5)
     whole_turns = (interop.to_freqs(*received) - freqs) / (2 * torch.pi)
     torch.testing.assert_close(whole_turns, whole_turns.round(), rtol=0, atol=1e-5)
 
@@ -207,10 +207,10 @@ def test_the_operator_of_onnx_computes_rotate(pairing, dtype, rotary_dim, seq_di
     length = x.shape[seq_dim]
     cos, sin = tables(*batch, length, pairs=rotary_dim // 2, amplitude=1.2)
     expected = rotate(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
-    turned = interop.onnx_rotary_embedding(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
-    assert turned.dtype == dtype
-    assert turned.shape == x.shape
-    torch.testing.assert_close(turned, expected)
+    rotated = interop.onnx_rotary_embedding(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
+    assert rotated.dtype == dtype
+    assert rotated.shape == x.shape
+    torch.testing.assert_close(rotated, expected)
 
 
 X = torch.zeros(2, 3, 5, 8)
@@ -225,7 +225,7 @@ X = torch.zeros(2, 3, 5, 8)
             ValueError,
             "write_pairing must be pairing='half', as ONNX writes pairs where it read them",
         ),
-        ({"start": 2}, ValueError, "start must be 0, as ONNX turns leading dimensions, got 2"),
+        ({"start": 2}, ValueError, "start must be 0, as ONNX rotates leading dimensions, got 2"),
         ({"x": X.double()}, TypeError, "x must be float32, float16 or bfloat16 for ONNX, got"),
         ({"x": X[0]}, ValueError, "got shapes (3, 5, 8) and (5, 4); use rotate"),
         (
@@ -252,7 +252,7 @@ def test_a_torch_without_the_operator_is_told(monkeypatch):
         interop.onnx_rotary_embedding(X, *tables(5), pairing="half")
 
 
-class Turned(torch.nn.Module):
+class Rotated(torch.nn.Module):
     def __init__(self, pairing: str, seq_dim: int) -> None:
         super().__init__()
         self.pairing, self.seq_dim = pairing, seq_dim
@@ -275,7 +275,11 @@ def test_an_export_keeps_the_operator_and_its_values(pairing, seq_dim, dtype):
     x = random(2, 3, 5, 8, dtype=dtype)
     cos, sin = tables(x.shape[seq_dim], pairs=3)
     program = torch.onnx.export(
-        Turned(pairing, seq_dim).eval(), (x, cos, sin), dynamo=True, opset_version=23, verbose=False
+        Rotated(pairing, seq_dim).eval(),
+        (x, cos, sin),
+        dynamo=True,
+        opset_version=23,
+        verbose=False,
     )
     check_model(program.model_proto, full_check=True)
     graph = program.model_proto.graph
@@ -286,6 +290,6 @@ def test_an_export_keeps_the_operator_and_its_values(pairing, seq_dim, dtype):
     assert attributes.get("interleaved", 0) == (pairing == "interleaved")
     names = [each.name for each in graph.input]
     fed = {name: t.numpy() for name, t in zip(names, (x, cos, sin), strict=True)}
-    (turned,) = ReferenceEvaluator(program.model_proto).run(None, fed)
+    (rotated,) = ReferenceEvaluator(program.model_proto).run(None, fed)
     expected = rotate(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
-    torch.testing.assert_close(torch.from_numpy(turned), expected)
+    torch.testing.assert_close(torch.from_numpy(rotated), expected)

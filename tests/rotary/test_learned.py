@@ -1,8 +1,8 @@
 """Ropes whose frequencies are learned: what they compute, where they start, how they learn.
 
-These fail when a frequency gets no gradient or a wrong one, when a head turns by another's angles,
-when the start is not that of the spec or of the published code, and when an optimiser's step leaves
-angles other than those of the parameter.
+These fail when a frequency gets no gradient or a wrong one, when a head rotates by another's
+angles, when the start is not that of the spec or of the published code, and when an optimiser's
+step leaves angles other than those of the parameter.
 """
 
 import math
@@ -101,9 +101,9 @@ def test_mixed_equals_the_definition_pair_by_pair(pairing, axis_count, heads):
     rope = mixed(heads, 12, pairing, axis_count)
     q, k = random(2, 8, 5, 12), random(2, 4, 5, 12)
     for where in (random(axis_count, 5) * 20, torch.randint(-20, 20, (axis_count, 5))):
-        for x, turned in zip((q, k), rope(q, k, where), strict=True):
+        for x, rotated in zip((q, k), rope(q, k, where), strict=True):
             expected = turned_by_hand(x, rope.frequencies, where, pairing)
-            torch.testing.assert_close(turned, expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(rotated, expected, rtol=0, atol=1e-6)
 
 
 @given(st.lists(st.floats(-30, 30), min_size=6, max_size=6), st.booleans(), seeds)
@@ -121,11 +121,11 @@ def test_scores_of_mixed_depend_on_the_distance_in_the_plane_alone(numbers, whol
 
 def test_each_of_the_batch_has_its_own_positions():
     rope, x, where = mixed(), random(3, 4, 5, 8), random(2, 3, 5)
-    turned = rope.rotate(x, where)
+    rotated = rope.rotate(x, where)
     heads_last = rope.rotate(x.transpose(1, 2), where, seq_dim=-3)
-    assert torch.equal(heads_last.transpose(1, 2), turned)
+    assert torch.equal(heads_last.transpose(1, 2), rotated)
     for b in range(3):
-        assert torch.equal(turned[b : b + 1], rope.rotate(x[b : b + 1], where[:, b]))
+        assert torch.equal(rotated[b : b + 1], rope.rotate(x[b : b + 1], where[:, b]))
     assert [t.shape for t in rope.tables(where)] == [(3, 4, 5, 4)] * 2
     assert [t.shape for t in rope.tables(where[:, 0])] == [(1, 4, 5, 4)] * 2
     assert [t.shape for t in LearnedRotaryEmbedding(RotarySpec(8)).tables(where[0])] == [
@@ -133,7 +133,7 @@ def test_each_of_the_batch_has_its_own_positions():
     ] * 2
 
 
-def test_query_heads_turn_as_the_key_head_that_serves_them():
+def test_query_heads_rotate_as_the_key_head_that_serves_them():
     rope, where = mixed(heads=2), positions.grid(2, 3)
     q, k = random(1, 8, 6, 8), random(1, 4, 6, 8)
     turned_q, turned_k = rope(q, k, where)
@@ -149,7 +149,7 @@ def test_query_heads_turn_as_the_key_head_that_serves_them():
 
 
 def reference_start(dim: int, heads: int, theta: float) -> Tensor:
-    """The formula of naver-ai/rope-vit: magnitudes twice, a quarter turn apart, in each head."""
+    """The formula of naver-ai/rope-vit: magnitudes twice, a quarter rotate apart, in each head."""
     magnitude = theta ** -(torch.arange(0, dim, 4) / dim)
     rows = []
     for _ in range(heads):
@@ -170,7 +170,7 @@ def test_mixed_starts_as_the_reference_does_at_the_same_seed():
 
 
 @pytest.mark.parametrize("axis_count", [2, 3])
-def test_mixed_turns_the_axes_and_keeps_their_norms(axis_count):
+def test_mixed_rotates_the_axes_and_keeps_their_norms(axis_count):
     rope = mixed(6, 24, axis_count=axis_count)
     norms = rope.frequencies.norm(dim=0)
     expected = rope.spec.inverse_frequencies().float().expand(6, -1)
@@ -213,11 +213,11 @@ def test_gradients_reach_the_frequencies(pairing, axis_count):
     q, k, where = random(2, 4, 3, 8), random(2, 2, 3, 8), random(axis_count, 3) * 3
     where = where[0] if axis_count == 1 else where
 
-    def turned(frequencies: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+    def rotated(frequencies: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
         return torch.func.functional_call(rope, {"frequencies": frequencies}, (q, k, where))
 
     inputs = [t.clone().detach().requires_grad_() for t in (rope.frequencies, q, k)]
-    assert torch.autograd.gradcheck(turned, inputs)
+    assert torch.autograd.gradcheck(rotated, inputs)
 
 
 def test_a_step_of_an_optimiser_changes_the_next_rotation():

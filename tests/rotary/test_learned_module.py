@@ -1,8 +1,8 @@
 """Tables that differ from head to head, and the module of learned frequencies as a module.
 
-These fail when a head turns by another's angles, when tables pass that do not fit the heads, when a
-change of dtype, a copy or a checkpoint leaves angles other than those of the parameter, and when a
-mistake is told in other words.
+These fail when a head rotates by another's angles, when tables pass that do not fit the heads, when
+a change of dtype, a copy or a checkpoint leaves angles other than those of the parameter, and when
+a mistake is told in other words.
 """
 
 import copy
@@ -35,7 +35,7 @@ def mixed() -> LearnedRotaryEmbedding:
 @pytest.mark.parametrize("sets", [1, 2, 4])
 def test_rotate_takes_tables_that_differ_from_head_to_head(pairing, batch, sets):
     x, angles = random(2, 4, 5, 10), random(batch, sets, 5, 3, seed=1)
-    turned = rotate(x, angles.cos(), angles.sin(), pairing=pairing, start=2)
+    rotated = rotate(x, angles.cos(), angles.sin(), pairing=pairing, start=2)
     heads_last = rotate(
         x.transpose(1, 2), angles.cos(), angles.sin(), pairing=pairing, start=2, seq_dim=-3
     )
@@ -43,7 +43,7 @@ def test_rotate_takes_tables_that_differ_from_head_to_head(pairing, batch, sets)
         for h in range(4):
             own = angles[b % batch, h * sets // 4]
             alone = rotate(x[b, h], own.cos(), own.sin(), pairing=pairing, start=2)
-            assert torch.equal(turned[b, h], alone)
+            assert torch.equal(rotated[b, h], alone)
             assert torch.equal(heads_last[b, :, h], alone)
 
 
@@ -52,7 +52,7 @@ def test_rotate_takes_tables_that_differ_from_head_to_head(pairing, batch, sets)
     [
         ((2, 4, 5, 8), (1, 3, 5, 4), -2, "divides x's heads, 4 for shape (2, 4, 5, 8)"),
         ((2, 4, 5, 8), (1, 0, 5, 4), -2, "seq_dim=-2, got N=0"),
-        ((2, 2, 5, 8), (1, 4, 5, 4), -2, "got N=4; in GQA query heads turn as the key head"),
+        ((2, 2, 5, 8), (1, 4, 5, 4), -2, "got N=4; in GQA query heads rotate as the key head"),
         ((2, 5, 4, 8), (1, 3, 5, 4), -3, "divides x's heads, 4 for shape (2, 5, 4, 8)"),
         ((2, 4, 5, 8), (3, 4, 5, 4), -2, "must have x's batch size, 2"),
         ((4, 5, 8), (1, 4, 5, 4), -2, "x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3"),

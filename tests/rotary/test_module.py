@@ -27,9 +27,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def specs(draw):
-    pairs, unturned = draw(st.integers(1, 6)), draw(st.integers(0, 5))
+    pairs, unrotated = draw(st.integers(1, 6)), draw(st.integers(0, 5))
     return RotarySpec(
-        head_dim=2 * pairs + unturned,
+        head_dim=2 * pairs + unrotated,
         rotary_dim=2 * pairs,
         theta=draw(st.floats(1.5, 1e7)),
         pairing=draw(st.sampled_from(PAIRINGS)),
@@ -46,7 +46,7 @@ def members(spec: RotarySpec, i: int) -> tuple[int, int]:
 
 
 def rotation_matrix(spec: RotarySpec, position: int) -> Tensor:
-    """R of eq. 15, written down entry by entry: the unturned dimensions keep the identity."""
+    """R of eq. 15, written down entry by entry: the unrotated dimensions keep the identity."""
     matrix = torch.eye(spec.head_dim, dtype=torch.float64)
     for i in range(spec.rotary_dim // 2):
         angle = position * spec.theta ** (-2 * i / spec.rotary_dim)
@@ -85,8 +85,8 @@ def test_score_depends_on_the_distance_alone(spec, data, m, n, seed):
 @given(specs(), positions_31, seeds)
 def test_keeps_norms(spec, position, seed):
     x = random(1, 4, 1, spec.head_dim, seed=seed)
-    turned = RotaryEmbedding(spec).rotate(x, at(position))
-    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-7, atol=0)
+    rotated = RotaryEmbedding(spec).rotate(x, at(position))
+    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1), rtol=1e-7, atol=0)
 
 
 @given(specs(), seeds)
@@ -97,7 +97,7 @@ def test_position_zero_is_the_identity(spec, seed):
 
 
 @given(specs(), st.data(), st.integers(-1_000, 1_000))
-def test_a_pair_turns_by_position_times_frequency(spec, data, position):
+def test_a_pair_rotates_by_position_times_frequency(spec, data, position):
     i = data.draw(st.integers(0, spec.rotary_dim // 2 - 1), label="pair")
     first, second = members(spec, i)
     x = torch.zeros(1, 1, 1, spec.head_dim, dtype=torch.float64)
@@ -109,20 +109,20 @@ def test_a_pair_turns_by_position_times_frequency(spec, data, position):
 
 
 @given(specs(), positions_31, seeds)
-def test_dimensions_that_do_not_turn_pass_through(spec, position, seed):
+def test_dimensions_that_do_not_rotate_pass_through(spec, position, seed):
     x = random(2, 3, 4, spec.head_dim, seed=seed, dtype=torch.bfloat16)
-    turned = RotaryEmbedding(spec).rotate(x, at(position, 4))
-    assert torch.equal(turned[..., spec.rotary_dim :], x[..., spec.rotary_dim :])
+    rotated = RotaryEmbedding(spec).rotate(x, at(position, 4))
+    assert torch.equal(rotated[..., spec.rotary_dim :], x[..., spec.rotary_dim :])
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_start_says_where_the_turning_dimensions_begin(pairing):
+def test_start_says_where_the_rotated_dimensions_begin(pairing):
     x = random(2, 3, 5, 12)
     cos, sin = RotaryEmbedding(RotarySpec(6, pairing=pairing)).tables(torch.arange(5))
-    turned = rotate(x, cos, sin, pairing=pairing, start=4)
-    assert torch.equal(turned[..., 4:10], rotate(x[..., 4:10], cos, sin, pairing=pairing))
-    assert torch.equal(turned[..., :4], x[..., :4])
-    assert torch.equal(turned[..., 10:], x[..., 10:])
+    rotated = rotate(x, cos, sin, pairing=pairing, start=4)
+    assert torch.equal(rotated[..., 4:10], rotate(x[..., 4:10], cos, sin, pairing=pairing))
+    assert torch.equal(rotated[..., :4], x[..., :4])
+    assert torch.equal(rotated[..., 10:], x[..., 10:])
 
 
 @given(st.integers(1, 8), positions_31, seeds)
@@ -131,9 +131,9 @@ def test_pairings_are_one_permutation_apart(pairs, position, seed):
     x = random(2, 3, 1, 2 * pairs, seed=seed)
     half = RotaryEmbedding(RotarySpec(2 * pairs, pairing="half"))
     interleaved = RotaryEmbedding(RotarySpec(2 * pairs, pairing="interleaved"))
-    turned = interleaved.rotate(x, at(position))
+    rotated = interleaved.rotate(x, at(position))
     assert torch.equal(
-        half.rotate(x[..., evens_then_odds], at(position)), turned[..., evens_then_odds]
+        half.rotate(x[..., evens_then_odds], at(position)), rotated[..., evens_then_odds]
     )
 
 
@@ -152,10 +152,10 @@ def test_adjoint_is_the_transpose_and_the_gradient(spec, position, amplitude, se
     x, y = random(2, 2, 3, 4, spec.head_dim, seed=seed)
     cos, sin = (amplitude * t for t in RotaryEmbedding(spec).tables(at(position, 4)))
     x.requires_grad_()
-    turned = rotate(x, cos, sin, pairing=spec.pairing)
+    rotated = rotate(x, cos, sin, pairing=spec.pairing)
     transposed = rotate(y, cos, sin, pairing=spec.pairing, adjoint=True)
-    torch.testing.assert_close((turned * y).sum(), (x * transposed).sum(), rtol=0, atol=1e-10)
-    (gradient,) = torch.autograd.grad(turned, x, y)
+    torch.testing.assert_close((rotated * y).sum(), (x * transposed).sum(), rtol=0, atol=1e-10)
+    (gradient,) = torch.autograd.grad(rotated, x, y)
     torch.testing.assert_close(gradient, transposed, rtol=0, atol=1e-14)
 
 
@@ -174,24 +174,24 @@ def test_gradients_of_the_pair_reach_queries_and_keys(pairing):
 def test_low_precision_is_float32_rounded_once(dtype, spec, position, seed):
     rope, x = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim, seed=seed, dtype=dtype)
     where = at(position, 4)
-    turned = rope.rotate(x, where)
-    assert turned.dtype == dtype
-    assert torch.equal(turned, rope.rotate(x.float(), where).to(dtype))
+    rotated = rope.rotate(x, where)
+    assert rotated.dtype == dtype
+    assert torch.equal(rotated, rope.rotate(x.float(), where).to(dtype))
 
 
 def test_tables_are_float32_under_any_default_dtype_and_autocast():
     rope, x = RotaryEmbedding(RotarySpec(16)), random(1, 2, 300, 16, dtype=torch.float32)
     expected = rope.rotate(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        turned = copy.deepcopy(rope).rotate(x)
-    assert torch.equal(turned, expected)
+        rotated = copy.deepcopy(rope).rotate(x)
+    assert torch.equal(rotated, expected)
     torch.set_default_dtype(torch.float64)
     try:
         fresh = RotaryEmbedding(RotarySpec(16))
-        turned, (cos, _) = fresh.rotate(x), fresh.tables(torch.arange(3))
+        rotated, (cos, _) = fresh.rotate(x), fresh.tables(torch.arange(3))
     finally:
         torch.set_default_dtype(torch.float32)
-    assert torch.equal(turned, expected)
+    assert torch.equal(rotated, expected)
     assert cos.dtype == torch.float32
 
 
@@ -263,12 +263,12 @@ def test_each_of_the_batch_has_its_own_positions(spec, seed):
     positions = torch.randint(
         -(2**31), 2**31, (3, 4), generator=torch.Generator().manual_seed(seed)
     )
-    turned = rope.rotate(x, positions)
+    rotated = rope.rotate(x, positions)
     for b in range(3):
-        assert torch.equal(turned[b], rope.rotate(x[b], positions[b]))
+        assert torch.equal(rotated[b], rope.rotate(x[b], positions[b]))
         for s in range(4):
             alone = rope.rotate(x[b, :, s : s + 1], positions[b, s : s + 1])
-            assert torch.equal(turned[b, :, s : s + 1], alone)
+            assert torch.equal(rotated[b, :, s : s + 1], alone)
 
 
 @given(specs(), st.booleans(), seeds)

@@ -30,11 +30,11 @@ def test_packed_documents_begin_at_zero_each(documents):
         assert built.tolist() == expected
 
 
-def test_a_packed_row_turns_as_its_documents_do_alone():
+def test_a_packed_row_rotates_as_its_documents_do_alone():
     rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 9, 8)
-    turned = rope.rotate(x, positions.packed([0, 4, 4, 9]))
-    assert torch.equal(turned[:, :, :4], rope.rotate(x[:, :, :4]))
-    assert torch.equal(turned[:, :, 4:], rope.rotate(x[:, :, 4:]))
+    rotated = rope.rotate(x, positions.packed([0, 4, 4, 9]))
+    assert torch.equal(rotated[:, :, :4], rope.rotate(x[:, :, :4]))
+    assert torch.equal(rotated[:, :, 4:], rope.rotate(x[:, :, 4:]))
 
 
 @given(sizes)
@@ -224,7 +224,7 @@ def test_shards_of_eight_tokens_on_two_ranks():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_shards_turned_apart_are_the_whole_turned(scheme):
+def test_shards_rotated_apart_are_the_whole_rotated(scheme):
     rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 16, 8)
     gathered = torch.empty_like(x)
     for rank in range(4):

@@ -1,6 +1,6 @@
-"""Moving what is turned already: `unrotate`, `shift` and `rerotate`.
+"""Moving what is rotated already: `unrotate`, `shift` and `rerotate`.
 
-These fail when cached keys, once moved, are not what they would be had they been turned at their
+These fail when cached keys, once moved, are not what they would be had they been rotated at their
 new place (or by their new rope) to begin with: an amplitude applied twice or not at all, a pair
 looked for where it is not, a rounding too many.
 """
@@ -55,14 +55,14 @@ def random(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 @pytest.mark.parametrize("spec", SPECS)
 @given(positions_30, positions_30, lengths)
-def test_shifted_keys_are_as_if_turned_there(spec, first, by, length):
+def test_shifted_keys_are_as_if_rotated_there(spec, first, by, length):
     rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
     where = places(spec, first, 0, -7, 5)
-    turned = rope.rotate(k, where, length=length)
+    rotated = rope.rotate(k, where, length=length)
     expected = rope.rotate(k, where + by, length=length)
-    moved = rope.shift(turned, by, length=length)
+    moved = rope.shift(rotated, by, length=length)
     torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
-    torch.testing.assert_close(rope.shift(moved, -by, length=length), turned, rtol=0, atol=4e-6)
+    torch.testing.assert_close(rope.shift(moved, -by, length=length), rotated, rtol=0, atol=4e-6)
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -70,12 +70,12 @@ def test_each_key_may_be_shifted_by_its_own_distance(spec):
     """As when a token is cut out of the middle of a cache: those behind it close up."""
     rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
     where, by = places(spec, 0, 1, 3, 4), places(spec, 0, 0, -1, -1)
-    turned = rope.rotate(k, where, length=9)
+    rotated = rope.rotate(k, where, length=9)
     expected = rope.rotate(k, where + by, length=9)
-    torch.testing.assert_close(rope.shift(turned, by, length=9), expected, rtol=0, atol=4e-6)
+    torch.testing.assert_close(rope.shift(rotated, by, length=9), expected, rtol=0, atol=4e-6)
     rows = torch.stack([by, by], dim=-2)
-    torch.testing.assert_close(rope.shift(turned, rows, length=9), expected, rtol=0, atol=4e-6)
-    heads_last = rope.shift(turned.transpose(1, 2), by, length=9, seq_dim=-3)
+    torch.testing.assert_close(rope.shift(rotated, rows, length=9), expected, rtol=0, atol=4e-6)
+    heads_last = rope.shift(rotated.transpose(1, 2), by, length=9, seq_dim=-3)
     torch.testing.assert_close(heads_last.transpose(1, 2), expected, rtol=0, atol=4e-6)
 
 
@@ -84,8 +84,8 @@ def test_each_key_may_be_shifted_by_its_own_distance(spec):
 def test_unrotate_inverts_with_every_amplitude_and_pairing(spec, position, length):
     rope, x = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
     where = places(spec, position, 3, 2, 1)
-    turned = rope.rotate(x, where, length=length)
-    back = rope.unrotate(turned, where, length=length)
+    rotated = rope.rotate(x, where, length=length)
+    back = rope.unrotate(rotated, where, length=length)
     torch.testing.assert_close(back, x, rtol=0, atol=4e-6)
     again = rope.rotate(rope.unrotate(x, where, length=length), where, length=length)
     torch.testing.assert_close(again, x, rtol=0, atol=4e-6)
@@ -95,16 +95,16 @@ def test_unrotate_inverts_with_every_amplitude_and_pairing(spec, position, lengt
 def test_shift_leaves_the_amplitude_as_it_was(spec):
     """By 0 nothing changes; over and over, norms stay."""
     rope, k = RotaryEmbedding(spec), random(1, 2, 4, spec.head_dim)
-    turned = rope.rotate(k, length=9)
-    torch.testing.assert_close(rope.shift(turned, 0, length=9), turned, rtol=0, atol=1e-6)
-    moved = turned
+    rotated = rope.rotate(k, length=9)
+    torch.testing.assert_close(rope.shift(rotated, 0, length=9), rotated, rtol=0, atol=1e-6)
+    moved = rotated
     for _ in range(20):
         moved = rope.shift(moved, 3, length=9)
-    torch.testing.assert_close(moved.norm(dim=-1), turned.norm(dim=-1), rtol=1e-5, atol=0)
+    torch.testing.assert_close(moved.norm(dim=-1), rotated.norm(dim=-1), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_dimensions_that_do_not_turn_are_not_touched_by_any_move(spec):
+def test_dimensions_that_do_not_rotate_are_not_touched_by_any_move(spec):
     rope, k = RotaryEmbedding(spec), random(1, 2, 4, spec.head_dim, dtype=torch.bfloat16)
     still = [d for d in range(spec.head_dim) if not spec.start <= d < spec.start + spec.rotary_dim]
     where = places(spec, 0, 1, 2, 3)
@@ -125,22 +125,22 @@ def test_a_cache_survives_longropes_crossing(where, back):
     spec, k = NAMED["longrope"], random(2, 3, 4, 8)
     rope, positions = RotaryEmbedding(spec), torch.tensor(where)
     old, new = (L + 1, L) if back else (L, L + 1)
-    turned = rope.rotate(k, positions, length=old)
-    moved = rerotate(turned, positions, spec, spec, old_length=old, new_length=new)
+    rotated = rope.rotate(k, positions, length=old)
+    moved = rerotate(rotated, positions, spec, spec, old_length=old, new_length=new)
     expected = rope.rotate(k, positions, length=new)
     torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
-    assert (turned - expected).abs().max() > 1e-2  # there was something to do: two amplitudes
+    assert (rotated - expected).abs().max() > 1e-2  # there was something to do: two amplitudes
 
 
 def test_rows_of_a_batch_may_cross_one_by_one():
     spec, k = NAMED["longrope"], random(3, 2, 5, 8)
     rope, where = RotaryEmbedding(spec), torch.arange(30, 35)
     old, new = torch.tensor([35, 35, L]), torch.tensor([36, 10, 36])
-    turned = rope.rotate(k, where, length=old)
-    moved = rerotate(turned, where, spec, spec, old_length=old, new_length=new)
+    rotated = rope.rotate(k, where, length=old)
+    moved = rerotate(rotated, where, spec, spec, old_length=old, new_length=new)
     expected = rope.rotate(k, where, length=new)
     torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
-    torch.testing.assert_close(moved[0], turned[0], rtol=0, atol=4e-6)
+    torch.testing.assert_close(moved[0], rotated[0], rtol=0, atol=4e-6)
 
 
 ALIKE = [spec for spec in NAMED.values() if (spec.head_dim, spec.axis_count) == (8, 1)]
@@ -150,8 +150,8 @@ ALIKE = [spec for spec in NAMED.values() if (spec.head_dim, spec.axis_count) == 
 def test_keys_go_from_any_rope_to_any_other(old, new, position, old_length, new_length):
     """Between rules, amplitudes, directions and both orders of pairs, written and read."""
     k, where = random(2, 3, 2, 8), torch.tensor([position, 3])
-    turned = RotaryEmbedding(old).rotate(k, where, length=old_length)
-    moved = rerotate(turned, where, old, new, old_length=old_length, new_length=new_length)
+    rotated = RotaryEmbedding(old).rotate(k, where, length=old_length)
+    moved = rerotate(rotated, where, old, new, old_length=old_length, new_length=new_length)
     expected = RotaryEmbedding(new).rotate(k, where, length=new_length)
     torch.testing.assert_close(moved, expected, rtol=0, atol=6e-6)
 
@@ -210,7 +210,8 @@ def test_gradients_run_through_every_move(spec):
         (
             lambda rope, k: rerotate(k, torch.arange(4), rope.spec, RotarySpec(8, 6)),
             ValueError,
-            "new must turn the same dimensions as old: head_dim, rotary_dim and start of (8, 8, 0)",
+            "new must rotate the same dimensions as old: head_dim, rotary_dim and start of "
+            "(8, 8, 0)",
         ),
         (
             lambda rope, k: rerotate(k, torch.arange(3), rope.spec, rope.spec),

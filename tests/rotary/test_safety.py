@@ -140,7 +140,7 @@ def test_a_decode_far_out_builds_no_big_table(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_low_precision_models_turn_far_keys_rightly(dtype):
+def test_low_precision_models_rotate_far_keys_rightly(dtype):
     """Positions in bfloat16 would collapse from 257 on, and angles in float32 be off by 0.4."""
     rope, (q, k) = (
         RotaryEmbedding(RotarySpec(8)).to(dtype),
@@ -184,8 +184,8 @@ def test_fake_tensors_and_real_ones_do_not_meet(spec, first):
     if first == "real":
         rope(q, k, length=7)
     with FakeTensorMode() as mode:
-        turned = rope(mode.from_tensor(q), mode.from_tensor(k), length=7)
-    assert [t.shape for t in turned] == [q.shape, k.shape]
+        rotated = rope(mode.from_tensor(q), mode.from_tensor(k), length=7)
+    assert [t.shape for t in rotated] == [q.shape, k.shape]
     assert same(rope(q, k, length=7), expected)
 
 
@@ -238,13 +238,13 @@ def test_no_transform_leaves_its_tensors_behind_for_another(first, second):
 def test_transforms_are_right(spec):
     rope = RotaryEmbedding(spec)
     x = torch.randn(2, 3, 7, spec.head_dim, dtype=torch.float64)
-    turned = rope.rotate(x, length=7)
-    assert torch.equal(torch.vmap(lambda row: rope.rotate(row, length=7))(x), turned)
+    rotated = rope.rotate(x, length=7)
+    assert torch.equal(torch.vmap(lambda row: rope.rotate(row, length=7))(x), rotated)
     # The rotation is linear: its derivative in any direction is the rotation of that direction.
-    torch.testing.assert_close(forward_mode(rope, x), turned, rtol=0, atol=1e-12)
+    torch.testing.assert_close(forward_mode(rope, x), rotated, rtol=0, atol=1e-12)
     matrix = torch.func.jacrev(lambda row: rope.rotate(row, length=7))(x[0, 0])
     product = torch.einsum("sdte,te->sd", matrix, x[0, 0])
-    torch.testing.assert_close(product, turned[0, 0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(product, rotated[0, 0], rtol=0, atol=1e-12)
     clean = x.clone().requires_grad_()
     rope.rotate(clean, length=7).pow(3).sum().backward()
     torch.testing.assert_close(gradient(rope, x), clean.grad, rtol=0, atol=1e-12)
@@ -268,11 +268,11 @@ def test_second_derivatives_and_those_of_the_tables(pairing, write_pairing):
     cos, sin = torch.randn(2, 2, 3, 2, dtype=torch.float64).unbind()
     cos.requires_grad_(), sin.requires_grad_()
 
-    def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         return rotate(x, cos, sin, pairing=pairing, write_pairing=write_pairing, start=1)
 
-    assert torch.autograd.gradcheck(turned, (x, cos, sin), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(turned, (x, cos, sin))
+    assert torch.autograd.gradcheck(rotated, (x, cos, sin), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(rotated, (x, cos, sin))
 
 
 # Compilers
@@ -358,9 +358,9 @@ def test_moves_and_gradients_compile(compiled):
     fast, counter = compiled(moved)
     for count in COUNTS:
         k, by = queries_and_keys(spec, count)[1].requires_grad_(), torch.randint(0, 99, (count,))
-        turned = fast(k, by)
-        assert torch.equal(turned, moved(k, by))
-        (ours,), (theirs,) = (torch.autograd.grad(y.sum(), k) for y in (turned, moved(k, by)))
+        rotated = fast(k, by)
+        assert torch.equal(rotated, moved(k, by))
+        (ours,), (theirs,) = (torch.autograd.grad(y.sum(), k) for y in (rotated, moved(k, by)))
         assert torch.equal(ours, theirs)
     assert counter.frame_count <= MOST
 

@@ -132,9 +132,9 @@ def llama3(m, rule, theta, rotary_dim, length):
 
 def proportional(m, rule, theta, rotary_dim, length):
     """2410.06205, section 5: a fraction of the frequencies of the whole head, zeros behind."""
-    turning = int(rule.fraction * rotary_dim // 2)
-    kept = [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)[:turning]]
-    return kept + [m.mpf(0)] * (rotary_dim // 2 - turning)
+    rotated = int(rule.fraction * rotary_dim // 2)
+    kept = [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)[:rotated]]
+    return kept + [m.mpf(0)] * (rotary_dim // 2 - rotated)
 
 
 SOURCES = {
@@ -275,7 +275,7 @@ def test_yarn_with_both_betas_alike_is_a_step(low):
 
 
 def test_yarn_with_a_whole_pair_at_both_ends_blends_over_a_thousandth():
-    """low = high = 0 where training saw less than one turn: the first pair stays, the rest slow."""
+    """low = high = 0 where training saw less than a rotation: the first pair stays."""
     rule = scaling.YaRN(4.0, 6, beta_fast=0.95, beta_slow=0.95)
     close(frequencies(rule), [1.0, *(f / 4 for f in frequencies(scaling.Linear(1.0))[1:])])
 
@@ -299,12 +299,12 @@ def test_llama3_with_both_factors_alike_is_a_step():
     assert frequencies(rule, 128, 5e5) == expected
 
 
-def test_proportional_turns_whole_pairs_of_the_whole_width():
-    """Gemma 4's full attention: 512 wide, a quarter turns, so channels 0-63 and 256-319."""
+def test_proportional_rotates_whole_pairs_of_the_whole_width():
+    """Gemma 4's full attention: 512 wide, a quarter rotates, so channels 0-63 and 256-319."""
     rope = RotaryEmbedding(RotarySpec(512, theta=1e6, scaling=scaling.Proportional(0.25)))
     x = torch.randn(1, 1, 4, 512)
-    turned = rope.rotate(x, torch.tensor([3, 77, 4_000, 10_000_000]))
-    still = (turned == x).all(dim=-2).flatten().nonzero().flatten().tolist()
+    rotated = rope.rotate(x, torch.tensor([3, 77, 4_000, 10_000_000]))
+    still = (rotated == x).all(dim=-2).flatten().nonzero().flatten().tolist()
     assert still == [*range(64, 256), *range(320, 512)]
 
 
@@ -496,7 +496,7 @@ def test_llama3_of_transformers_is_undefined_where_both_factors_are_alike():
     rule = scaling.Llama3(16.0, 1.0, 1.0, 2048)
     assert all(map(math.isfinite, expected))
     close(frequencies(rule, 64, 5e5), expected, rel=2e-5)
-    at_the_border = 2 * math.pi * 2048  # the one pair's wavelength is 2π: L / 2π turns
+    at_the_border = 2 * math.pi * 2048  # the one pair's wavelength is 2π: L / 2π rotates
     assert frequencies(scaling.Llama3(2.0, at_the_border, at_the_border, 2048), 2)[0] in (0.5, 1.0)
 
 
@@ -526,16 +526,16 @@ def test_each_of_a_batch_has_its_own_length_and_is_as_it_would_be_alone(rule, gi
         "positions": {"positions": torch.tensor([5, 0, 2, 9, 10_000_000])},
         "rows of positions": {"positions": torch.arange(15).reshape(3, 5)},
     }[given_as]
-    turned = rope.rotate(x, **where, length=torch.tensor(each))
-    back = rope.unrotate(turned, **where, length=torch.tensor(each))
-    moved = rope.shift(turned, 3, length=torch.tensor(each))
+    rotated = rope.rotate(x, **where, length=torch.tensor(each))
+    back = rope.unrotate(rotated, **where, length=torch.tensor(each))
+    moved = rope.shift(rotated, 3, length=torch.tensor(each))
     torch.testing.assert_close(back, x, rtol=0, atol=2e-6)
     for b, length in enumerate(each):
         alone = dict(where)
         if given_as == "rows of positions":
             alone["positions"] = where["positions"][b]
         row = ropes(rule).rotate(x[b], **alone, length=length)
-        assert torch.equal(turned[b], row)
+        assert torch.equal(rotated[b], row)
         torch.testing.assert_close(moved[b], rope.shift(row, 3, length=length), rtol=0, atol=1e-6)
 
 
@@ -619,8 +619,8 @@ def test_lengths_need_not_lie_where_the_keys_are(rule):
     """On another device (here meta) nothing meets a tensor that stayed behind."""
     rope, k = ropes(rule), torch.empty(2, 1, 5, 16, device="meta")
     each = torch.tensor([3, 300])
-    for turned in (rope.rotate(k, length=each), rope.unrotate(k, length=each)):
-        assert turned.is_meta
+    for rotated in (rope.rotate(k, length=each), rope.unrotate(k, length=each)):
+        assert rotated.is_meta
     assert rope.shift(k, 4, length=each).is_meta
 
 
@@ -722,11 +722,11 @@ def test_rules_are_values():
     ("theta", "original"), [(2.0, 4096), (100.0, 1 << 22), (10_000.0, 4), (0.5, 4096)]
 )
 def test_yarn_without_a_band_is_refused(theta, original):
-    """All pairs turn oftener than beta_fast within L, or all less often than beta_slow."""
-    with pytest.raises(ValueError, match="must leave pairs that turn between beta_slow"):
+    """All pairs rotate more often than beta_fast within L, or all less often than beta_slow."""
+    with pytest.raises(ValueError, match="must leave pairs that rotate between beta_slow"):
         RotarySpec(64, theta=theta, scaling=scaling.YaRN(4.0, original))
 
 
 def test_a_proportion_of_no_pair_is_refused():
-    with pytest.raises(ValueError, match=r"fraction must leave a pair to turn, got 0\.01 of 32"):
+    with pytest.raises(ValueError, match=r"fraction must leave a pair to rotate, got 0\.01 of 32"):
         RotarySpec(64, scaling=scaling.Proportional(0.01))

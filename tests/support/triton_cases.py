@@ -97,11 +97,11 @@ def check(xs, cos, sin, read, write, start, seq_dim, adjoint, outs=None) -> None
 @pytest.mark.parametrize(("read", "write"), BOTH)
 def test_q_and_k_in_every_layout(view, dtype, read, write):
     # All that there is for float32; for the others, which differ in loads and stores, each place.
-    turns = list(itertools.product(BATCHES, (False, True)))
+    rotates = list(itertools.product(BATCHES, (False, True)))
     for (dim, start, pairs), (batch, adjoint) in (
-        itertools.product(PLACES, turns)
+        itertools.product(PLACES, rotates)
         if dtype == torch.float32
-        else zip(PLACES, turns, strict=False)
+        else zip(PLACES, rotates, strict=False)
     ):
         q, k = (retyped(VIEWS[view](2, heads, 3, dim), dtype) for heads in (4, 2))
         check((q, k), *tables(3, pairs, batch), read, write, start, -2, adjoint)
@@ -146,11 +146,11 @@ def test_any_sizes_in_any_blocks(data):
     q, k = (noise(batch, heads, length, dim).to(dtype) for heads in (q_heads, k_heads))
     if seq_dim == -3:
         q, k = q.transpose(1, 2), k.transpose(1, 2)
-    turns = tables(length, pairs, data.draw(st.sampled_from((None, batch))))
+    rotates = tables(length, pairs, data.draw(st.sampled_from((None, batch))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu, "PAIRS_PER_PROGRAM", data.draw(st.sampled_from((256, 1024))))
         patch.setattr(gpu, "HEADS_PER_PROGRAM", data.draw(st.sampled_from((1, 4, 8))))
-        check((q, k), *turns, read, write, before, seq_dim, adjoint)
+        check((q, k), *rotates, read, write, before, seq_dim, adjoint)
 
 
 def test_one_launch_serves_q_and_k_of_like_sizes(monkeypatch):

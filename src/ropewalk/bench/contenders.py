@@ -31,7 +31,7 @@ COMPILED = "the formula, torch.compile"
 
 @dataclass(frozen=True)
 class Rotation:
-    """A rotation of q and k, the pairs it turns, and the axis it wants the sequence on."""
+    """A rotation of q and k, the pairs it rotates, and the axis it wants the sequence on."""
 
     rotate: RotateFunction
     pairing: Pairing = "half"
@@ -40,7 +40,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Contender:
-    """A name, and what makes its turn for a case; None where it has none of that form.
+    """A name, and what makes its rotation for a case; None where it has none of that form.
 
     `make` raises ImportError where its library is absent, Absent where it cannot run here.
     """

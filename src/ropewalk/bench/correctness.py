@@ -71,12 +71,12 @@ def _error(found: Tensor, x: Tensor, rotation: Rotation, case: Case, sign: int) 
         torch.arange(0, case.workload.head_dim, 2, dtype=torch.float64) / case.workload.head_dim
     )
     angles = sign * case.workload.positions().double()[:, None] * THETA**-exponents
-    turned = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+    rotated = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
     if rotation.seq_dim == -3:
-        turned = turned[:, None]
+        rotated = rotated[:, None]
     before, after = _pairs(x, rotation), _pairs(found, rotation)
     length = before.abs().clamp_min(torch.finfo(torch.float32).tiny)
-    worst = float(((after - before * turned).abs() / length).max())
+    worst = float(((after - before * rotated).abs() / length).max())
     return float("inf") if math.isnan(worst) else worst
 
 

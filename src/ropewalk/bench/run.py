@@ -100,7 +100,7 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
 
 
 def _admit(contender: Contender, case: Case) -> tuple[Rotation, float] | None:
-    """Its turn and its worst error, None where it has none of this form; Refused if it is wrong."""
+    """Return its rotation and worst error, None if it has no such form; Refused if it is wrong."""
     rotation = contender.make(case)
     if rotation is None:
         return None

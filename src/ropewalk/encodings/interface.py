@@ -13,7 +13,7 @@ embeddings          ``Encoding.embed``                     sinusoidal, learned, 
 queries and keys    ``AttentionEncoding.rotate``           rotary, xPos
 scores              ``AttentionEncoding.bias`` (H, S, T)   ALiBi, T5, KERPLE, FIRE, TUPE
 scores and values   ``AttentionEncoding.attend``           Shaw, Transformer-XL, DeBERTa, CoPE
-values and output   ``rotate_values`` and ``restore``      rotary, if values are to turn as well
+values and output   ``rotate_values`` and ``restore``      rotary, if values are to rotate as well
 ==================  =====================================  =======================================
 """
 
@@ -35,7 +35,7 @@ class StackShape:
     ``causal`` says whether these attentions look back only: the decoder's self-attention does, the
     encoder's and cross-attention do not. Encodings that act by distance need to know (T5 halves its
     buckets between the two sides). ``head_dim`` is the size of the vectors that ``rotate`` gets:
-    in linear attention that turns features, the number of features.
+    in linear attention that rotates features, the number of features.
     """
 
     layers: int
@@ -89,7 +89,7 @@ class AttentionEncoding(nn.Module):
 
     ``scale`` multiplies the scores before the softmax; ``None`` means ``1/sqrt(head_dim)`` (TUPE
     has ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
-    after ``rotate`` (each key is turned once), ``"raw"`` keys (``rotate`` sees all of them at each
+    after ``rotate`` (each key is rotated once), ``"raw"`` keys (``rotate`` sees all of them at each
     step), or ``"none"`` where the published method allows no cache.
     """
 
@@ -97,7 +97,7 @@ class AttentionEncoding(nn.Module):
     cached_keys: Literal["rotated", "raw", "none"] = "rotated"
     #: True where ``attend`` replaces the softmax of ``scale * q k^T + bias``.
     attends: bool = False
-    #: True where ``rotate_values`` turns values.
+    #: True where ``rotate_values`` rotates values.
     rotates_values: bool = False
 
     @property
@@ -108,18 +108,19 @@ class AttentionEncoding(nn.Module):
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        """Turn q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.new_keys``.
+        """Rotate q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.new_keys``.
 
-        k is None when a cache already holds all keys turned (cross-attention after its first step).
+        k is None when a cache already holds all keys rotated (cross-attention after its first
+        step).
         """
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Turn v ``(B, K, T, D)``, of the keys that ``rotate`` receives; cached as they are."""
+        """Rotate v ``(B, K, T, D)``, of the keys that ``rotate`` receives; cached as they are."""
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
-        """Turn what was attended to, ``(B, H, S, D)``, back by ``placement.queries``."""
+        """Rotate what was attended to, ``(B, H, S, D)``, back by ``placement.queries``."""
         return output
 
     def bias(self, placement: Placement) -> Tensor | None:

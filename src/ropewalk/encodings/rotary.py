@@ -93,22 +93,22 @@ def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
 class Rotary(Encoding):
     """Rotate pairs of query and key dimensions by position times frequency.
 
-    At position m, pair i of the R turning dimensions is turned by m·f_i, f_i = theta^(-2i/R), so
+    At position m, pair i of the R rotated dimensions is rotated by m·f_i, f_i = theta^(-2i/R), so
     that the score of a query at m and a key at n depends on m - n alone. Acts on queries and keys
     of every layer; no parameters unless learned; any position; keys can be cached rotated; in
     cross-attention only when asked (``cross=True``), where a distance is that between a target and
-    a source position. Cost: one pass over q and k (and over v and the output, if values turn); cos
-    and sin are formed once for all layers that share frequencies.
+    a source position. Cost: one pass over q and k (and over v and the output, if values rotate);
+    cos and sin are formed once for all layers that share frequencies.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
-    rotary_dim: R; only these leading dimensions of each head turn (GPT-J, GPT-NeoX). None: all.
+    rotary_dim: R; only these leading dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
     pairing: which dimensions form a pair, ``half`` (i and i + R/2) or ``interleaved`` (2i, 2i + 1).
-    reverse: turn the other way (nanochat).
+    reverse: rotate the other way (nanochat).
     frequency: one for all pairs, in radians per position, instead of theta's.
     rule: a scaling rule by its name in ``ropewalk.scaling``, whatever its case; its fields are
-        further arguments: ``rotary(rule=yarn, factor=4, original_length=256)``. p-RoPE, which turns
-        the fastest p of all pairs, is ``rotary(rule=proportional, fraction=0.75)``.
+        further arguments: ``rotary(rule=yarn, factor=4, original_length=256)``. p-RoPE, which
+        rotates the fastest p of all pairs, is ``rotary(rule=proportional, fraction=0.75)``.
     length: what is served, for the rules that depend on it (DynamicNTK, LongRoPE), and for them
         required. It is stated, not read off each pass: early tokens would be computed at another
         length than late ones, and then no cache could give what computing all anew gives, not even
@@ -116,8 +116,9 @@ class Rotary(Encoding):
     learned: frequencies become parameters, which start from those above: True for one set for the
         stack, ``layer`` for one for each layer, ``head`` for one for each key head of each layer
         (RoPE-ViT, arXiv 2403.13298, has such). Scores depend on the distance all the same.
-    values: True turns values by their keys' positions as well, and the output back by the query's:
-        what is fetched from n to m is turned by n - m, and stays relative (VO-RoPE: J. Su 2025,
+    values: True rotates values by their keys' positions as well, and the output back by the
+    query's:
+        what is fetched from n to m is rotated by n - m, and stays relative (VO-RoPE: J. Su 2025,
         kexue.fm/archives/10862). ``absolute`` leaves the output as it is, which depends on absolute
         positions then (``rotary_value`` of RoFormer in transformers).
     """
@@ -203,11 +204,11 @@ def _named(name: Any) -> type[Scaling]:
 
 
 def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
-    check_number("frequency", frequency, why="; reverse=True turns the other way")
+    check_number("frequency", frequency, why="; reverse=True rotates the other way")
     for name, given in (("theta", spec.theta != THETA), ("rule", spec.scaling is not None)):
         if given:
             raise ValueError(
-                f"{name} must be left out where all pairs turn at one frequency={frequency}: it "
+                f"{name} must be left out where all pairs rotate at one frequency={frequency}: it "
                 f"makes or changes frequencies pair by pair"
             )
     # theta^-e with e = -1 is the frequency itself, unrounded.

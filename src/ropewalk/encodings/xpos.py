@@ -42,7 +42,7 @@ class XPosSite(AttentionEncoding):
 class XPos(Encoding):
     """Rotate as ``rotary`` does, and let scores decay with the distance, sooner in fast pairs.
 
-    Pair i of a query at m is turned and multiplied by ζ_i^((m - centre) / scale_base), that of a
+    Pair i of a query at m is rotated and multiplied by ζ_i^((m - centre) / scale_base), that of a
     key at n by ζ_i^((centre - n) / scale_base), with ζ_i = (2i + 0.4·R) / (1.4·R): of their score,
     pair i's part is multiplied by ζ_i^((m - n) / scale_base). Acts on queries and keys of every
     layer; relative; no parameters; the cost of ``rotary``. The centre is fixed and on it no score

@@ -181,16 +181,16 @@ class Attention(nn.Module):
         if kv is None:
             assert cache is not None
             k, v = cache.held()
-            q, turned = self.encoding.rotate(q, None if self._rotated else k, placement)
-            if turned is not None:
-                k, v = turned, self.encoding.rotate_values(v, placement)
+            q, rotated = self.encoding.rotate(q, None if self._rotated else k, placement)
+            if rotated is not None:
+                k, v = rotated, self.encoding.rotate_values(v, placement)
             return q, k, v
         k, v = kv
         if cache is not None and not self._rotated:
             k, v = cache.append(k, v)
-        q, turned = self.encoding.rotate(q, k, placement)
-        assert turned is not None
-        k, v = turned, self.encoding.rotate_values(v, placement)
+        q, rotated = self.encoding.rotate(q, k, placement)
+        assert rotated is not None
+        k, v = rotated, self.encoding.rotate_values(v, placement)
         if cache is not None and self._rotated:
             k, v = cache.append(k, v)
         return q, k, v
@@ -212,7 +212,7 @@ class Attention(nn.Module):
             k, v = (None, None) if kv is None else (x.to(wide) for x in kv)
             after = self.linear.rotate == "after"
             query, key = linear_attention.place(
-                self.features, self.encoding, q.to(wide), k, placement, turn_features=after
+                self.features, self.encoding, q.to(wide), k, placement, rotate_features=after
             )
             values = None if v is None else self.encoding.rotate_values(v, placement)
             output, weights = linear_attention.attend(

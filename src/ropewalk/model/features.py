@@ -102,7 +102,7 @@ class Performer:
     """Linear attention with random features, which approaches softmax attention as they grow.
 
     ``features``: how many; by default D ln D, the order that the paper's theorem 4 has. ``rotate``:
-    whether an encoding turns features (``after``; Su et al. 2021, arXiv 2104.09864, eq. 19) or
+    whether an encoding rotates features (``after``; Su et al. 2021, arXiv 2104.09864, eq. 19) or
     queries and keys ``before`` features are made of them (as lucidrains/performer-pytorch does).
     """
 
@@ -115,8 +115,8 @@ class Performer:
             check_int("features", self.features, 2)
             if self.features % 2 and self.rotate == "after":
                 raise ValueError(
-                    f"features must be even where an encoding turns pairs of them, got "
-                    f"{self.features}; with rotate=before it turns queries and keys instead"
+                    f"features must be even where an encoding rotates pairs of them, got "
+                    f"{self.features}; with rotate=before it rotates queries and keys instead"
                 )
 
     def feature_count(self, head_dim: int) -> int:

@@ -1,12 +1,12 @@
 """Attention in time and memory that grow with the length alone: sums over keys, seen through φ.
 
-With features φ (``features``) and positions turned in by an encoding, R, a query at m gets
+With features φ (``features``) and positions put in by an encoding, R, a query at m gets
 
     Σ_n (R_m φ(q_m))·(R_n φ(k_n)) v_n / Σ_n φ(q_m)·φ(k_n),
 
 where the sums over keys are formed once and then read by every query. R stands in the numerator
-alone: turned features have negative products, and a denominator of them could be zero. (Where
-queries and keys turn before features are formed, R is in φ.)
+alone: rotated features have negative products, and a denominator of them could be zero. (Where
+queries and keys rotate before features are formed, R is in φ.)
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 4 to 12; Su et al. 2021, arXiv 2104.09864,
 eq. 19.
 
@@ -39,7 +39,7 @@ class Placed(NamedTuple):
     """Features of queries or keys at their positions."""
 
     plain: Tensor  # (B, heads, S, M)
-    turned: Tensor  # the same, turned by the encoding; plain itself where nothing turns
+    rotated: Tensor  # the same, rotated by the encoding; plain itself where nothing rotates
     log_scale: Tensor  # (B, heads, S)
 
     def part(self, start: int, end: int) -> Placed:
@@ -52,8 +52,8 @@ class Placed(NamedTuple):
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Placed:
         plain = change(self.plain)
-        turned = plain if self.turned is self.plain else change(self.turned)
-        return Placed(plain, turned, change(self.log_scale))
+        rotated = plain if self.rotated is self.plain else change(self.rotated)
+        return Placed(plain, rotated, change(self.log_scale))
 
 
 def check_encoding(encoding: AttentionEncoding, kind: str, head_dim: int) -> None:
@@ -66,7 +66,7 @@ def check_encoding(encoding: AttentionEncoding, kind: str, head_dim: int) -> Non
     elif encoding.cached_keys != "rotated":
         reason = "it needs all keys at each step, of which linear attention keeps but sums"
     elif encoding.rotates_values and rotated_dim(kind, head_dim) != head_dim:
-        reason = "it turns values, which have another size than features; write rotate=before"
+        reason = "it rotates values, which have another size than features; write rotate=before"
     if reason is not None:
         raise ValueError(
             f"attention must be softmax with {type(encoding).__name__}, got {kind!r}: {reason}"
@@ -80,20 +80,20 @@ def place(
     k: Tensor | None,
     placement: Placement,
     *,
-    turn_features: bool,
+    rotate_features: bool,
 ) -> tuple[Placed, Placed | None]:
-    """Form features of q ``(B, H, S, D)`` and k ``(B, K, T, D)`` and turn these or q and k."""
-    if not turn_features:
+    """Form features of q ``(B, H, S, D)`` and k ``(B, K, T, D)`` and rotate these or q and k."""
+    if not rotate_features:
         q, k = encoding.rotate(q, k, placement)
     query: Features = features(q)
     key: Features | None = None if k is None else features(k)
-    turned, turned_key = query.values, None if key is None else key.values
-    if turn_features:
-        turned, turned_key = encoding.rotate(turned, turned_key, placement)
-    placed = Placed(query.values, turned, query.log_scale)
-    if key is None or turned_key is None:
+    rotated, rotated_key = query.values, None if key is None else key.values
+    if rotate_features:
+        rotated, rotated_key = encoding.rotate(rotated, rotated_key, placement)
+    placed = Placed(query.values, rotated, query.log_scale)
+    if key is None or rotated_key is None:
         return placed, None
-    return placed, Placed(key.values, turned_key, key.log_scale)
+    return placed, Placed(key.values, rotated_key, key.log_scale)
 
 
 def hide(key: Placed, mask: Tensor) -> Placed:
@@ -162,7 +162,7 @@ def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
     if held is not None:
         scale = torch.maximum(scale, held.scale)
     shares = (key.log_scale - scale[..., None]).exp()[..., None]  # (B, K, T, 1)
-    values = (key.turned * shares).mT @ v
+    values = (key.rotated * shares).mT @ v
     features = (key.plain * shares).sum(-2)
     if held is not None:
         kept = (held.scale - scale).exp()[..., None]
@@ -174,7 +174,7 @@ def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
 def look(query: Placed, sums: Sums) -> Tensor:
     """Let all queries look at all that the sums hold: ``(B, H, S, D)``."""
     kv_heads = sums.features.shape[1]
-    numerator = _rows(query.turned, kv_heads) @ sums.values
+    numerator = _rows(query.rotated, kv_heads) @ sums.values
     denominator = _rows(query.plain, kv_heads) @ sums.features[..., None]
     return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], numerator.shape[-1])
 
@@ -200,11 +200,11 @@ def look_back(
 def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
     """Form what each query takes of each value ``(B, H, S, T)``, which no computation needs.
 
-    Where features are turned they can be negative, and their sum differs from 1.
+    Where features are rotated they can be negative, and their sum differs from 1.
     """
     shares = _shares(key.log_scale, None)[0] if causal else _shares_of_all(key.log_scale)
-    numerator = _products(query.turned, key.turned, shares)
-    plain = query.turned is query.plain
+    numerator = _products(query.rotated, key.rotated, shares)
+    plain = query.rotated is query.plain
     denominator = numerator if plain else _products(query.plain, key.plain, shares)
     shape = *query.plain.shape[:-1], numerator.shape[-1]
     return _ratio(numerator, denominator.sum(-1, keepdim=True)).reshape(shape)
@@ -217,15 +217,15 @@ def _apart(x: Tensor) -> Tensor:
 
 def _look_back_in_chunk(query: Placed, key: Placed, v: Tensor, held: Sums | None) -> Tensor:
     shares, kept = _shares(key.log_scale, held)
-    products = _products(query.turned, key.turned, shares)
+    products = _products(query.rotated, key.rotated, shares)
     numerator = products @ v
-    if query.turned is not query.plain:
+    if query.rotated is not query.plain:
         products = _products(query.plain, key.plain, shares)
     denominator = products.sum(-1, keepdim=True)
     if held is not None and kept is not None:
         kv_heads = v.shape[1]
         kept = kept.repeat(1, 1, query.plain.shape[1] // kv_heads)[..., None]
-        numerator = numerator + kept * (_rows(query.turned, kv_heads) @ held.values)
+        numerator = numerator + kept * (_rows(query.rotated, kv_heads) @ held.values)
         features = held.features[..., None]
         denominator = denominator + kept * (_rows(query.plain, kv_heads) @ features)
     return _ratio(numerator, denominator).reshape(*query.plain.shape[:-1], numerator.shape[-1])

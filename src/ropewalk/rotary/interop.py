@@ -44,7 +44,7 @@ def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
     the pairing of the model; GLM's tables are `half` and its pairs interleaved.
 
     Raises ValueError where the two differ: the argument is the wrong one, or the members of a pair
-    turn differently (HunYuan-VL), which is no rotation. Source: transformers, modeling_llama.py.
+    rotate differently (HunYuan-VL), which is no rotation. Source: transformers, modeling_llama.py.
     """
     _check_alike(cos, sin)
     return _once("cos", cos, pairing), _once("sin", sin, pairing)
@@ -96,11 +96,11 @@ def onnx_rotary_embedding(
 ) -> Tensor:
     """`rotate`, by the operator RotaryEmbedding of ONNX (opset 23), which an export keeps whole.
 
-        class Turn(nn.Module):
+        class Rotate(nn.Module):
             def forward(self, q, cos, sin):
                 return interop.onnx_rotary_embedding(q, cos, sin, pairing="half")
 
-        torch.onnx.export(Turn(), (q, cos, sin), dynamo=True, opset_version=23)
+        torch.onnx.export(Rotate(), (q, cos, sin), dynamo=True, opset_version=23)
 
     The module may as well take positions and form its tables by `RotaryEmbedding.tables`: their
     integer arithmetic goes into the graph, and far positions stay exact in onnxruntime.
@@ -153,7 +153,7 @@ def _check_onnx(
         )
     if start != 0:
         raise ValueError(
-            f"start must be 0, as ONNX turns leading dimensions, got {start}; "
+            f"start must be 0, as ONNX rotates leading dimensions, got {start}; "
             f"pass x[..., start:], and put the result behind x[..., :start]"
         )
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):

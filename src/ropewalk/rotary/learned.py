@@ -61,7 +61,7 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
         rope = LearnedRotaryEmbedding(spec, heads=12, mixed=True)
         q, k = rope(q, k, positions.grid(14, 14))
 
-    In head h, pair i at a position p of A axes turns by the angle
+    In head h, pair i at a position p of A axes rotates by the angle
 
         Σ_a p[a] · frequencies[a, h, i],    frequencies: (A, N, R/2), float32.
 
@@ -69,8 +69,8 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
     Scores depend on the distance alone, whatever the frequencies are. The amplitude stays fixed.
 
     spec: where the frequencies start, and all else. A rule that depends on the length is refused.
-    heads: N. With GQA it must divide the key heads, for query heads must turn as their key head.
-    mixed: start each head with the axes turned by a random rotation of its own (uniform).
+    heads: N. With GQA it must divide the key heads, for query heads must rotate as their key head.
+    mixed: start each head with the axes rotated by a random rotation of its own (uniform).
 
     Positions may be floats, float32 or float64. Angles are products in float64 of positions and the
     float32 parameter, which rounds a frequency by at most 6e-8 of itself, and so an angle by that
@@ -154,5 +154,5 @@ def random_rotations(count: int, axes: int, generator: torch.Generator | None = 
     )
     q, r = torch.linalg.qr(gaussian)
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-    # Reflections become rotations by turning one column about.
+    # Reflections become rotations by flipping one column.
     return torch.cat((q[..., :1] * torch.linalg.det(q)[:, None, None], q[..., 1:]), dim=-1)

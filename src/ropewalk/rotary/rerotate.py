@@ -20,7 +20,7 @@ def rerotate(
     new_length: Length = None,
     seq_dim: int = -2,
 ) -> Tensor:
-    """Turn keys that were turned by one rope at these positions as another rope turns them.
+    """Rotate keys that were rotated by one rope at these positions as another rope rotates them.
 
     So that a cache survives the crossing of LongRoPE's original length (`old` and `new` the same,
     lengths on both sides of it), a dynamic rule's next length, or a change of rule. Formed in
@@ -31,7 +31,7 @@ def rerotate(
             raise TypeError(f"{name} must be a RotarySpec, got {spec!r}; pass a module's .spec")
     if (old.head_dim, old.rotary_dim, old.start) != (new.head_dim, new.rotary_dim, new.start):
         raise ValueError(
-            f"new must turn the same dimensions as old: head_dim, rotary_dim and start of "
+            f"new must rotate the same dimensions as old: head_dim, rotary_dim and start of "
             f"{(old.head_dim, old.rotary_dim, old.start)}, "
             f"got {(new.head_dim, new.rotary_dim, new.start)}"
         )

@@ -25,7 +25,7 @@ def rotate(
     adjoint: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Turn every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
+    """Rotate every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
     x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
     cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions;
@@ -34,7 +34,8 @@ def rotate(
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
     write_pairing: where the two of a pair go, if not where they came from (DeepSeek-V3 reads
         interleaved pairs and writes halves).
-    start: the first dimension that turns; those outside [start, start + R) pass through unchanged.
+    start: the first dimension that rotates; those outside [start, start + R) pass through
+    unchanged.
     adjoint: apply the transpose: angles negated, an amplitude in the tables kept. The gradient is
         this; it is the inverse only where cos² + sin² = 1.
     out: where to write, which may be x itself; refused where a gradient is needed.
@@ -123,7 +124,7 @@ def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:
         raise ValueError(
             f"cos and sin of (B, N, S, R/2) must have an N that divides x's heads, {heads} for "
             f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; in GQA query heads "
-            f"turn as the key head does that serves them, so N must divide the key heads"
+            f"rotate as the key head does that serves them, so N must divide the key heads"
         )
 
 

@@ -16,7 +16,7 @@ from ropewalk.rotary import frequencies
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 Pairing = Literal["half", "interleaved"]
-"""Which two of the R turning dimensions make pair i.
+"""Which two of the R rotated dimensions make pair i.
 
 `half`: i and i + R/2 (GPT-NeoX, Llama as transformers has it). `interleaved`: 2i and 2i + 1
 (RoFormer, GPT-J, Llama as Meta published it).
@@ -30,23 +30,23 @@ Axes = tuple[tuple[int, Fraction], ...]
 
 @dataclass(frozen=True)
 class RotarySpec:
-    """All there is to say about one rope: which dimensions of a head turn together, and how fast.
+    """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
 
-    Of the R/2 pairs, pair i turns by theta^(-2i/R) radians per position (RoFormer, arXiv
+    Of the R/2 pairs, pair i rotates by theta^(-2i/R) radians per position (RoFormer, arXiv
     2104.09864, eq. 15), unless `axes` or `scaling` say otherwise.
 
     head_dim: D, the size of one attention head.
-    rotary_dim: R, how many of its dimensions turn: even, at most D. None: all from `start` on.
+    rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
     theta: base of the frequencies, taken as the exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
     write_pairing: where a model reads pairs in one order and writes them in another (DeepSeek-V3:
         interleaved, half); None: as they were read.
-    start: the first dimension that turns; those before, and from start + R on, stay as they are.
+    start: the first dimension that rotates; those before, and from start + R on, stay as they are.
     scaling: a rule of `ropewalk.scaling`, or None.
     amplitude: multiplies cos and sin, besides the rule's own amplitude.
-    reverse: turn by -m·f_i at position m (nanochat).
+    reverse: rotate by -m·f_i at position m (nanochat).
     axes: for each pair (axis, exponent), where positions have several axes or exponents are not
-        2i/R: pair i turns by theta^-exponent per step along its axis. `ropewalk.axes` makes those
+        2i/R: pair i rotates by theta^-exponent per step along its axis. `ropewalk.axes` makes those
         of published models.
     blocks: sizes of consecutive blocks of the R dimensions within each of which pairs are formed
         (Gemma 4's vision: one for height, one for width); None: one block, all R.
@@ -163,8 +163,8 @@ class RotarySpec:
         if rest % 2:
             behind = f" less start={self.start}" if self.start else ""
             raise ValueError(
-                f"head_dim{behind} must be even where all of it turns, got {self.head_dim}; "
-                f"set rotary_dim={rest - 1} to leave the last dimension unturned"
+                f"head_dim{behind} must be even where all of it rotates, got {self.head_dim}; "
+                f"set rotary_dim={rest - 1} to leave the last dimension unrotated"
             )
         return rest
 
@@ -172,14 +172,14 @@ class RotarySpec:
         check_int("rotary_dim", self.rotary_dim, 2, ", one pair of dimensions")
         if self.rotary_dim % 2:
             raise ValueError(
-                f"rotary_dim must be even, since dimensions turn in pairs, got {self.rotary_dim}; "
-                f"use {self.rotary_dim - 1} or {self.rotary_dim + 1}"
+                f"rotary_dim must be even, since dimensions rotate in pairs, "
+                f"got {self.rotary_dim}; use {self.rotary_dim - 1} or {self.rotary_dim + 1}"
             )
         if self.start + self.rotary_dim > self.head_dim:
             limit = f"head_dim={self.head_dim}" + (f" less start={self.start}" * (self.start > 0))
             raise ValueError(
                 f"rotary_dim must be at most {limit}, got {self.rotary_dim}; "
-                f"leave it out to turn every dimension"
+                f"leave it out to rotate every dimension"
             )
 
     def _checked_axes(self) -> Axes | None:
@@ -238,7 +238,7 @@ def check_pairing(name: str, value: object) -> None:
     """Raise unless value is a `Pairing`."""
     if value not in PAIRINGS:
         raise ValueError(
-            f'{name} must be "half" (dimensions i and i + R/2 turn together) or "interleaved" '
+            f'{name} must be "half" (dimensions i and i + R/2 rotate together) or "interleaved" '
             f"(2i and 2i + 1), got {value!r}"
         )
 

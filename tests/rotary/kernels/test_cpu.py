@@ -107,7 +107,7 @@ def test_axes_may_be_absent_empty_or_in_the_other_order(shape, seq_dim):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_in_place_touches_what_turns_and_nothing_else(dtype, pairing):
+def test_in_place_touches_what_rotates_and_nothing_else(dtype, pairing):
     whole = torch.randn(2, 3, 9, 50).to(dtype)
     x, before = whole[:, 1:, 2:8, :40], whole.clone()
     cos, sin = tables(6, 15)
@@ -417,7 +417,7 @@ def test_at_once_is_left_to_whoever_must_know_of_the_call(at_once):
 
 
 @pytest.mark.filterwarnings("ignore")  # tracing is deprecated
-def test_a_traced_rope_turns_other_tensors_too():
+def test_a_traced_rope_rotates_other_tensors_too():
     rope = RotaryEmbedding(RotarySpec(8))
     q, k = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8)
     rope(q, k)
@@ -454,7 +454,7 @@ def test_a_mistake_is_named_alike_before_and_after_rows_are_kept(name):
 
 @pytest.mark.parametrize("available", [True, False])
 def test_autograd_hears_of_rotation_in_place(available, monkeypatch):
-    """Fails if a gradient is computed from what was kept and then turned: it would be wrong."""
+    """Fails if a gradient is computed from what was kept and then rotated: it would be wrong."""
     if not available:
         monkeypatch.setattr(cpu, "AVAILABLE", False)
     cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
@@ -476,7 +476,7 @@ def test_rotation_in_place_serves_inference_mode():
 
 @pytest.mark.parametrize("strides", [(0, 8, 4, 1), (0, 0, 8, 1), (32, 8, 8, 1), (64, 32, 1, 1)])
 def test_out_that_overlaps_itself_is_refused(strides):
-    """Fails if elements are turned twice, or in an order that decides what they become."""
+    """Fails if elements are rotated twice, or in an order that decides what they become."""
     cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
     x = torch.randn(128).as_strided((1, 2, 4, 8), strides)
     before = x.clone()
@@ -488,7 +488,7 @@ def test_out_that_overlaps_itself_is_refused(strides):
 @given(
     order=st.permutations(range(4)), cut=st.booleans(), sizes=st.tuples(*[st.integers(0, 3)] * 2)
 )
-def test_out_in_any_order_of_axes_is_turned(order, cut, sizes):
+def test_out_in_any_order_of_axes_is_rotated(order, cut, sizes):
     """Fails if a layout without overlap is taken for one with it: transposed, sliced, empty."""
     cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
     shape = (*sizes, 4, 8)

@@ -97,7 +97,7 @@ def test_a_rotation_in_place_reaches_its_own_operator(monkeypatch):
         pytest.param(True, (X, TABLE, TABLE), torch.float64, id="float64"),
         pytest.param(True, ((1, 1, *X), TABLE, TABLE), torch.float32, id="six axes"),
         pytest.param(True, (X, (2, 4, 3, 4), (2, 4, 3, 4)), torch.float32, id="heads differ"),
-        pytest.param(True, (X, (3, 0), (3, 0)), torch.float32, id="nothing turns"),
+        pytest.param(True, (X, (3, 0), (3, 0)), torch.float32, id="nothing rotates"),
     ],
 )
 def test_what_the_kernel_does_not_serve_goes_to_torch(monkeypatch, available, shapes, dtype):

@@ -91,13 +91,13 @@ static void choose_set(void) {
 }
 
 static void copy_rest(const Work *w, const Rows *rows) {
-    int64_t size = SIZE[w->dtype], turning = 2 * w->pairs * size, before = w->start * size;
-    int64_t after = w->dim * size - before - turning;
+    int64_t size = SIZE[w->dtype], rotated = 2 * w->pairs * size, before = w->start * size;
+    int64_t after = w->dim * size - before - rotated;
     const char *x = rows->x;
     char *out = rows->out;
     for (int64_t n = rows->count; n > 0; n--) {
         if (before) memcpy(out, x, before);
-        if (after) memcpy(out + before + turning, x + before + turning, after);
+        if (after) memcpy(out + before + rotated, x + before + rotated, after);
         x += rows->x_stride * size;
         out += rows->out_stride * size;
     }

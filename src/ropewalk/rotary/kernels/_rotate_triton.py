@@ -44,7 +44,7 @@ def rotate(
     if column < q_columns or not PAIRED:
         h = (column * BLOCK_H + tl.arange(0, BLOCK_H)).to(tl.int64)[None, :, None]
         rows = (s < length) & (h < q_heads)
-        turn(
+        rotate_rows(
             q + b * q_b + h * q_h + s * q_s,
             q_out + b * q_out_b + h * q_out_h + s * q_out_s,
             rows, c, t, START, PAIRS, DIM, READ_INTERLEAVED, WRITE_INTERLEAVED, COPIES,
@@ -53,7 +53,7 @@ def rotate(
     else:
         h = ((column - q_columns) * BLOCK_H + tl.arange(0, BLOCK_H)).to(tl.int64)[None, :, None]
         rows = (s < length) & (h < k_heads)
-        turn(
+        rotate_rows(
             k + b * k_b + h * k_h + s * k_s,
             k_out + b * k_out_b + h * k_out_h + s * k_out_s,
             rows, c, t, START, PAIRS, DIM, READ_INTERLEAVED, WRITE_INTERLEAVED, COPIES,
@@ -62,13 +62,13 @@ def rotate(
 
 
 @triton.jit
-def turn(
+def rotate_rows(
     x, out, rows, c, t,
     START: tl.constexpr, PAIRS: tl.constexpr, DIM: tl.constexpr,
     READ_INTERLEAVED: tl.constexpr, WRITE_INTERLEAVED: tl.constexpr, COPIES: tl.constexpr,
     BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Turn the rows that x points to, and write them where out does.
+    """Rotate the rows that x points to, and write them where out does.
 
     y1 = x1·c - x2·t
     y2 = x2·c + x1·t
@@ -98,7 +98,7 @@ def turn(
 
 @triton.jit
 def copy(x, out, rows, FIRST: tl.constexpr, END: tl.constexpr):
-    """Carry dimensions that do not turn over to out, so many at a time."""
+    """Copy dimensions that do not rotate to out, 64 at a time."""
     STEP: tl.constexpr = 64
     for first in tl.static_range(FIRST, END, STEP):
         d = first + tl.arange(0, STEP)[None, None, :]

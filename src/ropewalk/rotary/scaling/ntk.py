@@ -14,7 +14,7 @@ from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 class NTKAware(Scaling):
     """A larger base, so that the slowest pair slows by s and the fastest not at all.
 
-    theta' = theta · s^(R/(R-2)); pair i then turns by f_i · s^(-2i/(R-2)).
+    theta' = theta · s^(R/(R-2)); pair i then rotates by f_i · s^(-2i/(R-2)).
     Source: bloc97, "NTK-Aware Scaled RoPE", 2023; formula in arXiv 2309.00071, eq. 15 and 16.
     In config.json it has no type of its own: HunYuan writes it as `type` "dynamic" with `alpha`,
     which is s here.
@@ -37,7 +37,7 @@ class DynamicNTK(Scaling):
     theta' = theta · (s·n/L - (s - 1))^(R/(R-2)) for n > L, and theta up to L.
     Source: emozilla, "Dynamically Scaled RoPE", 2023; in transformers `rope_type` "dynamic" with
     `factor`, L being `max_position_embeddings`.
-    Traps: keys turned at another n do not fit any more (`rerotate` moves them); an implementation
+    Traps: keys rotated at another n do not fit any more (`rerotate` moves them); an implementation
     that keeps the largest n seen gives results which depend on its history.
     """
 

@@ -11,13 +11,13 @@ from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 @dataclass(frozen=True)
 class Proportional(Scaling):
-    """p-RoPE: the fastest pairs turn as ever, the rest not at all; all may be divided by s.
+    """p-RoPE: the fastest pairs rotate as ever, the rest not at all; all may be divided by s.
 
     f_i / s for i < k, else 0, with k = int(p · R / 2) and the exponents 2i/R of the whole width.
     Source: Barbero et al. 2024, arXiv 2410.06205; Gemma 4. In config.json: `rope_type`
     "proportional" with `partial_rotary_factor` (p) and `factor`.
-    Trap: it is not partial rotary, which turns the leading dimensions with exponents 2i/(pD): here
-    dimension i is paired with i + R/2 of the whole width.
+    Trap: it is not partial rotary, which rotates the leading dimensions with exponents 2i/(pD):
+    here dimension i is paired with i + R/2 of the whole width.
     """
 
     fraction: float
@@ -33,7 +33,8 @@ class Proportional(Scaling):
         rotating = int(self.fraction * rope.rotary_dim // 2)
         if not rotating:
             raise ValueError(
-                f"fraction must leave a pair to turn, got {self.fraction} of {rope.rotary_dim // 2}"
+                f"fraction must leave a pair to rotate, got {self.fraction} of "
+                f"{rope.rotary_dim // 2}"
             )
         plain = rope.frequencies()
         slowed = [f / Decimal(self.factor) for f in plain[:rotating]]

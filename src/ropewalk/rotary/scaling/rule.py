@@ -39,7 +39,7 @@ class Scaling(ABC):
         """The frequency of each pair, in radians per position."""
 
     def amplitude(self, length: int | None) -> float:
-        """What cos and sin are multiplied by; scores of turned q and k grow by its square."""
+        """What cos and sin are multiplied by; scores of rotated q and k grow by its square."""
         return 1.0
 
     def length_key(self, length: int | None) -> int | None:

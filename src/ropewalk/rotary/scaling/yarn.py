@@ -15,7 +15,7 @@ from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 class YaRN(Scaling):
     """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
 
-    With c(r) = R · ln(L / (2πr)) / (2 ln theta), the pair that turns r times within L:
+    With c(r) = R · ln(L / (2πr)) / (2 ln theta), the pair that rotates r times within L:
     low = c(beta_fast), high = c(beta_slow), rounded outwards to whole pairs if `truncate`, then
     low ≥ 0 and high ≤ R - 1; g_i = clip((i - low) / (high - low), 0, 1);
 
@@ -27,7 +27,7 @@ class YaRN(Scaling):
     DeepSeek-V2's (modeling_deepseek.py). In config.json: `rope_type` "yarn" with `factor`,
     `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
     `mscale`, `mscale_all_dim`.
-    Traps: the paper blends over the number of turns within L, its code and all published models
+    Traps: the paper blends over the number of rotations within L, its code and all published models
     over the pair's index, as here; gpt-oss has truncate=False; high is clamped to R - 1 and not to
     R/2 - 1; mscale alone changes nothing here and in transformers; DeepSeek multiplies the softmax
     scale by m(mscale_all_dim)² besides (`LayerSpec.softmax_factor`).
@@ -55,7 +55,7 @@ class YaRN(Scaling):
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
-                f"pairs that turn oftener than beta_fast are left as they are"
+                f"pairs that rotate more often than beta_fast are left as they are"
             )
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
@@ -71,7 +71,7 @@ class YaRN(Scaling):
     def _band(self, rope: UnscaledRope) -> tuple[Decimal, Decimal]:
         """The indices between which pairs are blended."""
         if rope.theta == 1:
-            raise ValueError("theta must not be 1 for YaRN: all pairs turn alike, got 1.0")
+            raise ValueError("theta must not be 1 for YaRN: all pairs rotate alike, got 1.0")
 
         def index(rotations: float) -> Decimal:
             wavelength = Decimal(self.original_length) / (2 * pi() * Decimal(rotations))
@@ -84,7 +84,7 @@ class YaRN(Scaling):
         low, high = max(low, Decimal(0)), min(high, Decimal(rope.rotary_dim - 1))
         if high < low:
             raise ValueError(
-                f"original_length and theta must leave pairs that turn between beta_slow="
+                f"original_length and theta must leave pairs that rotate between beta_slow="
                 f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
                 f"original_length={self.original_length} and theta={rope.theta}"
             )
