@@ -50,7 +50,7 @@ SECONDS = 1.0  # that an encoding is repeated for at a length, after once to war
 def model_of(encoding: str, attention: str) -> LanguageModel:
     """Build the model that all share, with this encoding, of seed 1."""
     shape = TransformerShape(**SHAPE, encoder_layers=0, decoder_layers=LAYERS, attention=attention)
-    model = LanguageModel(shape, build(encoding, shape.stack(causal=True)), causal=True)
+    model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=True)), causal=True)
     initialise(model, 1)
     return model
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-from ropewalk import __version__
-
 
 def pick_device(name: str) -> torch.device:
     """Give the device of this name; ``auto`` is a GPU where there is one, else the CPU."""
@@ -90,13 +88,7 @@ def versions(
     packages: Sequence[str] = ("torch", "tokenizers", "sacrebleu", "numpy"),
 ) -> dict[str, str]:
     """Give the versions of what numbers depend on."""
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def load() -> float | None:
@@ -109,7 +101,7 @@ def conditions(
 ) -> dict[str, Any]:
     """Say what is measured, where and when; take it before the run, for its start and the load."""
     return {
-        "ropewalk": __version__,
+        "ropewalk": _version("ropewalk"),
         "commit": commit(),
         "command": shlex.join(command),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -121,6 +113,13 @@ def conditions(
             "load_before": load(),
         },
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _cpu_multiplies_bfloat16() -> bool:

@@ -34,7 +34,7 @@ SPLIT = EncodedSplit([[4, 5, 6], [7, 8, 9, 10, 11], [12]], [[13, 14], [15, 16, 1
 
 
 def build_model(encoding: str = "rotary", seed: int = 0) -> Transformer:
-    stacks = SHAPE.stack(causal=False), SHAPE.stack(causal=True)
+    stacks = SHAPE.stack_shape(causal=False), SHAPE.stack_shape(causal=True)
     model = Transformer(SHAPE, *build_encoder_decoder(encoding, *stacks))
     initialise(model, seed)
     return model.double().eval()

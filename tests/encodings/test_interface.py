@@ -201,7 +201,7 @@ def attention_with(name: str, kv_heads: int, *, causal: bool = True, seed: int =
 
 def transformer(name: str, *, layers: int = 2, kv_heads: int = 2, seed: int = 0) -> Transformer:
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=kv_heads)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     initialise(model, seed)
     return model.double().eval()

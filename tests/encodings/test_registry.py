@@ -196,7 +196,7 @@ def test_a_placement_stands_for_keys_like_queries_unless_told():
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_decoder, layers):
     shape = TransformerShape(20, 32, 4, 64, layers, layers)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     formed, tables = [], RotaryEmbedding.tables
 

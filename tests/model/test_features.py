@@ -43,7 +43,7 @@ def features_of(module: torch.nn.Module, x: Tensor) -> Tensor:
 
 def build_model(attention: str, layers: int = 2, seed: int = 0, encoding: str = "rotary"):
     shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=2, attention=attention)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
     initialise(model, seed)
     return model.eval()
@@ -267,4 +267,4 @@ def test_a_wrong_kind_is_named(text, error, message):
 def test_encodings_rotate_vectors_of_this_size(attention, head_dim, expected):
     assert rotated_dim(attention, head_dim) == expected
     shape = TransformerShape(9, 2 * head_dim, 2, 4, 1, 1, attention=attention)
-    assert shape.stack(causal=True).head_dim == expected
+    assert shape.stack_shape(causal=True).head_dim == expected

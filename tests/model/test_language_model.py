@@ -25,7 +25,7 @@ def toy(encoding="rotary", *, causal=True, attention="softmax", end=0.0, **sizes
     """A small model with first parameters, whose end mark is as likely as one wants it."""
     layers = (0, 2) if causal else (2, 0)
     shape = TransformerShape(V, 16, 2, 32, *layers, attention=attention, **sizes)
-    model = LanguageModel(shape, build(encoding, shape.stack(causal=causal)), causal=causal)
+    model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=causal)), causal=causal)
     initialise(model, 0)
     model.embedding.weight.data[EOS] += end
     return model.double().eval()
@@ -80,7 +80,7 @@ def test_attention_maps_are_probabilities_of_every_layer():
 def test_a_stack_without_layers_is_refused():
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=2, decoder_layers=0)
     with pytest.raises(ValueError, match="decoder_layers must be at least 1 where causal=True"):
-        LanguageModel(shape, build("none", shape.stack(causal=True)), causal=True)
+        LanguageModel(shape, build("none", shape.stack_shape(causal=True)), causal=True)
 
 
 @torch.no_grad()
@@ -134,7 +134,7 @@ def test_an_encoding_without_a_cache_is_computed_anew():
 @pytest.mark.parametrize("beam", [1, 3])
 def test_beam_search_without_a_cache_finds_the_same(beam):
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=1, decoder_layers=2)
-    stacks = [build("rotary", shape.stack(causal=causal)) for causal in (False, True)]
+    stacks = [build("rotary", shape.stack_shape(causal=causal)) for causal in (False, True)]
     model = Transformer(shape, *stacks)
     initialise(model, 0)
     model.double().eval()

@@ -79,7 +79,7 @@ def attention_with(kind: str, name: str = "rotary", kv_heads: int = 2, seed: int
 
 def transformer(kind: str, name: str = "rotary", seed: int = 0) -> Transformer:
     shape = TransformerShape(20, 32, 4, 48, 2, 2, kv_heads=2, attention=kind)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     initialise(model, seed)
     return model.double().eval()

@@ -53,7 +53,7 @@ def words(*shape: int, seed: int = 0) -> Tensor:
 def build_model(
     encoding: str = "rotary", shape: TransformerShape = SHAPE, seed: int = 0
 ) -> Transformer:
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
     initialise(model, seed)
     return model.double().eval()
@@ -269,8 +269,8 @@ def test_a_shape_that_can_not_be_is_refused(changes, message):
 
 def test_a_stack_shape_follows_from_the_sizes():
     shape = replace(SHAPE, encoder_layers=3, kv_heads=None)
-    assert shape.stack(causal=False) == StackShape(3, 4, 4, 8, 32, causal=False)
-    assert SHAPE.stack(causal=True) == StackShape(2, 4, 2, 8, 32, causal=True)
+    assert shape.stack_shape(causal=False) == StackShape(3, 4, 4, 8, 32, causal=False)
+    assert SHAPE.stack_shape(causal=True) == StackShape(2, 4, 2, 8, 32, causal=True)
 
 
 def test_probabilities_are_formed_on_request_alone(monkeypatch):

@@ -50,7 +50,7 @@ def attention_with(
 def transformer(name: str, *, layers: int = 2) -> Transformer:
     """A transformer of width 32 in float64, parameters that start at 0 random instead."""
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     initialise(model, 0)
     model = model.double().eval()

@@ -50,7 +50,7 @@ def attention_with(name: str, shape: StackShape = BACK, seed: int = 0, layer: in
 
 def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     initialise(model, seed)
     for part in model.modules():

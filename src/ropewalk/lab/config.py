@@ -123,7 +123,7 @@ class Config(BaseModel):
         """Say what keeps an encoding from being built for this model, if anything does."""
         try:
             shape = self.shape(vocabulary=1)
-            both_ways, back = shape.stack(causal=False), shape.stack(causal=True)
+            both_ways, back = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
             stacks: list[Encoding | None]
             if self.task == "translation":
                 stacks = list(build_encoder_decoder(encoding, both_ways, back))

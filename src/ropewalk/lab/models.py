@@ -19,10 +19,10 @@ def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Mo
     shape = config.shape(vocabulary)
     model: Model
     if config.task == "translation":
-        stacks = shape.stack(causal=False), shape.stack(causal=True)
+        stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
         model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
     else:
-        stack = shape.stack(causal=config.causal)
+        stack = shape.stack_shape(causal=config.causal)
         model = LanguageModel(shape, build(encoding, stack), causal=config.causal)
     initialise(model, seed)
     return model

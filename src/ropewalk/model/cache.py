@@ -103,9 +103,9 @@ class DecoderCache:
 
     A *branching* cache serves beam search: a row is a sentence, and each step brings one token for
     each of its beams, all at one position. No key is ever moved or repeated: a beam sees the cached
-    tokens that it goes on from (``enter``, ``follow``), and all share the keys of their memory.
-    Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and they are
-    copied when beams are followed.
+    tokens that it goes on from (``add_tokens``, ``follow``), and all share the keys of their
+    memory. Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and
+    they are copied when beams are followed.
     """
 
     def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:
@@ -129,7 +129,7 @@ class DecoderCache:
             return len(self._beams)
         return self.own[0].length if self.own else 0
 
-    def enter(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
+    def add_tokens(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Take note of new tokens ``(B, S)`` that the layers are about to append.
 
         Gives the positions ``(T,)`` of all tokens, the new ones last, and what these may look at,

@@ -61,7 +61,7 @@ class LanguageModel(nn.Module):
                 "cache must be None where causal=False, got one: tokens that come later change "
                 "those before them, so that everything is computed anew"
             )
-        everything, seen = (DecoderCache(0) if cache is None else cache).enter(tokens)
+        everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(tokens)
         if mask is not None and mask.shape != (len(tokens), len(everything)):
             raise ValueError(
                 f"mask must be (B, T), of all tokens, those in the cache among them: "

@@ -45,7 +45,7 @@ class TransformerShape:
         for name in ("encoder_layers", "decoder_layers"):
             check_int(name, getattr(self, name), 0)
 
-    def stack(self, *, causal: bool) -> StackShape:
+    def stack_shape(self, *, causal: bool) -> StackShape:
         """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
         return StackShape(
             layers=self.decoder_layers if causal else self.encoder_layers,
@@ -255,7 +255,7 @@ class Transformer(nn.Module):
 
         A branching cache takes one new token for each beam of a row.
         """
-        everything, seen = (DecoderCache(0) if cache is None else cache).enter(target)
+        everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))
         across = Placement(own.queries, torch.arange(memory.shape[1], device=target.device))
         x = self._embed(target, own.queries, self.decoder_encoding)

@@ -40,7 +40,7 @@ class Toy(Transformer):
 
 def toy(vocabulary: int = 9, encoding: str = "rotary", seed: int = 0, end: float = 0.0) -> Toy:
     shape = TransformerShape(vocabulary, 16, 2, 32, encoder_layers=1, decoder_layers=2)
-    stacks = shape.stack(causal=False), shape.stack(causal=True)
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Toy(shape, *build_encoder_decoder(encoding, *stacks))
     initialise(model, seed)
     model.end = end

@@ -1,0 +1,163 @@
+"""The house: floors that import downward only, no circles, files of a readable size, a true tree.
+
+These fail when a module imports from its own floor or a higher one, when modules import one
+another in a circle of any length, when a file grows past 300 lines, and when README's tree names
+what is not there or passes over what is. Imports inside functions and under TYPE_CHECKING count.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "ropewalk"
+MAX_LINES = 300
+
+# From the top; rooms that share a floor do not import one another. `ropewalk` itself gathers the
+# public names of rotary/, and stands on its floor.
+FLOORS = [
+    {"cli"},
+    {"explorer", "testing"},
+    {"lab"},
+    {"bench"},
+    {"tools"},
+    {"model"},
+    {"encodings"},
+    {"rotary", "figures", "ropewalk"},
+    {"checks", "files", "machine"},
+]
+FLOOR = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
+
+
+def module_name(path: Path, source: Path = SOURCE) -> str:
+    parts = path.relative_to(source).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def imports_of(module: str, source: str, is_package: bool, known: set[str]) -> set[str]:
+    """Which of the known modules `source`, that of `module`, imports anywhere in it."""
+    package = module if is_package else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            outer = package.split(".")[: len(package.split(".")) + 1 - node.level]
+            base = ".".join([*(outer if node.level else []), *filter(None, [node.module])])
+            for alias in node.names:  # a module of that name, or a name in the package
+                inner = f"{base}.{alias.name}"
+                found.add(inner if inner in known else base)
+    return (found & known) - {module}
+
+
+GRAPH = {
+    module: imports_of(
+        module, path.read_text(encoding="utf-8"), path.name == "__init__.py", set(MODULES)
+    )
+    for module, path in MODULES.items()
+}
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import one another in a circle, [] where there is none."""
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for other in sorted(graph.get(module, ())):
+            if found := visit(other, [*path, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(graph) if (found := visit(module, []))), [])
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    assert circle_in(GRAPH) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_floor_imports_only_from_below(module):
+    room = room_of(module)
+    others = {other for other in GRAPH[module] if room_of(other) != room}
+    if module == "ropewalk":
+        others = {other for other in others if room_of(other) != "rotary"}
+    assert not {other for other in others if FLOOR[room_of(other)] >= FLOOR[room]}
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(module) for module in MODULES} <= FLOOR.keys()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ropewalk.lab.train",
+        "from ropewalk.lab import train",
+        "from ropewalk.lab.train import run",
+        "def late():\n    from ..lab.train import run",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ropewalk.lab import train",
+    ],
+)
+def test_every_form_of_import_is_seen(source):
+    known = {"ropewalk.lab", "ropewalk.lab.train"}
+    assert imports_of("ropewalk.rotary.spec", source, False, known) == {"ropewalk.lab.train"}
+
+
+def test_a_circle_of_any_length_is_seen():
+    graph = {"a": {"b", "d"}, "b": {"c"}, "c": {"d", "a"}, "d": set()}
+    assert circle_in(graph) == ["a", "b", "c", "a"]
+    graph["c"] = {"d"}
+    assert circle_in(graph) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_file_is_at_most_300_lines(module):
+    lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{lines} lines; split it where it reads best"
+
+
+def tree_of(readme: str) -> dict[str, str]:
+    """Return each path of README's tree, with what the tree says of it."""
+    block = re.search(r"```\n(src/ropewalk/\n.*?)```", readme, re.DOTALL)
+    assert block, "README.md has no tree that begins with src/ropewalk/"
+    folders: list[tuple[int, str]] = []
+    found = {}
+    for line in block[1].splitlines():
+        indent, name, said = re.fullmatch(r"( *)(\S+) *(.*)", line).groups()
+        folders = [(n, folder) for n, folder in folders if n < len(indent)]
+        if len(indent) > 14:  # a line that goes on with what the one above it says
+            continue
+        path = "".join(folder for _, folder in folders) + name
+        found[path] = said
+        if name.endswith("/"):
+            folders.append((len(indent), name))
+    return found
+
+
+def test_the_tree_in_the_readme_is_true():
+    """Every room and every file of it is named, and nothing is named that is not there."""
+    tree = tree_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    missing = [path for path in tree if not (ROOT / path).exists()]
+    assert not missing
+    top = {
+        f"src/ropewalk/{path.name}{'/' if path.is_dir() else ''}"
+        for path in PACKAGE.iterdir()
+        if not path.name.startswith(("_", "py.typed"))
+    }
+    assert top <= tree.keys()
