@@ -23,10 +23,11 @@ from transformers.models.roformer.modeling_roformer import (
     RoFormerSinusoidalPositionalEmbedding,
 )
 
-from ropewalk import LearnedRotaryEmbedding, RotarySpec, scaling
+from ropewalk import LearnedRotaryEmbedding, RotaryEmbedding, RotarySpec, scaling
 from ropewalk.encodings import Placement, build, build_encoder_decoder, parse
-from ropewalk.encodings.rotary import Rotary
+from ropewalk.encodings.rotary import Rotary, RotarySite
 from ropewalk.model import Attention, KeyValueCache, initialise
+from ropewalk.rotary.kernels import operator
 
 FIXED = [
     "rotary",
@@ -468,3 +469,41 @@ def test_cross_attention_gets_a_rope_only_when_asked():
     assert build_encoder_decoder("rotary(frequency=2)", BOTH, BACK).cross is None
     cross = build_encoder_decoder("rotary(frequency=2, cross=True)", BOTH, BACK).cross
     assert cross.for_layer(0).rope.spec.theta == 2
+
+
+SPECS = [
+    RotarySpec(8, rotary_dim=4, start=2),
+    RotarySpec(8, pairing="interleaved", write_pairing="half"),
+    RotarySpec(8, blocks=(4, 4)),
+    RotarySpec(8, reverse=True, amplitude=1.25),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_site_honours_every_field_of_its_spec(spec):
+    rope = RotaryEmbedding(spec)
+    site, q, k = RotarySite(rope), random(2, 4, 5, 8), random(2, 2, 5, 8, seed=1)
+    queries, keys = torch.arange(7, 12), torch.arange(5)
+    together = site.rotate(q, k, Placement(queries))
+    apart = site.rotate(q, k, Placement(queries, keys))
+    for found, where in ((together, queries), (apart, keys)):
+        expected = rope(q, k, queries, where)
+        for x, y in zip(found, expected, strict=True):
+            assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_values_come_back_by_every_field_of_the_spec(spec):
+    site = RotarySite(RotaryEmbedding(spec), values=True, back=True)
+    v, place = random(2, 4, 5, 8), Placement(torch.arange(7, 12))
+    torch.testing.assert_close(site.restore(site.rotate_values(v, place), place), v)
+
+
+def test_queries_and_keys_of_one_placement_rotate_in_one_call(monkeypatch):
+    calls, dispatch = [], operator.dispatch
+    monkeypatch.setattr(
+        operator, "dispatch", lambda xs, *a: calls.append(len(xs)) or dispatch(xs, *a)
+    )
+    site = RotarySite(RotaryEmbedding(RotarySpec(8)))
+    site.rotate(random(1, 4, 5, 8), random(1, 2, 5, 8), Placement(torch.arange(5)))
+    assert calls == [2]
