@@ -37,9 +37,10 @@ print("torch", torch.__version__, "triton", triton.__version__, torch.cuda.get_d
 workers=()
 python3 -c "import xdist" 2>/dev/null && workers=(-n 12)
 # Hypothesis and pytest of another version than constraints.txt may warn: here that is no failure.
-step 270 tests.log python3 -m pytest -q -p no:cacheprovider -W default "${workers[@]}" \
-  tests/triton_cases.py tests/test_rotary_triton.py \
-  --deselect tests/test_rotary_triton.py::test_every_case_passes_on_the_gpu_or_in_the_interpreter
+options="--import-mode=importlib --hypothesis-profile=ci" # pyproject.toml's ask for xdist, which may be absent
+step 270 tests.log python3 -m pytest -q -o addopts="$options" -p no:cacheprovider -W default "${workers[@]}" \
+  tests/support/triton_cases.py tests/rotary/kernels/test_triton.py \
+  --deselect tests/rotary/kernels/test_triton.py::test_every_case_passes_on_the_gpu_or_in_the_interpreter
 step 150 kernel.log python3 benchmarks/gpu_kernel.py --out "$OUT/kernel.json"
 step 100 bench.log python3 -m ropewalk.cli bench --device cuda --out "$OUT/bench.json" --figure "$OUT/bench.png"
 exit "$failed"
