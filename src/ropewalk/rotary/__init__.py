@@ -1,8 +1,9 @@
 """The mathematics of rotary position embeddings; needs torch and the standard library alone."""
 
 from ropewalk.rotary import axes, interop, positions, scaling
+from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
-from ropewalk.rotary.model_spec import LayerSpec, ModelSpec, QueryTemperature
+from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.rerotate import rerotate
 from ropewalk.rotary.rotate import rotate

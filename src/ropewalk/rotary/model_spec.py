@@ -7,54 +7,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-import torch
-from torch import Tensor
-
-from ropewalk.checks import check_int, check_number
-from ropewalk.rotary.spec import RotarySpec
-
-
-@dataclass(frozen=True)
-class QueryTemperature:
-    """Queries at position p are multiplied by 1 + beta · ln(1 + floor((p + first) / length)).
-
-    Llama 4 has it in layers without rope (first = 1), Ministral 3 in all (first = 0).
-    Source: Nakanishi 2025, arXiv 2501.19399; transformers' modeling_llama4.py.
-    """
-
-    beta: float
-    length: int
-    first: int = 0
-
-    def __post_init__(self) -> None:
-        check_number("beta", self.beta)
-        check_int("length", self.length, 1)
-        check_int("first", self.first, 0)
-
-    def at(self, positions: Tensor) -> Tensor:
-        """The factor for queries at integer positions (...), from 0 on: float32 (...)."""
-        if positions.is_floating_point() or (positions < 0).any():
-            raise ValueError(f"positions must be integers of at least 0, got {positions}")
-        steps = torch.div(
-            positions.to(torch.int64) + self.first, self.length, rounding_mode="floor"
-        )
-        return 1 + self.beta * torch.log1p(steps.to(torch.float32))
-
-
-@dataclass(frozen=True)
-class LayerSpec:
-    """One layer's rope, and what belongs to it but is no rotation.
-
-    rope: None where the layer has none (NoPE).
-    softmax_factor: what the scores' scale is multiplied by besides (DeepSeek with YaRN).
-    query_temperature: what queries are multiplied by, if anything.
-    kind: the layer's type in config.json ("full_attention", …), if it has one.
-    """
-
-    rope: RotarySpec | None
-    softmax_factor: float = 1.0
-    query_temperature: QueryTemperature | None = None
-    kind: str | None = None
+from ropewalk.checks import check_int
+from ropewalk.rotary.config.reader import read_config
+from ropewalk.rotary.config.writer import write_config
+from ropewalk.rotary.layer_spec import LayerSpec
 
 
 @dataclass(frozen=True)
@@ -79,9 +35,8 @@ class ModelSpec:
         contradictory or unknown to the rule, naming it. Where a key may be missing, what the
         model's own code takes is taken.
         """
-        from ropewalk.rotary.config.reader import read
-
-        return read(config, pairing=pairing)
+        model = read_config(config, pairing=pairing)
+        return cls(model.stacks, model.model_type)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stacks, Mapping):
@@ -95,14 +50,14 @@ class ModelSpec:
     def to_config(
         self, form: Literal["rope_parameters", "rope_scaling"] = "rope_parameters"
     ) -> dict[str, Any]:
-        """The text stack's rope as fields of a config.json; `from_config` gives this back.
+        """Write the text stack's rope as fields of a config.json; `from_config` gives this back.
 
         `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` beside
-        it; it cannot say what differs between kinds of layers, and raises ValueError there.
+        it; it cannot say what differs between types of layers, and raises ValueError there.
         """
-        from ropewalk.rotary.config.writer import write
-
-        return write(self, form)
+        if "text" not in self.stacks:
+            raise ValueError(f"model must have a text stack to be written, got {self.model_type!r}")
+        return write_config(self.layers, self.model_type, form)
 
     @property
     def layers(self) -> tuple[LayerSpec, ...]:
@@ -110,7 +65,7 @@ class ModelSpec:
         return self._stack("text")
 
     def layer(self, layer: int, stack: str = "text") -> LayerSpec:
-        """One layer of a stack, counted from 0."""
+        """Return one layer of a stack, counted from 0."""
         layers = self._stack(stack)
         check_int("layer", layer, 0)
         if not 0 <= layer < len(layers):

@@ -1,10 +1,10 @@
 """Every rope of every model folder of transformers, against what `from_config` reads in its JSON.
 
-For each folder with a rotary class, a small model of its default configuration turns random q and k
-by transformers' own code; `ModelSpec.from_config` sees that configuration's JSON alone, and what it
-reads must turn them alike. These fail when a pairing, a place, an order of axes, a theta or a rule
-is read wrongly for any family, when a folder is not walked through, and when a comparison would
-not notice a flipped pairing or another theta.
+For each folder with a rotary class, a small model of its default configuration rotates random q and
+k by transformers' own code; `ModelSpec.from_config` sees that configuration's JSON alone, and what
+it reads must rotate them alike. These fail when a pairing, a place, an order of axes, a theta or a
+rule is read wrongly for any family, when a folder is not walked through, and when a comparison
+would not notice a flipped pairing or another theta.
 """
 
 import dataclasses
@@ -31,19 +31,19 @@ SOME = """
 
 # What transformers computes there is another thing, or no rotation; from_config says so or differs.
 REFUSED = {
-    "clvp": "values turn too",
+    "clvp": "values rotate too",
     "esmfold2": "axes with different thetas within one head",
     "hunyuan_vl": "the halves of a pair follow different axes, so that norms change",
-    "musicflamingo": "audio states turn by seconds, not queries and keys by positions",
-    "neucodec": "heads turn by their number, not tokens by their position",
+    "musicflamingo": "audio states rotate by seconds, not queries and keys by positions",
+    "neucodec": "heads rotate by their number, not tokens by their position",
     "vjepa2": "pairs are mixed up, so that norms change",
-    "xcodec2": "heads turn by their number, not tokens by their position",
+    "xcodec2": "heads rotate by their number, not tokens by their position",
 }
 DIFFERS = {
     "minimax_m3_vl.MiniMaxM3VLRotaryEmbedding": (
-        "the configuration's rotary_dim of 64 is documented, but not read: all 128 turn"
+        "the configuration's rotary_dim of 64 is documented, but not read: all 128 rotate"
     ),
-    "qwen2_5_omni.Qwen2_5OmniDiTRotaryEmbedding": "head 0 alone turns",
+    "qwen2_5_omni.Qwen2_5OmniDiTRotaryEmbedding": "head 0 alone rotates",
 }
 
 TOLERANCE = 1e-4
@@ -52,7 +52,7 @@ TOLERANCE = 1e-4
 LESS_EXACT = {"nomic_bert": 1.2e-4}
 
 # Coordinates are multiplied by 2π in the model, and by `positions.coordinates` here.
-IN_TURNS = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
+TIMES_TWO_PI = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
 
 outcomes: dict[str, dict[str, str]] = {}  # family → case → "same", or why not
 
@@ -83,16 +83,16 @@ def our_rope(case: Case) -> RotarySpec | None:
     return spec.layer(case.layer, stack_of(case, spec)).rope
 
 
-def turned(case: Case, rope: RotarySpec | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def rotated(case: Case, rope: RotarySpec | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     if rope is None:
         return q, k
     embedding = RotaryEmbedding(rope)
-    positions = case.positions * (2 * math.pi if case.family in IN_TURNS else 1)
+    positions = case.positions * (2 * math.pi if case.family in TIMES_TWO_PI else 1)
     return embedding.rotate(q, positions), embedding.rotate(k, positions)
 
 
 def far(ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> float:
-    """The greatest distance between two vectors, which turned from one of norm 1.
+    """The greatest distance between two vectors, which were one of norm 1.
 
     transformers' angles are float32: below position 4,096 they are off by up to 2e-4 each, whole
     vectors by less.
@@ -123,14 +123,14 @@ def walk(family: str) -> None:
             seen[label] = DIFFERS[name_of(case)]
             continue
         rope = our_rope(case)
-        distance = far(turned(case, rope, q, k), theirs)
+        distance = far(rotated(case, rope, q, k), theirs)
         assert distance <= LESS_EXACT.get(family, TOLERANCE), (
             f"{label}: off by {distance}, read as {rope}"
         )
         seen[label] = "same"
         if rope is not None:
             for wrong in disturbed(rope):
-                distance = far(turned(case, wrong, q, k), theirs)
+                distance = far(rotated(case, wrong, q, k), theirs)
                 assert distance > 100 * TOLERANCE, f"{label} would pass as {wrong}"
     excused = [name for name in UNREACHABLE if name.split(".")[0] == family]
     assert seen or excused, f"no case for {family}"

@@ -65,13 +65,13 @@ def scanned() -> dict[str, dict[str, list[str]]]:
             continue
         classes = [c for c in ROTARY_CLASS.findall(source) if not c.endswith("Attention")]
         if not classes and re.search(r"def (?:apply_rot|rotate_)", source):
-            classes = _turning_attention(source)
+            classes = _rotating_attention(source)
         if classes:
             found.setdefault(path.parent.name, {})[path.stem] = classes
     return found
 
 
-def _turning_attention(source: str) -> list[str]:
+def _rotating_attention(source: str) -> list[str]:
     """Attention classes that call a rotation."""
     return [
         node.name
@@ -293,13 +293,13 @@ def _tower_cases(
         generator = torch.Generator().manual_seed(0)
         q = torch.randn(1, H, S, D, generator=generator)
         k = torch.randn(1, K, S, D, generator=generator)
-        for layer, turned in tower.turn(q, k, layers).items():
+        for layer, outs in tower.rotated(q, k, layers).items():
             kind = types[layer.index] if layer.index < len(types) else None
-            mark = tuple(round(float((x * x.flip(-1)).sum()), 0) for x in turned)
+            mark = tuple(round(float((x * x.flip(-1)).sum()), 0) for x in outs)
             groups.setdefault((kind, type(layer.attention), H, K, S, D, mark), layer)
     for (kind, _, H, K, S, D, _), layer in groups.items():
         q, k = torch.ones(1, H, S, D), torch.ones(1, K, S, D)
-        q_out, k_out = tower.turn(q, k, [layer])[layer]
+        q_out, k_out = tower.rotated(q, k, [layer])[layer]
         same = torch.equal(q_out, q) and torch.equal(k_out, k)
         yield Case(
             family=family,

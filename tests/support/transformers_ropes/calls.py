@@ -37,7 +37,7 @@ def grid_positions(first: int = 0) -> Tensor:
 
 
 def centres(length: int) -> Tensor:
-    """Centres of patches in −1…1, (rows, columns), after prefix tokens that do not turn."""
+    """Centres of patches in −1…1, (rows, columns), after prefix tokens that do not rotate."""
     rows, columns = grid_positions()
     patches = torch.stack([(rows + 0.5) / GRID[1] * 2 - 1, (columns + 0.5) / GRID[2] * 2 - 1])
     return torch.cat((torch.zeros(2, length - patches.shape[-1]), patches), -1)
@@ -219,18 +219,18 @@ def _source(module: nn.Module) -> Any:
 
 
 def _conformer(host: nn.Module) -> Direct:
-    """The input of the projections turns, in heads; the table begins at 0."""
+    """The input of the projections rotates, in heads; the table begins at 0."""
     attention = host.layers[0].self_attn
     H, D, S = attention.num_heads, attention.head_size, len(TEXT)
     table = host.embed_positions(torch.zeros(1, S, H * D))
 
-    def turn(x: Tensor) -> Tensor:
+    def rotated(x: Tensor) -> Tensor:
         flat = x.transpose(1, 2).flatten(2)
-        turned = attention._apply_rotary_embedding(flat, table)
-        return turned.unflatten(-1, (H, D)).transpose(1, 2)
+        flat = attention._apply_rotary_embedding(flat, table)
+        return flat.unflatten(-1, (H, D)).transpose(1, 2)
 
     return Direct(
-        H, H, D, torch.arange(S), lambda q, k: (turn(q), turn(k)), "before the projection"
+        H, H, D, torch.arange(S), lambda q, k: (rotated(q), rotated(k)), "before the projection"
     )
 
 
@@ -242,14 +242,14 @@ def _by_head(host: nn.Module) -> Direct:
     apply = _source(host).apply_rotary_pos_emb
 
     def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        turned = apply(q.transpose(1, 2), k.transpose(1, 2), *table, unsqueeze_dim=2)
-        return turned[0].transpose(1, 2), turned[1].transpose(1, 2)
+        q, k = apply(q.transpose(1, 2), k.transpose(1, 2), *table, unsqueeze_dim=2)
+        return q.transpose(1, 2), k.transpose(1, 2)
 
     return Direct(S, S, D, places, rotate, "by head number: here heads are tokens, tokens heads")
 
 
 def _across_heads(host: nn.Module) -> Direct:
-    """All heads turn as one."""
+    """All heads rotate as one."""
     D, stride = host.config.hidden_size, host.config.q_aggregation_stride
     features = torch.zeros(1, D, GRID[1] * stride, GRID[2] * stride)
     cos, sin = (t.reshape(1, -1, D) for t in host.rotary_emb(features))
@@ -336,9 +336,9 @@ CALLS: dict[str, Callable[[nn.Module], Call | Direct]] = {
 }
 
 NOTES: dict[str, str] = {
-    "ClvpEncoder": "v turns too",
+    "ClvpEncoder": "v rotates too",
     "Gemma4VisionEncoder": "positions are (x, y)",
-    "Llama4VisionModel": "counted from 1; the class token, last, does not turn",
-    "MLCDVisionModel": "the class token, first, turns by learned angles, here 0",
-    "Qwen2_5OmniToken2WavDiTModel": "head 0 alone turns",
+    "Llama4VisionModel": "counted from 1; the class token, last, does not rotate",
+    "MLCDVisionModel": "the class token, first, rotates by learned angles, here 0",
+    "Qwen2_5OmniToken2WavDiTModel": "head 0 alone rotates",
 }

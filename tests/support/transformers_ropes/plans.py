@@ -147,7 +147,7 @@ def fused(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def latent(attention: nn.Module, fed: Fed) -> Plan | None:
-    """Latent attention (MLA): a head is its plain part, then the part that turns."""
+    """Latent attention (MLA): a head is its plain part, then the part that rotates."""
     compressed = linear(attention, ("kv_a_proj_with_mqa",))
     expanded = linear(attention, ("kv_b_proj",))
     q_linear = linear(attention, ("q_b_proj", "q_proj", "q_gate_proj"))
@@ -163,9 +163,10 @@ def latent(attention: nn.Module, fed: Fed) -> Plan | None:
         gate = heads.new_zeros(*heads.shape[:2], q_linear.out_features // H - D)
         return torch.cat((heads, gate), -1)
 
-    def turning_k(q: Tensor, k: Tensor) -> Tensor:
-        turning = k[0, 0, :, nope:]
-        return torch.cat((turning.new_zeros(len(turning), expanded.in_features), turning), -1)
+    def rotary_part_k(q: Tensor, k: Tensor) -> Tensor:
+        rotary_part = k[0, 0, :, nope:]
+        plain_part = rotary_part.new_zeros(len(rotary_part), expanded.in_features)
+        return torch.cat((plain_part, rotary_part), -1)
 
     def plain_k(q: Tensor, k: Tensor) -> Tensor:
         plain = k[0, 0, :, None, :nope].expand(-1, H, -1)
@@ -173,7 +174,7 @@ def latent(attention: nn.Module, fed: Fed) -> Plan | None:
 
     feeds = {
         q_linear: fed.feed(whole_q),
-        compressed: fed.feed(turning_k),
+        compressed: fed.feed(rotary_part_k),
         expanded: fed.feed(plain_k),
     }
     indexer = getattr(attention, "indexer", None)
@@ -209,7 +210,7 @@ def expert_queries(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def convolved(attention: nn.Module, fed: Fed) -> Plan | None:
-    """Zaya: a module mixes q and k before they turn; it is passed over."""
+    """Zaya: a module mixes q and k before they rotate; it is passed over."""
     mix, norm = getattr(attention, "qkv_proj", None), getattr(attention, "qk_norm", None)
     if not isinstance(mix, nn.Module) or norm is None or not hasattr(mix, "conv_qk_grouped"):
         return None

@@ -128,7 +128,7 @@ class Tower:
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             hidden = args[0] if args else next(iter(kwargs.values()))
-            if "attention_scaling" in kwargs:  # Beam's, by position, where nothing turns
+            if "attention_scaling" in kwargs:  # Beam's, by position, where nothing rotates
                 kwargs["attention_scaling"] = None
             self._ndim = self._ndim or hidden.ndim
             if hidden.ndim != self._ndim:
@@ -197,7 +197,7 @@ class Tower:
             raise RuntimeError(f"layer {layer.index}") from next(iter(self._errors.values()))
         return 0
 
-    def turn(
+    def rotated(
         self, q: Tensor, k: Tensor, layers: Iterable[Layer]
     ) -> dict[Layer, tuple[Tensor, Tensor]]:
         """Rotate q (1, H, S, D) and k (1, K, S, D) in these layers."""
@@ -217,8 +217,10 @@ class Tower:
         """`rotate` of a case: the layer's own rotation of q (B, H, S, D) and k (B, K, S, D)."""
 
         def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-            turned = [self.turn(q[i : i + 1], k[i : i + 1], [layer])[layer] for i in range(len(q))]
-            return torch.cat([a for a, _ in turned]), torch.cat([b for _, b in turned])
+            rotated_qk = [
+                self.rotated(q[i : i + 1], k[i : i + 1], [layer])[layer] for i in range(len(q))
+            ]
+            return torch.cat([a for a, _ in rotated_qk]), torch.cat([b for _, b in rotated_qk])
 
         return rotate
 

@@ -1,1 +1,20 @@
-"""What a config.json says of a model's ropes: read to layers, and written from them."""
+"""What a config.json says of a model's ropes: read to layers, and written from them.
+
+A config goes down through the files once, and has one name at each stage:
+
+    source          a path, a dictionary … → `config`, the whole file
+    sections        → `section`, what it says of one stack: aliases resolved, nulls dropped
+    unknown_keys    refuses what nobody would read of a section, and later of `rope_fields`
+    reader          → `settings`, the section over the family's `defaults`
+    layer_types     → `layer_type` of each layer, and whether it has a rope
+    layer_config    → the layer's `overrides`; the settings with them are its `layer_config`
+    rope_fields     → `rope_fields`, of one rope, in today's form: `partial_rotary_factor` is read
+                    here, under each name that it has had
+    scaling_rules   → the scaling rule
+    rope_layouts    → `RotarySpec`: which dimensions of a head rotate, by which axes
+    reader          → `LayerSpec`, and the layers of each stack
+
+`conventions` says what a family of models does that its configs do not say, as data, which
+`text_models`, `vision_audio_models` and `multimodal_models` fill in and `model_types` brings
+together. `values` checks single values. `writer` goes the way back, and reads what it wrote.
+"""

@@ -1,4 +1,4 @@
-"""The conventions of one stack of layers, and how a table of them is filled."""
+"""What the code of a family of models does and config.json does not say, as data."""
 
 from __future__ import annotations
 
@@ -8,87 +8,121 @@ from typing import Any, Literal
 
 from ropewalk.rotary.spec import Pairing
 
-THETA = 10_000.0
+DEFAULT_THETA = 10_000.0
 FULL, SLIDING = "full_attention", "sliding_attention"
+PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # by which a few configs state it
 
 
 @dataclass(frozen=True)
-class Stack:
-    """The conventions of one stack of layers.
+class RopeConventions:
+    """How the layers of one stack are read, and what their code takes where config.json is silent.
 
-    layout: which dimensions of a head turn: its `head` or the first part of it, the rope part of
+    Which dimensions rotate, and in what order:
+    layout: which dimensions of a head rotate: its `head` or the first part of it, the rope part of
         `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
-    defaults: what the model's code takes where config.json is silent.
-    needs: keys that config.json must have, for what the code takes without them is no plain rope.
-    partial: whether `partial_rotary_factor` counts. size: a key that holds R itself.
-    order: of axes, where there are several.
-    unturned: types of layers without rope. switched: whether `no_rope_layers` says which have none.
-    only_if: keys that must have these values, or there is no rope.
-    full_every: which layers have full attention, where `layer_types` is absent: the key of their
-        interval, whether they are the first or the last of each, and the type of the others.
-    listed: the same, by a key that lists the layers of full attention, and the others' type.
-    cycle: the same, by a key that holds types which repeat.
-    of_kind: keys that hold instead of others in layers of a type. unscaled: types of layers that
-        the legacy `rope_scaling` does not touch. scaled: a key that lists the layers it does touch.
-    nested: whether `rope_parameters` must be there, by types of layers.
-    extra: further fields of the rope that are read elsewhere, or without effect.
-    fixed: fields of the rope that the model's code sets itself.
-    reads: keys that stand for the usual ones. named: what `rope_parameters` calls types of layers.
-    inner: a section whose `rope_theta` is the model's.
-    ratios: types of layers by the entries of `compress_ratios`, where `layer_types` is absent.
+    partial_rotary: whether `partial_rotary_factor` counts.
+    rotary_dim_key: a key that holds R itself.
+    axis_order: the order of axes, where positions have several.
+
+    What stands where:
+    defaults: keys of the config, and what the model's code takes where they are missing.
+    rope_defaults: the same for fields of the rope.
+    required_keys: keys that config.json must have, for what the code takes without them is no
+        plain rope.
+    aliases: keys that stand for the usual ones, and those.
+    rope_theta_section: a key whose dictionary holds the model's `rope_theta`.
+    rope_ratio_key: a key that multiplies the usual theta.
+    extra_fields: further fields of the rope that are read elsewhere, or without effect.
+    yarn_fields: fields that the model's code sets itself where the rule is YaRN.
+
+    Which layer has which type:
+    full_attention_interval_key: a key that holds how far apart layers of full attention are, where
+        `layer_types` is absent, as in the next three.
+    full_attention_at: whether they are the first or the last of each interval.
+    full_attention_index_key: a key that lists the layers of full attention.
+    other_layer_type: the type of the other layers, for both.
+    layer_type_pattern_key: a key that holds types which repeat.
+    layer_types_by_ratio: types of layers by the entries of `compress_ratios`.
+
+    What differs between layers:
+    nope_layer_types: types of layers without rope.
+    reads_no_rope_layers: whether `no_rope_layers` says which layers have none.
+    rope_switches: keys that must have these values, or there is no rope.
+    keys_by_layer_type: for a type of layer, keys of its own that it reads instead of the usual.
+    unscaled_layer_types: types of layers that the legacy `rope_scaling` does not touch.
+    scaled_layers_key: a key that lists the layers which it does touch.
+    rope_parameters_by_layer_type: whether `rope_parameters` must be there, by types of layers.
+    rope_parameters_names: what `rope_parameters` calls types of layers.
     """
 
     layout: Literal["head", "latent", "trailing", "axial"] = "head"
     pairing: Pairing = "half"
     write_pairing: Pairing | None = None
-    defaults: Mapping[str, Any] = field(default_factory=lambda: {"rope_theta": THETA})
-    needs: tuple[str, ...] = ()
-    partial: bool = False
-    size: str | None = None
-    order: str | None = None
-    unturned: frozenset[str] = frozenset()
-    switched: bool = False
-    only_if: Mapping[str, Any] = field(default_factory=dict)
-    full_every: tuple[str, str, str] | None = None
-    listed: tuple[str, str] | None = None
-    cycle: str | None = None
-    of_kind: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    unscaled: frozenset[str] = frozenset()
-    scaled: str | None = None
-    nested: bool = False
-    extra: frozenset[str] = frozenset()
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    reads: Mapping[str, str] = field(default_factory=dict)
-    named: Mapping[str, str] = field(default_factory=dict)
-    inner: str | None = None
-    ratios: Mapping[int, str] = field(default_factory=dict)
     reverse: bool = False
     continuous: bool = False
+    partial_rotary: bool = False
+    rotary_dim_key: str | None = None
+    axis_order: str | None = None
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    rope_defaults: Mapping[str, Any] = field(default_factory=lambda: {"rope_theta": DEFAULT_THETA})
+    required_keys: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    rope_theta_section: str | None = None
+    rope_ratio_key: str | None = None
+    extra_fields: frozenset[str] = frozenset()
+    yarn_fields: Mapping[str, Any] = field(default_factory=dict)
+
+    full_attention_interval_key: str | None = None
+    full_attention_at: Literal["first", "last"] = "last"
+    full_attention_index_key: str | None = None
+    other_layer_type: str = SLIDING
+    layer_type_pattern_key: str | None = None
+    layer_types_by_ratio: Mapping[int, str] = field(default_factory=dict)
+
+    nope_layer_types: frozenset[str] = frozenset()
+    reads_no_rope_layers: bool = False
+    rope_switches: Mapping[str, Any] = field(default_factory=dict)
+    keys_by_layer_type: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unscaled_layer_types: frozenset[str] = frozenset()
+    scaled_layers_key: str | None = None
+    rope_parameters_by_layer_type: bool = False
+    rope_parameters_names: Mapping[str, str] = field(default_factory=dict)
 
 
-class Table(dict[str, Stack]):
+class ConventionsByModelType(dict[str, RopeConventions]):
     """Conventions by the `model_type` of a config.json or of one of its sections."""
 
-    def enter(
+    def add(
         self,
-        names: str,
-        base: Stack | None = None,
-        theta: float | None = THETA,
+        model_types: str,
+        base: RopeConventions | None = None,
+        theta: float | None = DEFAULT_THETA,
         **conventions: Any,
     ) -> None:
-        """Enter these model types, with the conventions of `base` but for those given.
+        """Add these model types, with the conventions of `base` but for those given.
 
-        theta: what stands for a missing one; None: it must be given.
+        theta: what stands for a missing one; None: it must be given. What `defaults` and
+        `rope_defaults` hold is added to those of `base`.
         """
-        base = Stack() if base is None else base
-        defaults = {**base.defaults, "rope_theta": theta, **conventions.pop("defaults", {})}
-        defaults = {key: value for key, value in defaults.items() if value is not None}
-        for name in names.split():
-            assert name not in self, name
-            self[name] = replace(base, defaults=defaults, **conventions)
+        base = RopeConventions() if base is None else base
+        defaults = {**base.defaults, **conventions.pop("defaults", {})}
+        rope_defaults = {
+            **base.rope_defaults,
+            "rope_theta": theta,
+            **conventions.pop("rope_defaults", {}),
+        }
+        if theta is None:
+            del rope_defaults["rope_theta"]
+        for model_type in model_types.split():
+            assert model_type not in self, model_type
+            self[model_type] = replace(
+                base, defaults=defaults, rope_defaults=rope_defaults, **conventions
+            )
 
-    def size_heads(self, head_dim: int, names: str) -> None:
+    def set_head_dim(self, head_dim: int, model_types: str) -> None:
         """Say the head_dim that these types' code takes, whatever the width and number of heads."""
-        for name in names.split():
-            stack = self[name]
-            self[name] = replace(stack, defaults={"head_dim": head_dim, **stack.defaults})
+        for model_type in model_types.split():
+            conventions = self[model_type]
+            defaults = {"head_dim": head_dim, **conventions.defaults}
+            self[model_type] = replace(conventions, defaults=defaults)

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-# Model type → stack → (dotted path of its section, the model type by which that is read).
-TOWERS: dict[str, dict[str, tuple[str, str]]] = {}
+# Model type → stack → (dotted path of its section, model type of that section's conventions).
+MULTIMODAL_MODELS: dict[str, dict[str, tuple[str, str]]] = {}
 
 
-def _towers(names: str, **stacks: str) -> None:
-    """Enter these models: stack="path=model type", {} standing for the model's own name."""
-    for name in names.split():
-        assert name not in TOWERS, name
-        TOWERS[name] = {
-            stack: (place.partition("=")[0], place.partition("=")[2].format(name))
+def _add(model_types: str, **stacks: str) -> None:
+    """Add these models: stack="path=model type", {} standing for the model's own type."""
+    for model_type in model_types.split():
+        assert model_type not in MULTIMODAL_MODELS, model_type
+        MULTIMODAL_MODELS[model_type] = {
+            stack: (place.partition("=")[0], place.partition("=")[2].format(model_type))
             for stack, place in stacks.items()
         }
 
 
-_towers(
+_add(
     """
     aria cosmos3_edge diffusion_gemma embedding_gemma2 gemma3 gemma3n gemma4_unified glm_image
     granite4_vision granite_docling mistral_large4 molmo2 unlimited_ocr
     """,
     text="text_config={}_text",
 )
-_towers("mllama emu3", text="text_config={}_text_model")
-_towers(
+_add("mllama emu3", text="text_config={}_text_model")
+_add(
     "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe qwen4_exp cohere_compass glm4v "
     "glm4v_moe glm_ocr paddleocr_vl minimax_m3_vl muse_glimmer muse_spark ernie4_5_vl_moe gemma4",
     text="text_config={}_text",
     vision="vision_config={}_vision",
 )
-_towers(
+_add(
     "deepseek_ocr2",
     text="text_config={}_text",
     vision="vision_config.encoder_config=deepseek_ocr2_encoder",
 )
-_towers("voxtral", text="text_config=voxtral_text")
-_towers("dots3_note", text="text_config={}_text", vision="vision_config={}_vision_encoder",
+_add("voxtral", text="text_config=voxtral_text")
+_add("dots3_note", text="text_config={}_text", vision="vision_config={}_vision_encoder",
         audio="audio_config={}_audio_encoder")  # fmt: skip
-_towers("exaone4_5", text="text_config=exaone4", vision="vision_config={}_vision")
-_towers("kimi_k25", text="text_config=deepseek_v3", vision="vision_config={}_vision")
-_towers("step3p7", text="text_config=step3p5", vision="vision_config=step3p5_vision")
-_towers("llama4", text="text_config={}_text", vision="vision_config=llama4_vision_model")
-_towers(
+_add("exaone4_5", text="text_config=exaone4", vision="vision_config={}_vision")
+_add("kimi_k25", text="text_config=deepseek_v3", vision="vision_config={}_vision")
+_add("step3p7", text="text_config=step3p5", vision="vision_config=step3p5_vision")
+_add("llama4", text="text_config={}_text", vision="vision_config=llama4_vision_model")
+_add(
     "qwen2_5_omni",
     text="thinker_config.text_config={}_text",
     vision="thinker_config.vision_config={}_vision_encoder",
     talker="talker_config={}_talker",
 )
-_towers(
+_add(
     "qwen3_omni_moe",
     text="thinker_config.text_config={}_text",
     vision="thinker_config.vision_config={}_vision_encoder",
@@ -56,58 +56,46 @@ _towers(
     code_predictor="talker_config.code_predictor_config={}_talker_code_predictor",
     audio="code2wav_config={}_code2wav",
 )
-_towers("glm5_next inkling2", vision="vision_config={}_vision")
-_towers("sam3", vision="vision_config.backbone_config=sam3_vit_model")
-_towers("pixtral mlcd_vision_model dinov3_vit sapiens2 eomt_dinov3 efficientloftr sam2_video "
+_add("glm5_next inkling2", vision="vision_config={}_vision")
+_add("sam3", vision="vision_config.backbone_config=sam3_vit_model")
+_add("pixtral mlcd_vision_model dinov3_vit sapiens2 eomt_dinov3 efficientloftr sam2_video "
         "sam3_tracker_video edgetam_video", vision="={}")  # fmt: skip
-_towers("csm", text="=csm", decoder="depth_decoder_config=csm_depth_decoder_model")
-_towers("dia", encoder="encoder_config=dia_encoder", decoder="decoder_config=dia_decoder")
-_towers("t5gemma", encoder="encoder=t5_gemma_module", decoder="decoder=t5_gemma_module")
-_towers("t5gemma2", encoder="encoder.text_config=t5gemma2_text", decoder="decoder=t5gemma2_decoder")
-_towers("moonshine", encoder="=moonshine_encoder", decoder="=moonshine_decoder")
-_towers(
+_add("csm", text="=csm", decoder="depth_decoder_config=csm_depth_decoder_model")
+_add("dia", encoder="encoder_config=dia_encoder", decoder="decoder_config=dia_decoder")
+_add("t5gemma", encoder="encoder=t5_gemma_module", decoder="decoder=t5_gemma_module")
+_add("t5gemma2", encoder="encoder.text_config=t5gemma2_text", decoder="decoder=t5gemma2_decoder")
+_add("moonshine", encoder="=moonshine_encoder", decoder="=moonshine_decoder")
+_add(
     "blt",
     text="global_config=blt_global_transformer",
     encoder="encoder_config=blt_local_encoder",
     decoder="decoder_config=blt_local_decoder",
     patcher="patcher_config=blt_patcher",
 )
-_towers(
+_add(
     "nemo_speechlm",
     audio="audio_config.asr_config=nemotron3_5_transcribe_asr_audio",
     encoder="word_timestamp_config=nemotron3_5_transcribe_word_timestamp",
 )
-_towers("lasr_ctc", audio="encoder_config=lasr_encoder")
-_towers("wav2vec2-bert wav2vec2-conformer", audio="={}")
-_towers("seamless_m4t seamless_m4t_v2", audio="=seamless_m4t_speech")
-_towers("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
-_towers("pe_audio", audio="audio_config=pe_audio_encoder")
-_towers("pe_video", vision="video_config=pe_video_encoder")
-_towers("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
+_add("lasr_ctc", audio="encoder_config=lasr_encoder")
+_add("wav2vec2-bert wav2vec2-conformer", audio="={}")
+_add("seamless_m4t seamless_m4t_v2", audio="=seamless_m4t_speech")
+_add("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
+_add("pe_audio", audio="audio_config=pe_audio_encoder")
+_add("pe_video", vision="video_config=pe_video_encoder")
+_add("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
 
 # Models whose sections leave out sizes that are those of the section's class, and these sizes.
-LEAVE_OUT = frozenset(
+WITH_CLASS_SIZES = frozenset(
     """
     gemma3 idefics2 idefics3 internvl llava llava_next llava_next_video llava_onevision mistral3
     paligemma smolvlm video_llava vipllava
     """.split()  # noqa: SIM905
 )
 _LLAMA = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
-SIZES: dict[str, dict[str, int]] = {
+CLASS_SIZES: dict[str, dict[str, int]] = {
     **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), _LLAMA),
     "gemma": {"hidden_size": 3072, "num_attention_heads": 16, "num_hidden_layers": 28},
     "gemma2": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},
     "gemma3_text": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},
-}
-
-# What turns, but not as a rope does, or with more than a `RotarySpec` says.
-UNSUPPORTED = {
-    "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
-    "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
-    "musicflamingo": "it turns audio states by seconds, not queries and keys by positions",
-    "clvp": "it turns values too",
-    "neucodec": "its code turns heads by their number, not tokens by their position",
-    "xcodec2": "its code turns heads by their number, not tokens by their position",
-    "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
-    "esmfold2": "its axes have different thetas within one head",
 }

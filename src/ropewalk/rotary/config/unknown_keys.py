@@ -1,28 +1,29 @@
-"""What a config.json says of a rope that nobody would read: an error, never a silence."""
+"""What a config.json says of a rope that nobody would read: an error, never a silence.
+
+Both refusals are here: of keys of a section, and of fields within `rope_parameters` or
+`rope_scaling`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from ropewalk.rotary.config.conventions import Stack
-from ropewalk.rotary.config.fields import BESIDE, NO_RULE
-from ropewalk.rotary.config.layer_types import TYPES
-
-Section = Mapping[str, Any]
+from ropewalk.rotary.config.conventions import PAIRING_KEYS, RopeConventions
+from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ROPE_KEYS
+from ropewalk.rotary.config.values import JsonObject
 
 ABOUT_ROPE = re.compile(r"rope|rotary|alibi|position_embeddings?_type|dynamic_ntk")
-READ = {
-    *BESIDE,
+KEYS_OF_ALL = {
+    *ROPE_KEYS,
+    *PAIRING_KEYS,
     "rope_parameters",
     "rope_scaling",
     "qk_rope_head_dim",
     "rotary_dim",
 }
 # What says nothing of frequencies and pairs, as long as it has one of these values.
-NO_MATTER: dict[str, tuple[Any, ...]] = {
+HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
     "rotary": (True,),
     "original_rope": (True,),
     "rope_full_precision": (True, False),
@@ -33,75 +34,49 @@ NO_MATTER: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("rope", "rotary", "absolute"),
     "no_rope_layers": ([],),
 }
-INTERLEAVED = ("rope_interleave", "rope_interleaved")
 
 
-def check_all_read(section: Section, stack: Stack) -> None:
-    """Raise for a key about ropes that this family's reading does not know, or that it lacks."""
-    read = READ | {*stack.only_if, *stack.defaults, *INTERLEAVED, stack.size, stack.scaled}
-    read |= {*stack.needs, *stack.reads.values()}
-    read |= {instead for keys in stack.of_kind.values() for instead in keys.values()}
-    if stack.switched:
-        read |= {"no_rope_layers", "no_rope_layer_interval"}
+def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> None:
+    """Raise for a key of the section that is about ropes and not read for this family."""
+    known = _known_keys(conventions)
     for key, value in section.items():
-        if not ABOUT_ROPE.search(key) or key in read or key.startswith("memory_attention_rope_"):
-            continue
-        if any(value == harmless for harmless in NO_MATTER.get(key, ())):
+        if (
+            not ABOUT_ROPE.search(key)
+            or key in known
+            or key.startswith("memory_attention_rope_")
+            or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))
+        ):
             continue
         raise ValueError(
             f"{key} must be absent, for it is not known what it means to the rope of this model, "
             f"got {value!r}"
         )
-    stand_ins = {
-        "layer_types": {*TYPES, *(stack.listed or ())[:1], stack.cycle},
-        "rope_parameters": {"rope_parameters", "rope_scaling"},
-    }
-    inside = section.get("rope_parameters") or section.get("rope_scaling")
-    inside = inside if isinstance(inside, Mapping) else {}
-    kinds = [each for each in inside.values() if isinstance(each, Mapping)] or [inside]
-    for key in stack.needs:
-        within = BESIDE.get(key) == key and all(key in each for each in kinds)
-        if not within and not stand_ins.get(key, {key}) & section.keys():
-            raise ValueError(
-                f"{key} must be given for this model, whose own code takes no plain value for it, "
-                f"got none"
-            )
 
 
-def check_beside_sections(whole: Section, section: Section, path: str) -> None:
-    """Raise where the top level says another rope than the section that is read."""
-    if section is whole:
-        return
-    for key in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
-        value = whole.get(key) if path.endswith("text_config") else None
-        if value is not None and _bare(value) != _bare(section.get(key)):
-            raise ValueError(
-                f"{key} must be the same at the top level and in {path}, which is read, "
-                f"got {value!r} and {section.get(key)!r}"
-            )
-
-
-def _bare(value: Any) -> Any:
-    """A rope's fields without the type that says nothing (Qwen2-VL's mrope, saved again)."""
-    if not isinstance(value, Mapping):
-        return value
-    return {k: v for k, v in value.items() if k not in ("type", "rope_type") or v not in NO_RULE}
-
-
-def interleaved_or_not(section: Section, stack: Stack) -> Stack:
-    """The conventions with the pairing that the config states, where its family lets it."""
-    for key in INTERLEAVED:
-        value = section.get(key)
-        if value is None:
-            continue
-        if not isinstance(value, bool):
-            raise ValueError(f"{key} must be true or false, got {value!r}")
-        if value is (stack.pairing == "interleaved"):
-            continue
-        if key == "rope_interleave" and stack.write_pairing == "half":  # DeepSeek-V3's
-            return replace(stack, pairing="half")
+def check_unknown_fields(rope_fields: JsonObject, known: set[str]) -> None:
+    """Raise for a field of the rope that its rope type does not have."""
+    unknown = sorted(rope_fields.keys() - known - COMMON_FIELDS - {"rope_type"})
+    if unknown:
         raise ValueError(
-            f"{key} must be {str(not value).lower()} or absent for this model, whose pairing is "
-            f"{stack.pairing!r}, got {str(value).lower()}"
+            f"rope_type {rope_fields['rope_type']!r} has no field {unknown[0]!r}; "
+            f"it has {', '.join(sorted(known))}"
         )
-    return stack
+
+
+def _known_keys(conventions: RopeConventions) -> set[str | None]:
+    known: set[str | None] = {
+        *KEYS_OF_ALL,
+        *conventions.defaults,
+        *conventions.rope_defaults,
+        *conventions.required_keys,
+        *conventions.aliases.values(),
+        *conventions.rope_switches,
+        conventions.rotary_dim_key,
+        conventions.rope_ratio_key,
+        conventions.scaled_layers_key,
+    }
+    for keys in conventions.keys_by_layer_type.values():
+        known |= set(keys.values())
+    if conventions.reads_no_rope_layers:
+        known |= {"no_rope_layers", "no_rope_layer_interval"}
+    return known

@@ -1,158 +1,193 @@
-"""A model's text ropes as fields of a config.json, which `config.read` reads back to the same."""
+"""A model's text layers as fields of a config.json, which `reader` reads back to the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.rotary.config.conventions import Stack
-from ropewalk.rotary.config.fields import Fields, as_fields
-from ropewalk.rotary.config.head_layouts import HEAD_DIM
-from ropewalk.rotary.config.multimodal_models import TOWERS
-from ropewalk.rotary.config.reader import read
-from ropewalk.rotary.config.text_models import STACKS
-from ropewalk.rotary.model_spec import LayerSpec, ModelSpec
+from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.model_types import CONVENTIONS
+from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.reader import read_config
+from ropewalk.rotary.config.rope_layouts import HEAD_DIM_KEYS
+from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH, write_scaling
+from ropewalk.rotary.config.values import JsonObject
+from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE
 from ropewalk.rotary.spec import RotarySpec
 
 FORMS = ("rope_parameters", "rope_scaling")
 
+Layers = tuple[LayerSpec, ...]
+FieldsByLayerType = dict[str | None, dict[str, Any]]
 
-def write(model: ModelSpec, form: str) -> dict[str, Any]:
-    """See `ModelSpec.to_config`."""
+
+def write_config(layers: Layers, model_type: str | None, form: str) -> dict[str, Any]:
+    """Write the layers of the text stack; see `ModelSpec.to_config`."""
     if form not in FORMS:
         raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {form!r}')
-    if model.model_type is None:
+    if model_type is None:
         raise ValueError("model_type must be set to write a config, for it says how to read one")
-    path, stack = _place(model)
-    section = _section(model.layers, stack, form)
-    written = {"model_type": model.model_type, **(section if not path else {})}
-    inner = written
+    path, conventions = _text_section(layers, model_type)
+    config: dict[str, Any] = {"model_type": model_type}
+    section = config
     for key in path.split(".") if path else ():
-        inner[key] = inner = {}
-    inner.update(section)
-    if _read_back(written, model) != model.layers:
+        section[key] = section = {}
+    section.update(_write_section(layers, conventions, form))
+    if _read_back(config, model_type, conventions) != layers:
         raise ValueError(
-            f"form must be one that can say these ropes, got {form!r} for {model.model_type!r}: "
+            f"form must be one that can say these ropes, got {form!r} for {model_type!r}: "
             f"read back it would give others"
             + ('; try "rope_parameters"' if form == "rope_scaling" else "")
         )
-    return written
+    return config
 
 
-def _place(model: ModelSpec) -> tuple[str, Stack]:
-    """Where the text stack stands in this model's config, and its family's conventions."""
-    name = str(model.model_type)
-    if name in TOWERS:
-        if "text" not in TOWERS[name]:
-            raise ValueError(f"model must have a text stack to be written, got {name!r}")
-        path, stack = TOWERS[name]["text"]
-        return path, STACKS[stack]
-    rope = next((layer.rope for layer in model.layers if layer.rope is not None), None)
-    if name in STACKS:
-        latent = name == "deepseek" and rope is not None and rope.start > 0
-        return "", STACKS["deepseek_v2" if latent else name]
-    return "", Stack(pairing="half" if rope is None else rope.pairing)
+def _text_section(layers: Layers, model_type: str) -> tuple[str, RopeConventions]:
+    """Return where the text stack stands in this model's config, and its conventions."""
+    if model_type in MULTIMODAL_MODELS:
+        if "text" not in MULTIMODAL_MODELS[model_type]:
+            raise ValueError(f"model must have a text stack to be written, got {model_type!r}")
+        path, section_type = MULTIMODAL_MODELS[model_type]["text"]
+        return path, CONVENTIONS[section_type]
+    rope = next((layer.rope for layer in layers if layer.rope is not None), None)
+    if model_type in CONVENTIONS:
+        latent = model_type == "deepseek" and rope is not None and rope.start > 0
+        return "", CONVENTIONS["deepseek_v2" if latent else model_type]
+    return "", RopeConventions(pairing="half" if rope is None else rope.pairing)
 
 
-def _read_back(written: Mapping[str, Any], model: ModelSpec) -> tuple[LayerSpec, ...] | None:
-    known = model.model_type in STACKS or model.model_type in TOWERS
-    pairing = None if known else _place(model)[1].pairing
+def _read_back(config: JsonObject, model_type: str, conventions: RopeConventions) -> Layers | None:
+    known = model_type in CONVENTIONS or model_type in MULTIMODAL_MODELS
     try:
-        return read(written, pairing=pairing).layers
+        model = read_config(config, pairing=None if known else conventions.pairing)
     except (ValueError, TypeError):
         return None
+    return model.stacks.get("text")
 
 
-def _section(layers: tuple[LayerSpec, ...], stack: Stack, form: str) -> dict[str, Any]:
+def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> dict[str, Any]:
+    """Write the text stack's section: its layers, their ropes, and the sizes that ropes need."""
     section: dict[str, Any] = {"num_hidden_layers": len(layers)}
-    if any(layer.kind is not None for layer in layers):
-        section["layer_types"] = [layer.kind for layer in layers]
-    if stack.switched:
+    if any(layer.layer_type is not None for layer in layers):
+        section["layer_types"] = [layer.layer_type for layer in layers]
+    if conventions.reads_no_rope_layers:
         section["no_rope_layers"] = [int(layer.rope is not None) for layer in layers]
-    by_kind = {layer.kind: layer for layer in reversed(layers) if layer.rope is not None}
-    section |= _temperature(layers)
-    ropes = {kind: layer.rope for kind, layer in by_kind.items() if layer.rope is not None}
-    if not ropes:
+    section |= _llama4_temperature(layers)
+    # The first layer of each type stands for all; reading back tells where they differ.
+    first_of_type = {
+        layer.layer_type: (layer.rope, layer.query_temperature)
+        for layer in reversed(layers)
+        if layer.rope is not None
+    }
+    if not first_of_type:
         return section
-    first = next(iter(reversed(ropes.values())))
-    section |= {**_sizes(first, stack), **stack.only_if}
-    if "layer_rope_theta" in stack.needs:
+    ropes = {layer_type: rope for layer_type, (rope, _) in first_of_type.items()}
+    first = next(layer.rope for layer in layers if layer.rope is not None)
+    section |= {**_sizes(first, conventions), **conventions.rope_switches}
+    if "layer_rope_theta" in conventions.required_keys:
         section["layer_rope_theta"] = [
             0 if layer.rope is None else layer.rope.theta for layer in layers
         ]
-    fields = {kind: _fields(layer, stack) for kind, layer in by_kind.items()}
-    apart = stack.nested or stack.of_kind or stack.unscaled
-    alike = not apart and all(a == b for a in fields.values() for b in fields.values())
+    by_layer_type = {
+        layer_type: _rope_fields(rope, temperature, conventions)
+        for layer_type, (rope, temperature) in first_of_type.items()
+    }
     if form == "rope_parameters":
-        silent = {layer.kind: None for layer in layers if layer.rope is None} if not alike else {}
-        names = {kind: stack.named.get(str(kind), kind) for kind in fields}
-        nested = {**silent, **{names[kind]: each for kind, each in fields.items()}}
-        section["rope_parameters"] = next(iter(fields.values())) if alike else nested
+        section["rope_parameters"] = _rope_parameters(layers, by_layer_type, conventions)
     else:
-        section |= _earlier(fields, stack)
-    for kind, rope in ropes.items():
-        for key, instead in stack.of_kind.get(str(kind), {}).items():
-            if key == "head_dim":
-                section[instead] = rope.head_dim
-    for rope in ropes.values():
+        section |= _earlier_form(by_layer_type, conventions)
+    return section | _beside_rope_fields(ropes, conventions)
+
+
+def _beside_rope_fields(
+    ropes: Mapping[str | None, RotarySpec], conventions: RopeConventions
+) -> dict[str, Any]:
+    """Write lengths that stand beside a rope's fields, and sizes of a type of layers."""
+    beside: dict[str, Any] = {}
+    for layer_type, rope in ropes.items():
+        keys = conventions.keys_by_layer_type.get(str(layer_type), {})
+        if "head_dim" in keys:
+            beside[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
-            section["max_position_embeddings"] = rope.scaling.original_length
+            beside["max_position_embeddings"] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
-            section["original_max_position_embeddings"] = rope.scaling.original_length
-    return section
+            beside[ORIGINAL_LENGTH] = rope.scaling.original_length
+    return beside
 
 
-def _earlier(fields: Mapping[str | None, Fields], stack: Stack) -> dict[str, Any]:
-    """`rope_theta` and `rope_scaling`, and the keys of their own that some kinds of layers have."""
+def _rope_parameters(
+    layers: Layers, by_layer_type: FieldsByLayerType, conventions: RopeConventions
+) -> dict[Any, Any]:
+    """Return the fields once where all layers have the same, and by layer type elsewhere."""
+    differ = (
+        conventions.rope_parameters_by_layer_type
+        or conventions.keys_by_layer_type
+        or conventions.unscaled_layer_types
+    )
+    first = next(iter(by_layer_type.values()))
+    if not differ and all(rope_fields == first for rope_fields in by_layer_type.values()):
+        return first
+    rope_parameters: dict[Any, Any] = {
+        layer.layer_type: None for layer in layers if layer.rope is None
+    }
+    for layer_type, rope_fields in by_layer_type.items():
+        name = conventions.rope_parameters_names.get(str(layer_type), layer_type)
+        rope_parameters[name] = rope_fields
+    return rope_parameters
+
+
+def _earlier_form(by_layer_type: FieldsByLayerType, conventions: RopeConventions) -> dict[str, Any]:
+    """Return `rope_theta` and `rope_scaling`, and keys that some types of layers have besides."""
     section: dict[str, Any] = {"rope_scaling": None}
-    for kind, each in fields.items():
-        rest = dict(each)
-        theta = rest.pop("rope_theta")
-        own = stack.of_kind.get(str(kind), {}).get("rope_theta", "rope_theta")
-        section.setdefault(own, theta)
-        for key in ("partial_rotary_factor",):
-            if key in rest and rest["rope_type"] != "proportional":
-                section[key] = rest.pop(key)
-        rest["type"] = rest.pop("rope_type")
-        if kind not in stack.unscaled and (len(rest) > 1 or rest["type"] != "default"):
-            section["rope_scaling"] = rest
+    for layer_type, rope_fields in by_layer_type.items():
+        rope_scaling = dict(rope_fields)
+        keys = conventions.keys_by_layer_type.get(str(layer_type), {})
+        section.setdefault(keys.get("rope_theta", "rope_theta"), rope_scaling.pop("rope_theta"))
+        rope_type = rope_scaling.pop("rope_type")
+        if "partial_rotary_factor" in rope_scaling and rope_type != "proportional":
+            section["partial_rotary_factor"] = rope_scaling.pop("partial_rotary_factor")
+        says_more = bool(rope_scaling) or rope_type != "default"
+        if says_more and layer_type not in conventions.unscaled_layer_types:
+            section["rope_scaling"] = {**rope_scaling, "type": rope_type}
     return section
 
 
-def _sizes(rope: RotarySpec, stack: Stack) -> dict[str, Any]:
-    if stack.layout == "latent":
+def _sizes(rope: RotarySpec, conventions: RopeConventions) -> dict[str, Any]:
+    if conventions.layout == "latent":
         return {"qk_nope_head_dim": rope.start, "qk_rope_head_dim": rope.rotary_dim}
-    if stack.layout == "trailing":
+    if conventions.layout == "trailing":
         return {"head_dim": rope.head_dim, "qk_rope_head_dim": rope.rotary_dim}
-    size = {stack.size: rope.rotary_dim} if stack.size is not None else {}
-    name = next((key for key in HEAD_DIM if key in stack.needs), "head_dim")
-    return {name: rope.head_dim, **size}
+    key = next((key for key in HEAD_DIM_KEYS if key in conventions.required_keys), "head_dim")
+    sizes = {key: rope.head_dim}
+    if conventions.rotary_dim_key is not None:
+        sizes[conventions.rotary_dim_key] = rope.rotary_dim
+    return sizes
 
 
-def _fields(layer: LayerSpec, stack: Stack) -> Fields:
-    """A layer's rope as one dictionary of today's form."""
-    rope = layer.rope
-    assert rope is not None
-    written = {"rope_theta": rope.theta, **as_fields(rope.scaling)}
+def _rope_fields(
+    rope: RotarySpec, temperature: QueryTemperature | None, conventions: RopeConventions
+) -> dict[str, Any]:
+    """Write a layer's rope as one dictionary of today's form."""
+    rope_fields = {"rope_theta": rope.theta, **write_scaling(rope.scaling)}
     if isinstance(rope.scaling, DynamicNTK):
-        del written["original_max_position_embeddings"]  # it is max_position_embeddings there
-    for key in stack.fixed:
-        written.pop(key, None)
-    if stack.partial and stack.size is None and written["rope_type"] != "proportional":
-        written["partial_rotary_factor"] = rope.rotary_dim / rope.head_dim
-    if rope.axes is not None and "mrope_section" in stack.defaults:
+        del rope_fields[ORIGINAL_LENGTH]  # it is max_position_embeddings there
+    for name in conventions.yarn_fields:
+        rope_fields.pop(name, None)
+    by_factor = conventions.partial_rotary and conventions.rotary_dim_key is None
+    if by_factor and rope_fields["rope_type"] != "proportional":
+        rope_fields["partial_rotary_factor"] = rope.rotary_dim / rope.head_dim
+    if rope.axes is not None and "mrope_section" in conventions.rope_defaults:
         owners = list(rope.axis_of_pair)
-        order = (1, 2, 0) if stack.order == "ernie" else (0, 1, 2)
-        written["mrope_section"] = [owners.count(axis) for axis in order]
-    temperature = layer.query_temperature
+        order = (1, 2, 0) if conventions.axis_order == "ernie" else (0, 1, 2)
+        rope_fields["mrope_section"] = [owners.count(axis) for axis in order]
     if temperature is not None and not temperature.first:
-        written["llama_4_scaling_beta"] = temperature.beta
-    return written
+        rope_fields["llama_4_scaling_beta"] = temperature.beta
+    return rope_fields
 
 
-def _temperature(layers: tuple[LayerSpec, ...]) -> dict[str, Any]:
-    """What Llama 4 says beside its rope."""
+def _llama4_temperature(layers: Layers) -> dict[str, Any]:
+    """Write what Llama 4 says beside its rope."""
     for layer in layers:
         temperature = layer.query_temperature
         if temperature is not None and temperature.first:

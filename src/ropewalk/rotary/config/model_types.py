@@ -1,0 +1,51 @@
+"""The conventions of every model type that is known, and the types that no spec can say."""
+
+from __future__ import annotations
+
+from ropewalk.rotary.config.conventions import ConventionsByModelType
+from ropewalk.rotary.config.text_models import TEXT
+from ropewalk.rotary.config.vision_audio_models import VISION_AUDIO
+
+CONVENTIONS = ConventionsByModelType({**TEXT, **VISION_AUDIO})
+
+# Where config.json is silent, the width over the number of heads is D, but for these.
+CONVENTIONS.set_head_dim(
+    64,
+    """
+    gemma4_vision gpt_oss muse_spark_text neomme openai_privacy_filter voxtral_realtime_encoder
+    """,
+)
+CONVENTIONS.set_head_dim(80, "timesfm2_5")
+CONVENTIONS.set_head_dim(
+    128,
+    """
+    afmoe beam cohere2_moe cosmos3_edge_text cwm dia_decoder dia_encoder ernie4_5 flint glm glm4
+    helium higgs_audio_v2 hrm_text hy_v3 kolibri1 laguna lfm3 llama4_text mellum minimax_m2
+    minimax_m3_vl_text ministral3 molmo2_text muse_glimmer_assistant muse_glimmer_text
+    paddleocr_vl_text pe_audio_encoder pe_audio_video_encoder pe_video_encoder qwen2_5_omni_talker
+    qwen3 qwen3_omni_moe_talker_code_predictor qwen3_vl_text seed_oss solar_open step3p5
+    voxtral_text zaya
+    """,
+)
+CONVENTIONS.set_head_dim(192, "mimo_v2_flash")
+CONVENTIONS.set_head_dim(
+    256,
+    """
+    diffusion_gemma_text embedding_gemma2_text gemma gemma2 gemma3_text gemma3n_text gemma4_text
+    gemma4_unified_text qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text t5_gemma_module
+    t5gemma2_decoder t5gemma2_text vaultgemma
+    """,
+)
+CONVENTIONS.set_head_dim(512, "deepseek_v4")
+
+# What rotates, but not as a rope does, or with more than a `RotarySpec` says: the reason.
+UNSUPPORTED = {
+    "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
+    "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
+    "musicflamingo": "it turns audio states by seconds, not queries and keys by positions",
+    "clvp": "it turns values too",
+    "neucodec": "its code turns heads by their number, not tokens by their position",
+    "xcodec2": "its code turns heads by their number, not tokens by their position",
+    "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
+    "esmfold2": "its axes have different thetas within one head",
+}

@@ -1,0 +1,141 @@
+"""The fields of one layer's rope, in all forms that there have been, as one.
+
+Earlier: `rope_scaling: {"type": …}` beside `rope_theta`, `partial_rotary_factor`, `rotary_pct`, …;
+now: `rope_parameters: {"rope_type": …, "rope_theta": …}`, for all layers or by layer type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.values import JsonObject, positive_float
+
+# Fields that may stand beside the rope's own dictionary, by the keys that they have had there.
+ROPE_KEYS = {
+    "rope_theta": "rope_theta",
+    "rotary_emb_base": "rope_theta",
+    "partial_rotary_factor": "partial_rotary_factor",
+    "rotary_pct": "partial_rotary_factor",
+}
+DEFAULT_ROPE_TYPES = ("default", "axial", "mrope")  # those without a scaling rule
+EARLIER_ROPE_TYPES = {"su": "longrope"}
+INTERLEAVED_AXES_FIELDS = ("mrope_interleaved", "interleaved")  # the second is Qwen3-Omni's
+COMMON_FIELDS = {  # of every rope type
+    "rope_theta",
+    "partial_rotary_factor",
+    "mrope_section",
+    *INTERLEAVED_AXES_FIELDS,
+}
+
+
+def read_rope_fields(
+    layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
+) -> dict[str, Any] | None:
+    """Return the rope's fields in today's form; None where the config says there is no rope."""
+    written, by_layer_type = _rope_dictionary(layer_config, conventions, layer_type)
+    if written is None:
+        return None
+    rope_fields = {name: value for name, value in written.items() if value is not None}
+    for key, name in ROPE_KEYS.items():
+        value = layer_config.get(key)
+        if value is None:
+            continue
+        positive_float(key, value)
+        if not by_layer_type and rope_fields.get(name, value) != value:
+            raise ValueError(
+                f"{key} must say the same as {name} in the rope's own fields, "
+                f"{rope_fields[name]!r}, got {value!r}: take one of them out"
+            )
+        rope_fields.setdefault(name, value)
+    rope_type = _rope_type(rope_fields)
+    for name in ("rope_type", "type"):
+        rope_fields.pop(name, None)
+    rope_fields["rope_type"] = rope_type
+    for name, value in conventions.rope_defaults.items():
+        # Where each type has its own theta, no model says which would stand for a missing one.
+        if not (by_layer_type and name == "rope_theta"):
+            rope_fields.setdefault(name, value)
+    if "rope_theta" in rope_fields:
+        positive_float("rope_theta", rope_fields["rope_theta"])
+    if layer_config.get("layer_rope_theta") is not None:
+        rope_fields["rope_theta"] = layer_config["layer_rope_theta"]
+    return rope_fields
+
+
+def _rope_dictionary(
+    layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
+) -> tuple[JsonObject | None, bool]:
+    """Return the dictionary that holds for this layer, and whether each layer type has its own."""
+    written, is_today = _today_or_earlier(layer_config)
+    name = conventions.rope_parameters_names.get(layer_type or "", layer_type)
+    layer_types = [key for key, value in written.items() if isinstance(value, Mapping)]
+    if not layer_types:
+        differ = conventions.keys_by_layer_type or conventions.unscaled_layer_types
+        if conventions.rope_parameters_by_layer_type or (is_today and differ):
+            raise ValueError(
+                f"rope_parameters must hold a dictionary for each type of layer, as {name!r}, "
+                f"got {written}"
+            )
+        return written, False
+    outside = sorted(key for key in written if _is_outside(key, written, layer_types))
+    if outside:
+        raise ValueError(
+            f"{outside[0]} must stand in the fields of each layer type where they have their own, "
+            f"got {written[outside[0]]!r} beside {sorted(layer_types)}"
+        )
+    if name is None:
+        raise ValueError(
+            f"layer_types must say what each layer is, for rope_parameters has "
+            f"{sorted(layer_types)}"
+        )
+    if name not in written:
+        raise ValueError(
+            f"rope_parameters must hold {name!r}, a layer type, got {sorted(layer_types)}"
+        )
+    return written[name], True
+
+
+def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
+    """Return `rope_parameters` or `rope_scaling`, and whether it is the first, today's."""
+    dictionaries = []
+    for key in ("rope_parameters", "rope_scaling"):
+        value = {} if layer_config.get(key) is None else layer_config[key]
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{key} must be a dictionary or null, got {value!r}")
+        dictionaries.append(value)
+    today, earlier = dictionaries
+    if today and earlier and today != earlier:
+        raise ValueError(
+            f"rope_scaling must be absent where there are rope_parameters that differ from it, "
+            f"got both: {earlier} and {today}"
+        )
+    return today or earlier, bool(today)
+
+
+def _is_outside(key: str, written: JsonObject, layer_types: list[str]) -> bool:
+    """Say whether a key beside the layer types says more than is repeated in them (Laguna)."""
+    value = written[key]
+    if key in layer_types or value is None:
+        return False
+    repeated = [written[name][key] for name in layer_types if key in written[name]]
+    return not repeated or any(each != value for each in repeated)
+
+
+def _rope_type(rope_fields: JsonObject) -> str:
+    """Return the name of the rule; `type` is what `rope_type` was called earlier."""
+    names = []
+    for key in ("rope_type", "type"):
+        name = rope_fields.get(key)
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise ValueError(f"{key} must be a string, got {name!r}")
+        names.append(EARLIER_ROPE_TYPES.get(name, name))
+    if len(set(names)) > 1 and names != ["default", "mrope"]:
+        raise ValueError(f"type must be the same as rope_type, {names[0]!r}, got {names[1]!r}")
+    others = sorted(rope_fields.keys() - COMMON_FIELDS)
+    if not names and others:
+        raise ValueError(f"rope_type must be given beside {others}, got none")
+    return names[-1] if names else "default"

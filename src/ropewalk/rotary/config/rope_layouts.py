@@ -1,0 +1,236 @@
+"""Which dimensions of a head rotate, and along which axes, for each layout that models have."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ropewalk.rotary import axes
+from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.rope_fields import INTERLEAVED_AXES_FIELDS
+from ropewalk.rotary.config.scaling_rules import read_scaling
+from ropewalk.rotary.config.values import JsonObject, positive_int
+from ropewalk.rotary.scaling import Proportional, Scaling
+from ropewalk.rotary.spec import Axes, RotarySpec
+
+HEAD_DIM_KEYS = ("head_dim", "attention_head_dim", "kv_channels")
+WIDTH_KEYS = ("embed_dim", "hidden_size", "n_embd", "d_model", "dim")
+HEAD_COUNT_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
+
+
+def read_rope(
+    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
+) -> RotarySpec:
+    """Return the rope that these fields describe, by the layout of its family."""
+    return LAYOUTS[conventions.layout](layer_config, conventions, rope_fields)
+
+
+def _head(
+    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
+) -> RotarySpec:
+    """A rope on a head's leading dimensions, or on all."""
+    head_dim = _head_dim(layer_config)
+    if "qk_rope_head_dim" in layer_config:
+        raise ValueError(
+            f"qk_rope_head_dim must be absent, for this model turns its heads' leading dimensions, "
+            f"got {layer_config['qk_rope_head_dim']}"
+        )
+    scaling = read_scaling(layer_config, conventions, rope_fields)
+    rotary_dim = _rotary_dim(layer_config, conventions, rope_fields, scaling, head_dim)
+    pair_axes = _mrope_axes(conventions, rope_fields, rotary_dim)
+    return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, pair_axes=pair_axes)
+
+
+def _rotary_dim(
+    layer_config: JsonObject,
+    conventions: RopeConventions,
+    rope_fields: JsonObject,
+    scaling: Scaling | None,
+    head_dim: int,
+) -> int:
+    """R, from the part of the head that rotates or from a key that holds it."""
+    part = rope_fields.get("partial_rotary_factor", 1.0)
+    if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 < part <= 1:
+        raise ValueError(f"partial_rotary_factor must be above 0 and at most 1, got {part!r}")
+    if isinstance(scaling, Proportional):  # it is the rule's own field there
+        part = 1.0
+    elif part != 1.0 and not conventions.partial_rotary:
+        raise ValueError(
+            f"partial_rotary_factor must be absent, for this model turns whole heads, got {part}"
+        )
+    rotary_dim = int(head_dim * part)
+    key = conventions.rotary_dim_key
+    if key is not None and key in layer_config:
+        rotary_dim = positive_int(layer_config, key)
+        if rotary_dim > head_dim:
+            raise ValueError(f"{key} must be at most head_dim={head_dim}, got {rotary_dim}")
+    elif layer_config.get("rotary_dim", rotary_dim) != rotary_dim:
+        raise ValueError(
+            f"rotary_dim must be absent or {rotary_dim}, as partial_rotary_factor has it, "
+            f"got {layer_config['rotary_dim']!r}"
+        )
+    return rotary_dim
+
+
+def _latent(
+    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
+) -> RotarySpec:
+    """Multi-head latent attention: a part of the head has no position, the rest rotates."""
+    nope_dim = positive_int(layer_config, "qk_nope_head_dim")
+    rotary_dim = positive_int(layer_config, "qk_rope_head_dim")
+    _check_one_axis(rope_fields)
+    scaling = read_scaling(layer_config, conventions, rope_fields)
+    return _spec(conventions, rope_fields, scaling, nope_dim + rotary_dim, rotary_dim, nope_dim)
+
+
+def _trailing(
+    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
+) -> RotarySpec:
+    """A rope on a head's last dimensions (DeepSeek-V4)."""
+    head_dim = _head_dim(layer_config)
+    rotary_dim = positive_int(layer_config, "qk_rope_head_dim")
+    _check_one_axis(rope_fields)
+    if rotary_dim > head_dim:
+        raise ValueError(f"qk_rope_head_dim must be at most head_dim={head_dim}, got {rotary_dim}")
+    scaling = read_scaling(layer_config, conventions, rope_fields)
+    start = head_dim - rotary_dim
+    return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, start)
+
+
+def _axial(
+    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
+) -> RotarySpec:
+    """Image patches: all frequencies of half a head for height, and again for width."""
+    head_dim, order = _head_dim(layer_config), conventions.axis_order
+    if head_dim % 4 and order != "time too":
+        raise ValueError(f"head_dim must be a multiple of 4, for two axes, got {head_dim}")
+    if head_dim < 6:
+        raise ValueError(f"head_dim must be at least 6, a pair for each axis, got {head_dim}")
+    pairs = head_dim // 4
+    pair_axes = {
+        "axial": lambda: axes.axial((pairs, pairs)),
+        "width first": lambda: axes.axial((pairs, pairs), order=(1, 0)),
+        "pixtral": lambda: axes.pixtral(head_dim),
+        "alternating": lambda: axes.alternating(pairs),
+        "width first, alternating": lambda: axes.alternating(pairs, order=(1, 0)),
+        "blocks": lambda: axes.axial((pairs, pairs)),
+        "time too": lambda: axes.axial((head_dim // 6,) * 3),
+    }[order or "axial"]()
+    blocks = (head_dim // 2, head_dim // 2) if order == "blocks" else None
+    scaling = read_scaling(layer_config, conventions, rope_fields)
+    rotary_dim = 2 * len(pair_axes)
+    return _spec(
+        conventions, rope_fields, scaling, head_dim, rotary_dim, pair_axes=pair_axes, blocks=blocks
+    )
+
+
+LAYOUTS = {"head": _head, "latent": _latent, "trailing": _trailing, "axial": _axial}
+
+
+def _spec(
+    conventions: RopeConventions,
+    rope_fields: JsonObject,
+    scaling: Scaling | None,
+    head_dim: int,
+    rotary_dim: int,
+    start: int = 0,
+    pair_axes: Axes | None = None,
+    blocks: tuple[int, ...] | None = None,
+) -> RotarySpec:
+    if "rope_theta" not in rope_fields:
+        raise ValueError("rope_theta must be given, got none")
+    if rotary_dim < 2:
+        raise ValueError(
+            f"partial_rotary_factor must leave at least 2 of head_dim={head_dim} dimensions to "
+            f"turn, got {rope_fields.get('partial_rotary_factor')}"
+        )
+    if rotary_dim % 2 and pair_axes is not None:
+        raise ValueError(
+            f"partial_rotary_factor must leave an even number of head_dim={head_dim} dimensions to "
+            f"turn, got {rotary_dim}"
+        )
+    if rotary_dim % 2:  # GLM-4.5 shrunk: 21 of 42 dimensions make 11 pairs
+        if rotary_dim == head_dim:
+            raise ValueError(f"head_dim must be even where all of it turns, got {head_dim}")
+        pair_axes = tuple((0, Fraction(2 * i, rotary_dim)) for i in range((rotary_dim + 1) // 2))
+        rotary_dim += 1
+    return RotarySpec(
+        head_dim,
+        rotary_dim=rotary_dim,
+        theta=rope_fields["rope_theta"],
+        pairing=conventions.pairing,
+        write_pairing=conventions.write_pairing,
+        start=start,
+        scaling=scaling,
+        reverse=conventions.reverse,
+        axes=pair_axes,
+        blocks=blocks,
+        continuous=conventions.continuous,
+    )
+
+
+def _check_one_axis(rope_fields: JsonObject) -> None:
+    """Raise where fields speak of several axes, and the model has one."""
+    for name in ("mrope_section", *INTERLEAVED_AXES_FIELDS):
+        if rope_fields.get(name):
+            raise ValueError(
+                f"{name} must be absent, for this model's positions have one axis, "
+                f"got {rope_fields[name]}"
+            )
+    if rope_fields["rope_type"] == "mrope":
+        raise ValueError(
+            "rope_type must not be 'mrope' here, for this model's positions have one axis"
+        )
+
+
+def _mrope_axes(
+    conventions: RopeConventions, rope_fields: JsonObject, rotary_dim: int
+) -> Axes | None:
+    """M-RoPE's axes, in this family's order; None where positions have one axis."""
+    order, pairs = conventions.axis_order, rotary_dim // 2
+    if order is None:
+        _check_one_axis(rope_fields)
+        return None
+    interleaved = order == "interleaved"
+    for name in INTERLEAVED_AXES_FIELDS:
+        if rope_fields.get(name, interleaved) is not interleaved:
+            raise ValueError(
+                f"{name} must be {str(interleaved).lower()} or absent for this model, "
+                f"got {rope_fields[name]!r}"
+            )
+    if order == "round robin":
+        return axes.round_robin(pairs)
+    sections = rope_fields.get("mrope_section")
+    if not isinstance(sections, (list, tuple)) or len(sections) != 3:
+        raise ValueError(
+            f"mrope_section must hold three numbers of pairs, for time, height and width, "
+            f"got {sections!r}"
+        )
+    for count in sections:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"mrope_section must hold integers above 0, got {sections!r}")
+    # Small versions of models have the sections of the large one, which their code cuts short.
+    if sum(sections) != pairs and sections != conventions.rope_defaults.get("mrope_section"):
+        raise ValueError(
+            f"mrope_section must sum to the {pairs} pairs of {rotary_dim} dimensions, "
+            f"got {list(sections)}, which sum to {sum(sections)}"
+        )
+    if order == "ernie" and sections[0] != sections[1]:
+        raise ValueError(
+            f"mrope_section must hold height, width and time, the first two equal, "
+            f"got {list(sections)}"
+        )
+    if interleaved:
+        return axes.interleaved(sections, pairs)
+    return {"sectioned": axes.sectioned, "ernie": axes.ernie}[order](sections)
+
+
+def _head_dim(layer_config: JsonObject) -> int:
+    """D: said outright, or the width over the number of heads."""
+    sizes = {key: positive_int(layer_config, key) for key in HEAD_DIM_KEYS if key in layer_config}
+    if len({sizes[key] for key in HEAD_DIM_KEYS[:2] if key in sizes}) > 1:
+        raise ValueError(f"head_dim and attention_head_dim must be the same, got {sizes}")
+    for head_dim in sizes.values():
+        return head_dim
+    width = positive_int(layer_config, *WIDTH_KEYS)
+    heads = positive_int(layer_config, *HEAD_COUNT_KEYS)
+    return width // heads  # rounded down, as models' own code has it

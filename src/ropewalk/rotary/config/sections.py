@@ -1,0 +1,211 @@
+"""The section of a config.json that belongs to each stack, and the conventions it is read by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ropewalk.checks import did_you_mean
+from ropewalk.rotary.config.conventions import DEFAULT_THETA, PAIRING_KEYS, RopeConventions
+from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
+from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED
+from ropewalk.rotary.config.multimodal_models import (
+    CLASS_SIZES,
+    MULTIMODAL_MODELS,
+    WITH_CLASS_SIZES,
+)
+from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
+from ropewalk.rotary.config.unknown_keys import check_unknown_keys
+from ropewalk.rotary.config.values import JsonObject, positive_int
+
+# Sections of a model that puts known stacks together under a type of its own (LLaVA).
+STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
+STATE_PAIRING = '; or state pairing="half" or "interleaved"'
+
+RawSections = dict[str, tuple[JsonObject, RopeConventions]]
+
+
+def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
+    """Find each stack's section as it stands in the config, and its model type's conventions."""
+    if model_type is None:
+        raise ValueError(
+            f"model_type must be given, got none: it says how dimensions are paired{STATE_PAIRING}"
+        )
+    if model_type in UNSUPPORTED:
+        raise _unsupported("model_type", model_type)
+    if model_type in MULTIMODAL_MODELS:
+        return _sections_of_multimodal(config, model_type)
+    if model_type in CONVENTIONS:
+        # The first revision of DeepSeek-V2 has the type of the models before it.
+        latent = model_type == "deepseek" and "qk_rope_head_dim" in config
+        return {"text": (config, CONVENTIONS["deepseek_v2" if latent else model_type])}
+    return _sections_by_own_type(config, model_type)
+
+
+def _sections_of_multimodal(config: JsonObject, model_type: str) -> RawSections:
+    raw_sections: RawSections = {}
+    for stack, (path, section_type) in MULTIMODAL_MODELS[model_type].items():
+        raw_section = _at_path(config, path)
+        if raw_section is not None and path:
+            _check_top_level_agrees(config, raw_section, path)
+            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
+        if raw_section is None and stack == "text":
+            raw_section = config  # earlier files had the text's fields at the top
+        if raw_section is not None:
+            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+    if not raw_sections:
+        paths = ", ".join(path for path, _ in MULTIMODAL_MODELS[model_type].values())
+        raise ValueError(f"{paths} must be given for model_type {model_type!r}, got none")
+    return raw_sections
+
+
+def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
+    """Find the sections of known types in a model that is put together of others."""
+    raw_sections: RawSections = {}
+    unknown_key: str = "model_type"
+    unknown_type: object = model_type
+    for stack, key in STACK_KEYS.items():
+        raw_section = config.get(key)
+        if not isinstance(raw_section, Mapping):
+            continue
+        section_type = raw_section.get("model_type")
+        if isinstance(section_type, str) and section_type in CONVENTIONS:
+            _check_top_level_agrees(config, raw_section, key)
+            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
+            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+        elif stack == "text":
+            unknown_key, unknown_type = f"{key}.model_type", section_type
+            if isinstance(section_type, str) and section_type in UNSUPPORTED:
+                raise _unsupported(unknown_key, section_type)
+    if raw_sections:
+        return raw_sections
+    raise ValueError(
+        f"{unknown_key} must be one whose pairing is known, got {unknown_type!r}"
+        + did_you_mean(str(unknown_type), [*CONVENTIONS, *MULTIMODAL_MODELS])
+        + STATE_PAIRING
+    )
+
+
+def _unsupported(key: str, model_type: str) -> ValueError:
+    return ValueError(
+        f"{key} must be one whose rope a RotarySpec can say, got {model_type!r}: "
+        f"{UNSUPPORTED[model_type]}"
+    )
+
+
+def _class_sizes(model_type: str, section_type: str) -> Mapping[str, int]:
+    """Return the sizes that sections leave out where they are those of the section's class."""
+    return CLASS_SIZES.get(section_type, {}) if model_type in WITH_CLASS_SIZES else {}
+
+
+def _at_path(config: JsonObject, path: str) -> JsonObject | None:
+    """Return the section at a dotted path, None where it is missing."""
+    raw_section = config
+    for key in path.split(".") if path else ():
+        inner = raw_section.get(key)
+        if inner is None:
+            return None
+        if not isinstance(inner, Mapping):
+            raise ValueError(f"{key} must be a dictionary, got {inner!r}")
+        raw_section = inner
+    return raw_section
+
+
+def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: str) -> None:
+    """Raise where the top level says another rope than the text's section, which is read."""
+    if not path.endswith("text_config"):
+        return
+    for key in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
+        at_top, inside = config.get(key), raw_section.get(key)
+        if at_top is None or _without_default_type(at_top) == _without_default_type(inside):
+            continue
+        raise ValueError(
+            f"{key} must be the same at the top level and in {path}, which is read, "
+            f"got {at_top!r} and {inside!r}"
+        )
+
+
+def _without_default_type(value: Any) -> Any:
+    """Drop the type that says nothing from a rope's fields (Qwen2-VL's mrope, saved again)."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: inner
+        for key, inner in value.items()
+        if key not in ("type", "rope_type") or inner not in DEFAULT_ROPE_TYPES
+    }
+
+
+def normalise_section(
+    raw_section: JsonObject, conventions: RopeConventions
+) -> tuple[JsonObject, RopeConventions]:
+    """Resolve aliases, drop nulls and check the keys; return also what then holds by convention.
+
+    Of the conventions, a section can change the pairing, where the family lets its config state
+    it, and take back the family's own head_dim with a null.
+    """
+    section = {
+        conventions.aliases.get(key, key): value
+        for key, value in raw_section.items()
+        if value is not None
+    }
+    conventions = _with_stated_pairing(section, conventions)
+    if raw_section.get("head_dim", ...) is None:
+        defaults = {key: value for key, value in conventions.defaults.items() if key != "head_dim"}
+        conventions = replace(conventions, defaults=defaults)
+    check_unknown_keys(section, conventions)
+    _check_required_keys(section, conventions)
+    ratio_key, theta_section = conventions.rope_ratio_key, conventions.rope_theta_section
+    if ratio_key is not None and ratio_key in section:
+        if "rope_theta" in section:
+            raise ValueError(f"rope_theta must be absent where there is a {ratio_key}, got both")
+        section["rope_theta"] = DEFAULT_THETA * positive_int(section, ratio_key)
+    if theta_section is not None and isinstance(section.get(theta_section), Mapping):
+        theta = section[theta_section].get("rope_theta")
+        if theta is not None:
+            section.setdefault("rope_theta", theta)
+    return section, conventions
+
+
+def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:
+    """Return the conventions with the pairing that the config states, where its family lets it."""
+    for key in PAIRING_KEYS:
+        value = section.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} must be true or false, got {value!r}")
+        if value is (conventions.pairing == "interleaved"):
+            continue
+        if key == "rope_interleave" and conventions.write_pairing == "half":  # DeepSeek-V3's
+            return replace(conventions, pairing="half")
+        raise ValueError(
+            f"{key} must be {str(not value).lower()} or absent for this model, whose pairing is "
+            f"{conventions.pairing!r}, got {str(value).lower()}"
+        )
+    return conventions
+
+
+def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> None:
+    """Raise where a required key is missing, and what may stand for it too."""
+    rope_parameters = section.get("rope_parameters") or section.get("rope_scaling")
+    if not isinstance(rope_parameters, Mapping):
+        rope_parameters = {}
+    dictionaries = [each for each in rope_parameters.values() if isinstance(each, Mapping)]
+    dictionaries = dictionaries or [rope_parameters]
+    alternatives: dict[str, set[str | None]] = {
+        "layer_types": {
+            *LAYER_TYPES_KEYS,
+            conventions.full_attention_index_key,
+            conventions.layer_type_pattern_key,
+        },
+        "rope_parameters": {"rope_parameters", "rope_scaling"},
+    }
+    for key in conventions.required_keys:
+        within = ROPE_KEYS.get(key) == key and all(key in each for each in dictionaries)
+        if not within and not alternatives.get(key, {key}) & section.keys():
+            raise ValueError(
+                f"{key} must be given for this model, whose own code takes no plain value for it, "
+                f"got none"
+            )

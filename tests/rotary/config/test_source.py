@@ -1,0 +1,63 @@
+"""The contents of a config.json, from wherever they are.
+
+These fail when the same config is read otherwise from a path, a folder, a dictionary or a
+transformers config, or when what is no config ends in an error of Python's own.
+"""
+
+import json
+import re
+
+import pytest
+from published import PUBLISHED, in_transformers, ropes
+
+from ropewalk import ModelSpec
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b-instruct", "gemma-3-4b-it", "deepseek-v3"])
+def test_path_folder_dictionary_and_object_are_read_alike(name, tmp_path):
+    raw = PUBLISHED[name]
+    expected = ModelSpec.from_config(raw)
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    for config in (
+        tmp_path,
+        tmp_path / "config.json",
+        str(tmp_path),
+        str(tmp_path / "config.json"),
+    ):
+        assert ModelSpec.from_config(config) == expected
+    assert ropes(ModelSpec.from_config(in_transformers(name))) == ropes(expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("{", "config must be a readable JSON file, or"),
+        ("[1, 2]", "config must hold a JSON object, got list in"),
+        ('"llama"', "config must hold a JSON object, got str in"),
+        (
+            '{"rope_theta": 1e4, "rope_theta": 5e5}',
+            "rope_theta must be given once, got 10000.0 and 500000.0 in the same object",
+        ),
+    ],
+)
+def test_a_file_that_is_no_config(written, message, tmp_path):
+    (tmp_path / "config.json").write_text(written)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ModelSpec.from_config(tmp_path)
+
+
+def test_no_file(tmp_path):
+    for config in (tmp_path, tmp_path / "other.json", str(tmp_path / "config.json")):
+        with pytest.raises(
+            ValueError, match=r"must be a config.json or its folder, got .* no such"
+        ):
+            ModelSpec.from_config(config)
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="config must be a readable JSON file"):
+        ModelSpec.from_config(tmp_path)
+
+
+@pytest.mark.parametrize("config", [None, 3, ["llama"], ModelSpec])
+def test_what_is_no_config(config):
+    with pytest.raises(TypeError, match="config must be a path, a dictionary or a transformers"):
+        ModelSpec.from_config(config)

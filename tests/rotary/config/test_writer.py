@@ -1,0 +1,151 @@
+"""What `ModelSpec.to_config` writes.
+
+These fail when a round trip through it loses something, or when it writes what it cannot say.
+"""
+
+import copy
+import json
+import re
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from published import PUBLISHED, READ
+
+from ropewalk import LayerSpec, ModelSpec, RotarySpec, scaling
+from ropewalk.rotary.config.model_types import CONVENTIONS
+
+NOT_IN_THE_EARLIER_FORM = {"gemma-4-12b", "gemma-4-e2b", "laguna-xs.2-fp8"}
+
+
+@pytest.mark.parametrize("form", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("name", READ)
+def test_round_trip(name, form):
+    spec = ModelSpec.from_config(PUBLISHED[name])
+    if form == "rope_scaling" and name in NOT_IN_THE_EARLIER_FORM:
+        with pytest.raises(ValueError, match=r'form must be one .* try "rope_parameters"'):
+            spec.to_config(form)
+        return
+    written = json.loads(json.dumps(spec.to_config(form)))
+    again = ModelSpec.from_config(written)
+    assert again.layers == spec.layers
+    assert again.model_type == spec.model_type
+
+
+numbers = st.floats(1.0, 1e3)
+lengths = st.integers(2, 2**20)
+thetas = st.floats(2.0, 1e9)
+divisors = st.lists(numbers, min_size=16, max_size=16).map(tuple)
+rules = st.one_of(
+    st.none(),
+    st.builds(scaling.Linear, numbers),
+    st.builds(scaling.DynamicNTK, numbers, lengths),
+    st.builds(
+        scaling.YaRN,
+        numbers,
+        lengths,
+        beta_fast=st.floats(8.0, 64.0),
+        beta_slow=st.floats(0.5, 8.0),
+        truncate=st.booleans(),
+        attention_factor=st.none() | numbers,
+        mscale=st.none() | st.floats(0.0, 2.0),
+        mscale_all_dim=st.none() | st.floats(0.0, 2.0),
+    ),
+    st.builds(
+        scaling.LongRoPE,
+        divisors,
+        divisors,
+        lengths,
+        numbers,
+        attention_factor=st.none() | numbers,
+        short_mscale=st.none() | numbers,
+        long_mscale=st.none() | numbers,
+    ),
+    st.builds(scaling.Llama3, numbers, st.floats(0.5, 2.0), st.floats(2.0, 8.0), lengths),
+    st.builds(scaling.Proportional, st.floats(0.1, 1.0), numbers),
+)
+
+
+def made_if_possible(size: int, **fields) -> RotarySpec:
+    """A spec; what a rule cannot do with a theta (YaRN without a band) is no example."""
+    try:
+        return RotarySpec(size, **fields)
+    except ValueError:
+        reject()
+
+
+@given(
+    st.sampled_from(["llama", "qwen3", "cohere", "nanochat", "starcoder2", "of my own"]),
+    thetas,
+    rules,
+    st.integers(1, 6),
+    st.sampled_from(["rope_parameters", "rope_scaling"]),
+)
+def test_round_trip_of_any_rule(model_type, theta, rule, count, form):
+    conventions = CONVENTIONS.get(model_type)
+    rope = made_if_possible(
+        32,
+        theta=theta,
+        scaling=rule,
+        pairing="half" if conventions is None else conventions.pairing,
+        reverse=conventions is not None and conventions.reverse,
+    )
+    spec = ModelSpec({"text": (LayerSpec(rope),) * count}, model_type)
+    written = json.loads(json.dumps(spec.to_config(form)))
+    pairing = rope.pairing if conventions is None else None
+    assert ModelSpec.from_config(written, pairing=pairing) == spec
+
+
+@given(thetas, thetas, rules, st.lists(st.booleans(), min_size=2, max_size=8))
+def test_round_trip_of_two_types_of_layers(theta, local, rule, full):
+    layer_types = [("full_attention" if yes else "sliding_attention") for yes in full]
+    made = {
+        "full_attention": RotarySpec(256, theta=theta),
+        "sliding_attention": RotarySpec(256, theta=local),
+    }
+    if not isinstance(rule, (scaling.DynamicNTK, scaling.LongRoPE)):
+        made["full_attention"] = made_if_possible(256, theta=theta, scaling=rule)
+    layers = tuple(LayerSpec(made[layer_type], layer_type=layer_type) for layer_type in layer_types)
+    spec = ModelSpec({"text": layers}, "gemma3_text")
+    assert ModelSpec.from_config(json.loads(json.dumps(spec.to_config()))) == spec
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reading_leaves_the_dictionary_as_it_was(name):
+    raw = copy.deepcopy(PUBLISHED[name])
+    ModelSpec.from_config(raw).to_config()
+    assert raw == PUBLISHED[name]
+
+
+SMOLLM = ModelSpec.from_config(PUBLISHED["smollm3-3b"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "form", "message"),
+    [
+        (
+            SMOLLM,
+            "rope_params",
+            'form must be "rope_parameters" or "rope_scaling", got \'rope_params\'',
+        ),
+        (ModelSpec(SMOLLM.stacks), "rope_parameters", "model_type must be set to write a config"),
+        (
+            ModelSpec(SMOLLM.stacks, "cohere"),
+            "rope_parameters",
+            "form must be one that can say these ropes",
+        ),
+        (
+            ModelSpec({"vision": SMOLLM.layers}, "pixtral"),
+            "rope_parameters",
+            "model must have a text stack to be written, got 'pixtral'",
+        ),
+        (
+            ModelSpec(SMOLLM.stacks, "pixtral"),
+            "rope_parameters",
+            "model must have a text stack to be written, got 'pixtral'",
+        ),
+    ],
+)
+def test_what_cannot_be_written(spec, form, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        spec.to_config(form)

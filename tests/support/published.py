@@ -1,0 +1,70 @@
+"""Published config.json files that tests read, as they are and with changes."""
+
+import copy
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from ropewalk import ModelSpec
+
+FOLDER = pathlib.Path(__file__).parents[1] / "rotary" / "config" / "published_configs"
+PUBLISHED: dict[str, dict[str, Any]] = {
+    path.stem: json.loads(path.read_text())
+    for path in sorted(FOLDER.glob("*.json"))
+    if path.stem != "sources"
+}
+
+# Files that cannot be read, and why: what they say is unknown, contradictory, or no rope.
+REFUSED = {
+    # Only the diff that added its rope fields was seen; the whole file has a model_type.
+    "alfred-40b-1023": "model_type must be given",
+    # Saved by a script of its own; transformers ignores `attn_factor` and takes another amplitude.
+    "dseek-draft-test": "rope_type 'yarn' has no field 'attn_factor'",
+    "hunyuan-ocr-1.5": "the two halves of a pair follow different axes",
+    "minicpm3-4b": "model_type must be given",
+    "qwen-1.8b": "its dynamic rule goes by powers of two",
+    # A model of its own that has qwen2's name; qwen2's code would leave the sections out.
+    "slimm-qwen2-0.5b": "use_mrope must be absent",
+    "voxcpm2": "model_type must be given",
+}
+READ = sorted(PUBLISHED.keys() - REFUSED.keys())
+
+GONE = object()  # in a change: the key is taken out
+
+
+def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """A published file with other values at dotted keys."""
+    config = copy.deepcopy(PUBLISHED[name])
+    for path, value in changes.items():
+        section = config
+        *parents, last = path.split(".")
+        for key in parents:
+            assert key in section, f"{name} has no {key}"  # or it is not what the test believes
+            section = section[key]
+        if value is GONE:
+            assert last in section, f"{name} has no {last}"
+            del section[last]
+        else:
+            section[last] = value
+    return config
+
+
+def ropes(spec: ModelSpec, stack: str = "text") -> list[tuple[Any, ...]]:
+    """A stack's layers without their types, which an earlier form may not say."""
+    return [(each.rope, each.softmax_factor, each.query_temperature) for each in spec.stacks[stack]]
+
+
+def in_transformers(name: str) -> Any:
+    """What transformers makes of the same file, or a skip where it has no such type."""
+    transformers = pytest.importorskip(
+        "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
+    )
+    raw = copy.deepcopy(PUBLISHED[name])
+    if raw.get("model_type") not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers has no model type {raw.get('model_type')!r}")
+    if name == "llama-4-scout-17b-16e":
+        raw["text_config"]["attn_temperature_tuning"] = True  # published as 4, now refused there
+    transformers.logging.set_verbosity_error()
+    return transformers.CONFIG_MAPPING[raw["model_type"]].from_dict(raw)
