@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import sequence_length
 from ropewalk.rotary.shape_checks import check_same_length, check_tensor
@@ -53,8 +54,6 @@ class RotaryEmbedding(nn.Module):
         What belongs to the scores and is no rotation is not in it: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """
-        from ropewalk.rotary.model_spec import ModelSpec
-
         rope = ModelSpec.from_config(config, pairing=pairing).layer(layer, stack).rope
         if rope is None:
             raise ValueError(
