@@ -42,10 +42,10 @@ CONVENTIONS.set_head_dim(512, "deepseek_v4")
 UNSUPPORTED = {
     "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
     "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
-    "musicflamingo": "it turns audio states by seconds, not queries and keys by positions",
-    "clvp": "it turns values too",
-    "neucodec": "its code turns heads by their number, not tokens by their position",
-    "xcodec2": "its code turns heads by their number, not tokens by their position",
+    "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
+    "clvp": "it rotates values too",
+    "neucodec": "its code rotates heads by their number, not tokens by their position",
+    "xcodec2": "its code rotates heads by their number, not tokens by their position",
     "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
     "esmfold2": "its axes have different thetas within one head",
 }

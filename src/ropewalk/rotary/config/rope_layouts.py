@@ -31,8 +31,8 @@ def _head(
     head_dim = _head_dim(layer_config)
     if "qk_rope_head_dim" in layer_config:
         raise ValueError(
-            f"qk_rope_head_dim must be absent, for this model turns its heads' leading dimensions, "
-            f"got {layer_config['qk_rope_head_dim']}"
+            f"qk_rope_head_dim must be absent, for this model rotates its heads' leading "
+            f"dimensions, got {layer_config['qk_rope_head_dim']}"
         )
     scaling = read_scaling(layer_config, conventions, rope_fields)
     rotary_dim = _rotary_dim(layer_config, conventions, rope_fields, scaling, head_dim)
@@ -55,7 +55,7 @@ def _rotary_dim(
         part = 1.0
     elif part != 1.0 and not conventions.partial_rotary:
         raise ValueError(
-            f"partial_rotary_factor must be absent, for this model turns whole heads, got {part}"
+            f"partial_rotary_factor must be absent, for this model rotates whole heads, got {part}"
         )
     rotary_dim = int(head_dim * part)
     key = conventions.rotary_dim_key
@@ -141,16 +141,16 @@ def _spec(
     if rotary_dim < 2:
         raise ValueError(
             f"partial_rotary_factor must leave at least 2 of head_dim={head_dim} dimensions to "
-            f"turn, got {rope_fields.get('partial_rotary_factor')}"
+            f"rotate, got {rope_fields.get('partial_rotary_factor')}"
         )
     if rotary_dim % 2 and pair_axes is not None:
         raise ValueError(
             f"partial_rotary_factor must leave an even number of head_dim={head_dim} dimensions to "
-            f"turn, got {rotary_dim}"
+            f"rotate, got {rotary_dim}"
         )
     if rotary_dim % 2:  # GLM-4.5 shrunk: 21 of 42 dimensions make 11 pairs
         if rotary_dim == head_dim:
-            raise ValueError(f"head_dim must be even where all of it turns, got {head_dim}")
+            raise ValueError(f"head_dim must be even where all of it rotates, got {head_dim}")
         pair_axes = tuple((0, Fraction(2 * i, rotary_dim)) for i in range((rotary_dim + 1) // 2))
         rotary_dim += 1
     return RotarySpec(
