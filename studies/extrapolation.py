@@ -23,6 +23,7 @@ from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report.measures import column, number
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.machine import commit, versions
@@ -43,7 +44,7 @@ RULES = {
 
 def rules_tried(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None where it has no rotary."""
-    config = Config.model_validate(read_json(run / "results.json")["config"])
+    config = Config.model_validate(read_results(run)["config"])
     if "rotary" not in config.encodings:
         return None
     task = open_task(config, run)
@@ -86,7 +87,7 @@ def _score(
 
 def tables_of(run: Path) -> Facts:
     """Give a run's headline score of each encoding at each length, every seed."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     metric = results["metrics"][0]
     rows = {
         row["name"]: {

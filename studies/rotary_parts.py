@@ -17,11 +17,11 @@ from common import RESULTS, Facts, finished_run, keep
 from rotary_parts_report import norms_figure, readme, scores_figure
 from torch import Tensor, nn
 
-from ropewalk.files import read_json
 from ropewalk.lab.anatomy import pair_norms, position_left, score_by_distance, watched
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
@@ -90,7 +90,7 @@ def _rounded(values: Tensor) -> list[float]:
 
 def studied(run: Path) -> Facts:
     """Look into every finished model of a run."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     config = Config.model_validate(results["config"])
     tokens = windows(config, run)
     encodings: dict[str, Facts] = {}
@@ -114,7 +114,7 @@ def studied(run: Path) -> Facts:
 
 def gradients_of(run: Path) -> Facts:
     """Give how large a run's gradients were, before they were clipped: encoding -> seeds."""
-    rows = read_json(run / "results.json")["encodings"]
+    rows = read_results(run)["encodings"]
     return {row["name"]: [_gradients(cell) for cell in row["cells"]] for row in rows}
 
 
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     results = studied(options.runs[0])
-    results["asked"] = [read_json(run / "results.json")["command"] for run in options.runs]
+    results["asked"] = [read_results(run)["command"] for run in options.runs]
     results["gradients"] = gradients_of(options.runs[-1])
     pictures = {"norms.png": norms_figure(results), "scores.png": scores_figure(results)}
     keep(options.out, results, readme, pictures)

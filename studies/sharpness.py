@@ -16,10 +16,10 @@ import torch
 from common import GENERATED, RESULTS, Facts, finished_run, keep, table
 from entropy import attention_entropy
 
-from ropewalk.files import read_json
 from ropewalk.lab.batches import read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.results import read_results
 
 FOLDER = RESULTS / "sharpness"
 KINDS = {
@@ -31,7 +31,7 @@ KINDS = {
 
 def studied(run: Path, split: str | None) -> Facts:
     """Measure every finished model of a run."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     split = split or results["splits"][0]
     encoded = read_splits(run / "splits.safetensors")[split]
     encodings: dict[str, list[Facts]] = {}

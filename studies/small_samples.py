@@ -17,8 +17,8 @@ import torch
 from common import GENERATED, RESULTS, Facts, finished_run, keep, table
 from torch import Tensor
 
-from ropewalk.files import read_json
 from ropewalk.lab.report.measures import number
+from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics
 
 FOLDER = RESULTS / "small-samples"
@@ -119,7 +119,7 @@ def statistics_of(score: Facts) -> Tensor:
 
 def studied(folder: Path, split: str | None) -> Facts:
     """Count chances in a run's results."""
-    results = read_json(folder / "results.json")
+    results = read_results(folder)
     split = split or results["splits"][0]
     systems = {
         row["name"]: [statistics_of(cell["scores"][split]) for cell in row["cells"]]

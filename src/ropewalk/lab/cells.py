@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.files import write_bytes
+from ropewalk.lab.former_names import former_encoding
 
 LONGEST = 100  # characters of a folder's name: file systems end at 255
 
@@ -20,8 +21,15 @@ class Cell:
     seed: int
 
     def folder(self, run: Path) -> Path:
-        """Give the folder of this cell in its run folder."""
-        return run / "cells" / slug(self.encoding) / f"seed-{self.seed}"
+        """Give the folder of this cell in its run folder.
+
+        A cell that an earlier version began stays where it is.
+        """
+        present, former = (
+            run / "cells" / slug(name) / f"seed-{self.seed}"
+            for name in (self.encoding, former_encoding(self.encoding))
+        )
+        return former if former.exists() and not present.exists() else present
 
     def __str__(self) -> str:
         return f"{self.encoding}, seed {self.seed}"

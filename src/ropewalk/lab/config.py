@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ropewalk.checks import did_you_mean
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
+from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_apart
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
@@ -133,7 +135,9 @@ class Config(BaseModel):
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
-            return f"{encoding}: {error}"
+            present = current_encoding(encoding)
+            hint = f"; it is {present} now" if present != encoding else ""
+            return f"{encoding}: {error}{hint}"
         return None
 
     @property
@@ -212,6 +216,11 @@ def make_config(
         raise ValueError("; ".join(_said(mistake) for mistake in error.errors())) from None
 
 
+def read_config(run: Path) -> Config:
+    """Read the config of a run folder, of an earlier version too."""
+    return Config.model_validate(current_fields(read_json(run / "config.json")))
+
+
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
     """Give the tasks that a word of the command line means; None leaves it to the config."""
     return TASKS if task == "all" else (task,)
@@ -250,6 +259,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _said(mistake: Any) -> str:
     name = ".".join(str(part) for part in mistake["loc"][:1])
     if mistake["type"] == "extra_forbidden":
+        if name in FIELDS:
+            return f"{name!r} is no field of a config; it is {FIELDS[name]!r} now"
         return f"{name!r} is no field of a config{did_you_mean(name, Config.model_fields)}"
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:

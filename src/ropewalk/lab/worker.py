@@ -20,7 +20,8 @@ from torch import Tensor
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, read_config
+from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record, Trainer, best_snapshot, check_facts, snapshots
@@ -31,7 +32,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 def run_cell(run: Path, encoding: str, seed: int, tell: Tell) -> None:
     """Train and score one cell of a prepared run, skipping what is there already."""
-    config = Config.model_validate(read_json(run / "config.json"))
+    config = read_config(run)
     task = open_task(config, run)
     folder = Cell(encoding, seed).folder(run)
     record = train(task, encoding, seed, folder, tell)
@@ -59,7 +60,7 @@ def train(task: Task, encoding: str, seed: int, folder: Path, tell: Tell) -> Rec
     """Train a cell to its end, unless it is there, and give what was seen of the training."""
     config, done = task.config, folder / "training.json"
     if done.exists():
-        held = read_json(done)
+        held = current_facts(read_json(done))
         check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
         return Record(**held["record"])
     trainer = Trainer(task, encoding, seed, folder)

@@ -21,6 +21,7 @@ from ropewalk.lab.report.measures import (
     tested_measure,
 )
 from ropewalk.lab.report.sections import section_attention, section_examples, table_html
+from ropewalk.lab.results import read_results
 
 LIMIT = 9_500_000  # bytes; the report is promised to stay under 10 MB
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -28,9 +29,8 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 def write_report(run: Path) -> Path:
     """Write ``report.html`` of a run from its results, examples and attention; give its path."""
-    results, examples, attention = (
-        read_json(run / f"{name}.json") for name in ("results", "examples", "attention")
-    )
+    results = read_results(run)
+    examples, attention = (read_json(run / f"{name}.json") for name in ("examples", "attention"))
     path = run / "report.html"
     write_bytes(path, report(results, examples, attention).encode())
     return path

@@ -27,6 +27,7 @@ from ropewalk.lab.report.measures import (
     tested_measure,
 )
 from ropewalk.lab.report.tables import Cell, Table
+from ropewalk.lab.results import read_results, read_tuning
 
 _NOT_IN_EXCERPT = ("at equal time", "parameters", "extra", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
@@ -65,13 +66,13 @@ def publish(run: Path, folder: Path) -> None:
     """
     if not (run / "results.json").exists():
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
-    results = without_nan(read_json(run / "results.json"))
+    results = without_nan(read_results(run))
     attention = read_json(run / "attention.json") if (run / "attention.json").exists() else None
     pictures = figures(results, attention)
     write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
     for name, content in pictures.items():
         write_bytes(folder / name, content)
-    tuning = read_json(run / "tuning.json") if (run / "tuning.json").exists() else None
+    tuning = read_tuning(run)
     if tuning is not None:
         write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
     write_bytes(folder / "README.md", readme(results, list(pictures), tuning).encode())
@@ -267,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         publish(options.run, folder)
         if options.overview is not None:
-            held = read_json(folder / "results.json")
+            held = read_results(folder)
             text = with_excerpt(options.overview.read_text("utf-8"), options.folder, held)
             write_bytes(options.overview, text.encode())
     except (ValueError, OSError) as error:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ropewalk.files import Facts, read_json
 from ropewalk.lab.config import Config
+from ropewalk.lab.former_names import current_evaluation
 
 
 class Batch(Protocol):
@@ -138,8 +139,13 @@ class Task(ABC):
 
     def is_evaluated(self, split: str, folder: Path) -> bool:
         """Tell whether the split's answers are there, made as the config says."""
-        path = folder / f"{split}.json"
-        return path.exists() and bool(read_json(path)["decoding"] == self.config.decoding())
+        if not (folder / f"{split}.json").exists():
+            return False
+        return bool(self.evaluation(split, folder)["decoding"] == self.config.decoding())
+
+    def evaluation(self, split: str, folder: Path) -> Facts:
+        """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
+        return current_evaluation(read_json(folder / f"{split}.json"))
 
     @abstractmethod
     def score(self, split: str, folder: Path) -> Scored:

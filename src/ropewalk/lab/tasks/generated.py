@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import Facts
 from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.rng import Split
@@ -172,7 +172,7 @@ class Generated(LanguageTask):
         seed = self.config.seeds[0]
         predictions = {
             row["slug"]: {
-                split: read_json(Cell(row["name"], seed).folder(self.run) / f"{split}.json")
+                split: self.evaluation(split, Cell(row["name"], seed).folder(self.run))
                 for split in self.splits
             }
             for row in results["encodings"]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import Facts
 from ropewalk.lab import examples as translation_examples
 from ropewalk.lab.batches import (
     Batch,
@@ -156,7 +156,7 @@ class Translation(Task):
         return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
 
     def score(self, split: str, folder: Path) -> Scored:
-        held = read_json(folder / f"{split}.json")
+        held = self.evaluation(split, folder)
         if "no_result" in held:
             return Scored({"no_result": held["no_result"]})
         sources, references = zip(*self.corpus.splits[split], strict=True)
