@@ -22,7 +22,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
-from ropewalk.lab.report.measures import column, number
+from ropewalk.lab.report.metrics import column, number
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated

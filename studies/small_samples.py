@@ -17,7 +17,7 @@ import torch
 from common import GENERATED, RESULTS, Facts, finished_run, keep, table
 from torch import Tensor
 
-from ropewalk.lab.report.measures import number
+from ropewalk.lab.report.metrics import number
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from ropewalk.cli import app
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.report.publish import readme
+from ropewalk.lab.report.readme import readme
 from ropewalk.lab.results import read_results, read_tuning
 
 extrapolation, rotary_parts_report, sharpness, small_samples = load_scripts(

@@ -22,12 +22,13 @@ from synthetic_run import AWKWARD, attention, examples, results, write_run
 
 from ropewalk.figures import interactive, static
 from ropewalk.figures.data import Curve, Outcome, ceiling, mean_curve, smoothed
+from ropewalk.figures.html import script_json
 from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.findings import findings, headline
 from ropewalk.lab.report.formats import duration, p_value
-from ropewalk.lab.report.measures import digits_for, number
-from ropewalk.lab.report.page import packed, report, script_json
+from ropewalk.lab.report.metrics import digits_for, number
+from ropewalk.lab.report.page import packed, report
 from ropewalk.lab.report.publish import publish, readable_json
 from ropewalk.lab.report.sections import differences
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import count, duration, listed
-from ropewalk.lab.report.measures import is_translation, number
+from ropewalk.lab.report.metrics import is_translation, number
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label
-from ropewalk.lab.report.measures import headline_measure
+from ropewalk.lab.report.metrics import headline_measure
 
 
 def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
@@ -50,15 +47,6 @@ def by_multiple(results: Facts) -> tuple[list[str], dict[str, list[list[float | 
         for row in results["encodings"]
     }
     return [f"{length:,}" for length in of.values()], scores
-
-
-def without_nan(value: Any) -> Any:
-    """Give the value with null, which JSON has, for every number that is not finite."""
-    if isinstance(value, dict):
-        return {name: without_nan(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(held) for held in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _curve(cell: Facts, kind: str, against: str) -> Curve:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label, count, duration, language, listed, p_value
-from ropewalk.lab.report.measures import (
+from ropewalk.lab.report.metrics import (
     amount,
     digits_for,
     headline_measure,

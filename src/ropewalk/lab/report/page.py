@@ -8,13 +8,13 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from ropewalk.figures import interactive
+from ropewalk.figures.html import html_page
 from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.report import conditions, findings, tables
-from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes, without_nan
-from ropewalk.lab.report.measures import (
+from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
+from ropewalk.lab.report.metrics import (
     column,
     headline_measure,
     is_translation,
@@ -46,16 +46,6 @@ def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT
         shown -= 1
 
 
-def script_json(value: Any) -> str:
-    """Write JSON that can stand in a script element: no ``<``, and null for what is no number."""
-    text = json.dumps(
-        without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    )
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
-
-
 def packed(weights: Sequence[Sequence[float]]) -> str:
     """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths.
 
@@ -82,8 +72,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         "Corpus" if translated else "Task": _facts(conditions.corpus_facts(results)),
         "Conditions": _facts(conditions.conditions(results)) + _config(results),
     }
-    data = {"figures": _figures(results), "attention": _attention(attention, shown)}
-    return Template(_asset("html")).substitute(
+    body = Template(_asset("html")).substitute(
         title=escape(findings.title(results)),
         headline=escape(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
@@ -92,10 +81,13 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
             f'<h2 id="{_id(name)}-title">{name}</h2>\n{body}</section>'
             for name, body in sections.items()
         ),
+    )
+    return html_page(
+        findings.title(results),
+        body.strip(),
         css=_asset("css"),
-        js=_asset("js"),
-        plotly=get_plotlyjs(),
-        data=script_json(data),
+        scripts=[get_plotlyjs(), _asset("js")],
+        data={"figures": _figures(results), "attention": _attention(attention, shown)},
     )
 
 

@@ -7,7 +7,7 @@ from html import escape
 
 from ropewalk.figures.palette import style
 from ropewalk.files import Facts
-from ropewalk.lab.report.measures import is_translation, number
+from ropewalk.lab.report.metrics import is_translation, number
 from ropewalk.lab.report.tables import Cell, Table
 
 OPEN = 5  # sentences of translations shown before the rest unfolds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label, duration, p_value
-from ropewalk.lab.report.measures import (
+from ropewalk.lab.report.metrics import (
     column,
     digits_for,
     headline_measure,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.measures import (
+from ropewalk.lab.report.metrics import (
     column,
     headline_measure,
     is_translation,

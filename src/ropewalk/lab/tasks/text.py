@@ -1,4 +1,4 @@
-"""Running text: masked words filled in by an encoder, next tokens foretold by a decoder."""
+"""Running text: windows of a corpus or of built-in tales, to train on and to score."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
-from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
@@ -30,26 +29,19 @@ from ropewalk.lab.tasks.language import (
     LanguageBatch,
     LanguageTask,
 )
-from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
+from ropewalk.lab.tokens import EOS, PAD, Tokens
 
 TALE = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: every training seed reads the same, in an order of its own
 SHOWN = 5  # passages in a report
-CONTINUED = 20  # tokens that a decoder goes on with there
-FIRST_WORD = len(SPECIAL)
 
 
-def _loss(sums: Tensor) -> Tensor:
+def mean_loss(sums: Tensor) -> Tensor:
     """Mean negative log-likelihood of a token in nats."""
     return sums[..., 0] / sums[..., 1]
 
 
-def _perplexity(sums: Tensor) -> Tensor:
-    return _loss(sums).exp()
-
-
-LOSS = Metric("loss", "loss", _loss, higher_is_better=False, digits=3)
-PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
 
 
 class TextTask(LanguageTask):
@@ -207,103 +199,3 @@ def _with_test(texts: Texts) -> Texts:
         raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
     names = {"train": "train", "validation": "validation", "test": first}
     return replace(texts, splits={name: texts.splits[held] for name, held in names.items()})
-
-
-class CausalText(TextTask):
-    """Foretell each token of a window from those before it: perplexity."""
-
-    metrics: ClassVar = (PERPLEXITY, LOSS)
-    goal: ClassVar = "the next token of running text"
-
-    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
-        ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
-        return LanguageBatch(ids[:, :-1], ids[:, 1:])
-
-    def examples(self, results: Facts) -> Facts:
-        length, decode = self.config.train_length, self.tokens.decode
-        starts = self.passages(length, SHOWN)
-        prompt = length - min(CONTINUED, length // 2)
-        ids = torch.stack([self.data["test"][s : s + length] for s in starts])
-        found = {
-            slug: [
-                decode(row) for row in generate(model, ids[:, :prompt], max_tokens=length - prompt)
-            ]
-            for slug, model in self.first_models(results)
-        }
-        sentences = [
-            {
-                "index": start,
-                "source": decode(ids[i, :prompt].tolist()),
-                "reference": decode(ids[i, prompt:].tolist()),
-                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
-            }
-            for i, start in enumerate(starts)
-        ]
-        rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the last "
-            f"{length - prompt} are foretold, the likeliest token each time; "
-            f"seed {self.config.seeds[0]}"
-        )
-        terms = ("text", "goes on")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
-
-
-class MaskedText(TextTask):
-    """Fill in masked tokens of a window from all others.
-
-    Of the tokens, a share is chosen and at least one; 80 % of these are masked, 10 % replaced by
-    another word and 10 % left. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
-    """
-
-    metrics: ClassVar = (LOSS,)
-    goal: ClassVar = "masked tokens of running text"
-
-    @property
-    def mask(self) -> int:
-        """The id of the mask, behind those of the words."""
-        return self.vocabulary - 1
-
-    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
-        ids = self.data[split][starts[:, None] + torch.arange(length)]
-        generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
-        draws = torch.rand(ids.shape, generator=generator)
-        chosen = (draws < self.config.mask_ratio) | (draws == draws.amin(1, keepdim=True))
-        how = torch.rand(ids.shape, generator=generator)
-        others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
-        changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
-        return LanguageBatch(
-            torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
-        )
-
-    @torch.no_grad()
-    def examples(self, results: Facts) -> Facts:
-        length = self.config.train_length
-        starts = self.passages(length, SHOWN)
-        batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
-        asked = batch.targets != PAD
-        found = {
-            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
-            for slug, model in self.first_models(results)
-        }
-        right = torch.where(asked, batch.targets, batch.tokens)
-        sentences = [
-            {
-                "index": start,
-                "source": self._text(batch.tokens[i]),
-                "reference": self._text(right[i]),
-                "hypotheses": {slug: self._text(ids[i]) for slug, ids in found.items()},
-            }
-            for i, start in enumerate(starts)
-        ]
-        rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the "
-            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
-        )
-        terms = ("masked", "text")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
-
-    def _text(self, ids: Tensor) -> str:
-        parts: list[list[int]] = [[]]
-        for i in ids.tolist():
-            parts[-1].append(i) if i != self.mask else parts.append([])
-        return " [mask] ".join(self.tokens.decode(part) for part in parts)

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.files import Facts
-from ropewalk.lab import examples as translation_examples
 from ropewalk.lab.batches import (
     Batch,
     EncodedSplit,
@@ -29,6 +28,7 @@ from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.decoding.beam_search import best, translate
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
+from ropewalk.lab.tasks import translation_examples
 from ropewalk.lab.tasks.base import Metric, Scored, Task
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
