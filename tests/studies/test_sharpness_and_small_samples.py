@@ -46,7 +46,7 @@ def split_of(lengths):
 
 class TestEntropy:
     def test_even_attention_has_all_there_is(self):
-        """Fails if padded keys, or those ahead, are counted among what a query sees."""
+        """Fails if pad_examples keys, or those ahead, are counted among what a query sees."""
         model = model_of()
         for layer in (*model.encoder, *model.decoder):
             for part in (layer.attention, getattr(layer, "cross", layer.attention)):
@@ -64,7 +64,7 @@ class TestEntropy:
         assert found["decoder"][0].bits == pytest.approx(back, abs=1e-6)
 
     def test_batches_change_nothing(self):
-        """Fails if a sentence's entropy depends on what it is padded beside."""
+        """Fails if a sentence's entropy depends on what it is pad_examples beside."""
         model, split = model_of(), split_of([2, 9, 4, 6])
         whole = attention_entropy(model, split)
         alone = attention_entropy(model, split, tokens=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ropewalk.files import write_bytes
 from ropewalk.lab.former_names import former_encoding
 
-LONGEST = 100  # characters of a folder's name: file systems end at 255
+MAX_CHARACTERS = 100  # characters of a folder's name: file systems end at 255
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def slug(encoding: str) -> str:
     """
     spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
     name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
-    if len(name) <= LONGEST:
+    if len(name) <= MAX_CHARACTERS:
         return name
-    return f"{name[:LONGEST]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
+    return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
 
 
 def read_hypotheses(folder: Path, split: str) -> list[str]:

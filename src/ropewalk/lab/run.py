@@ -118,8 +118,8 @@ def run_cells(
 
 def threads_of_a_cell(jobs: int) -> int:
     """Give the threads that each of so many cells gets: its share, or what OMP_NUM_THREADS says."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdecimal() and int(said) else max(1, cores() // jobs)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdecimal() and int(threads) else max(1, cores() // jobs)
 
 
 def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:

@@ -26,11 +26,11 @@ from ropewalk.figures.html import script_json
 from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.findings import findings, headline
-from ropewalk.lab.report.formats import duration, p_value
-from ropewalk.lab.report.metrics import digits_for, number
-from ropewalk.lab.report.page import packed, report
+from ropewalk.lab.report.formats import format_duration, format_number, format_p_value
+from ropewalk.lab.report.metrics import digits_of_difference
+from ropewalk.lab.report.page import pack_weights, report
 from ropewalk.lab.report.publish import publish, readable_json
-from ropewalk.lab.report.sections import differences
+from ropewalk.lab.report.sections import mark_differences
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -115,24 +115,26 @@ def test_all_numbers_are_there(page, facts):
         wanted = [row["name"], f"{row['parameters']:,}", f"{row['extra_parameters']:+,}"]
         for summary in row["summary"].values():
             for metric in ("bleu", "chrf"):
-                wanted += [number(v) for v in [summary[metric]["mean"], *summary[metric]["values"]]]
+                wanted += [
+                    format_number(v) for v in [summary[metric]["mean"], *summary[metric]["values"]]
+                ]
             if summary["versus_first"]:
                 wanted += [
-                    number(summary["versus_first"][k], signed=True)
+                    format_number(summary["versus_first"][k], signed=True)
                     for k in ("difference", "low", "high")
                 ]
                 wanted += [
-                    p_value(summary["versus_first"]["p_holm"]),
+                    format_p_value(summary["versus_first"]["p_holm"]),
                     summary["versus_first"]["verdict"],
                 ]
         for cell in row["cells"]:
-            wanted += [cell["status"], f"{cell['steps']:,}", number(cell["tokens_per_s"], 0)]
+            wanted += [cell["status"], f"{cell['steps']:,}", format_number(cell["tokens_per_s"], 0)]
             wanted += [
-                number(cell["peak_memory_bytes"] / 2**20, 0),
-                number(cell["validation_loss"], 3),
+                format_number(cell["peak_memory_bytes"] / 2**20, 0),
+                format_number(cell["validation_loss"], 3),
             ]
-            wanted += [number(score["bleu"], 2) for score in cell["scores"].values()]
-        wanted += [number(v, 3) for v in row["equal_time"]["validation_loss"]["values"]]
+            wanted += [format_number(score["bleu"], 2) for score in cell["scores"].values()]
+        wanted += [format_number(v, 3) for v in row["equal_time"]["validation_loss"]["values"]]
         missing = [text for text in wanted if text not in page.text]
         assert not missing
     conditions = [facts["command"], facts["commit"], "1 h 12 min in 2 sittings", "2.13.0"]
@@ -180,7 +182,7 @@ def test_maps_hold_the_weights(page, facts):
 @given(st.lists(st.lists(st.floats(-2, 2), min_size=3, max_size=3)))
 def test_packing_keeps_thousandths_also_below_0_and_above_1(weights):
     flat = [weight for row in weights for weight in row]
-    assert _unpacked(packed(weights)) == pytest.approx(flat, abs=0.0005001)
+    assert _unpacked(pack_weights(weights)) == pytest.approx(flat, abs=0.0005001)
 
 
 def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
@@ -280,7 +282,7 @@ def test_one_seed_is_said_to_be_one():
     [(12.44, "12.4 s"), (59.99, "60.0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
 def test_durations(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
@@ -288,7 +290,7 @@ WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" "
 
 @given(WORDS, WORDS)
 def test_marking_differences_changes_no_word(hypothesis, reference):
-    marked = differences(hypothesis, reference)
+    marked = mark_differences(hypothesis, reference)
     assert Page(marked.replace('<span class="gap">[…]</span>', "")).text == hypothesis
     assert ("<" in marked) == (hypothesis.split() != reference.split())
 
@@ -449,13 +451,13 @@ def test_the_readme_tells_the_numbers(tmp_path, facts):
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert facts["command"] in text
     for row in facts["encodings"]:
-        mean = number(row["summary"]["test"]["bleu"]["mean"])
+        mean = format_number(row["summary"]["test"]["bleu"]["mean"])
         (line,) = re.findall(
             rf"^\| {re.escape(row['name'])}<br>[^|]* \| {mean}<br>.*",
             text,
             re.M,
         )
-        assert all(number(v) in line for v in row["summary"]["test"]["bleu"]["values"])
+        assert all(format_number(v) in line for v in row["summary"]["test"]["bleu"]["values"])
     assert "| better |" in text
     assert "| worse |" in text
     assert "corpus &lt;ä&gt;" in text
@@ -554,7 +556,7 @@ _SEEN_AS = {  # Machado, Oliveira and Fernandes (2009), severity 1
 @given(st.floats(-100, 100) | st.sampled_from([0.0, -0.0, 1e-9, 0.0004, -0.04]))
 def test_a_difference_has_the_digits_that_show_it(difference):
     """Fails if a small one is written as nothing, or none at all as a long row of zeros."""
-    digits = digits_for({"difference": difference}, {"digits": 1})
+    digits = digits_of_difference({"difference": difference}, {"digits": 1})
     written = float(f"{difference:.{digits}f}")
     if round(difference, 6) == 0:
         assert digits == 1

@@ -31,7 +31,7 @@ from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.terminal import print_summary, print_table
 from ropewalk.lab.run import cells_of, prepare, train_one
 from ropewalk.lab.tasks import open_task
-from ropewalk.lab.tasks.language import LanguageBatch, padded
+from ropewalk.lab.tasks.language import LanguageBatch, pad_examples
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import EOS, PAD
 from ropewalk.lab.train import Record, Trainer
@@ -359,7 +359,7 @@ def test_text_is_read_whole_and_in_order(tmp_path):
 
 
 def test_only_answers_are_predicted():
-    batch = padded([([1, 5, 6], [7, 8, EOS]), ([1, 9], [4, EOS])])
+    batch = pad_examples([([1, 5, 6], [7, 8, EOS]), ([1, 9], [4, EOS])])
     assert batch.tokens.tolist() == [[1, 5, 6, 7, 8], [1, 9, 4, PAD, PAD]]
     assert batch.targets.tolist() == [[PAD, PAD, 7, 8, EOS], [PAD, 4, EOS, PAD, PAD]]
     assert batch.target_tokens == 5

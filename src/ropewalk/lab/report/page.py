@@ -15,10 +15,10 @@ from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.report import conditions, findings, tables
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (
-    column,
-    headline_measure,
+    column_title,
+    headline_metric,
     is_translation,
-    tested_measure,
+    tested_metric,
 )
 from ropewalk.lab.report.sections import section_attention, section_examples, table_html
 from ropewalk.lab.results import read_results
@@ -46,7 +46,7 @@ def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT
         shown -= 1
 
 
-def packed(weights: Sequence[Sequence[float]]) -> str:
+def pack_weights(weights: Sequence[Sequence[float]]) -> str:
     """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths.
 
     They count from -2.048, which becomes 0: linear attention may weigh outside 0..1. What is
@@ -93,11 +93,11 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
 
 def _results(results: Facts) -> str:
     rows, splits = results["encodings"], results["splits"]
-    name = headline_measure(results)["name"]
+    name = headline_metric(results)["name"]
     label = f"{_capital(name)} on {splits[0]}: a dot for each seed, a bar for the mean"
     plots = [_plot("outcome.score", label, rows=len(rows))]
     if len(rows) > 1:
-        name = tested_measure(results)["name"]
+        name = tested_metric(results)["name"]
         label = f"Difference in mean {name} from {rows[0]['name']}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
@@ -114,8 +114,10 @@ def _results(results: Facts) -> str:
     runs = table_html(results, tables.runs_table(results), "Every run by itself")
     parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
     if "signatures" in results:
-        said = "<br>".join(f"<code>{escape(s)}</code>" for s in results["signatures"].values())
-        parts.append(f'<p class="note">Scores by sacrebleu:<br>{said}</p>')
+        signatures = "<br>".join(
+            f"<code>{escape(s)}</code>" for s in results["signatures"].values()
+        )
+        parts.append(f'<p class="note">Scores by sacrebleu:<br>{signatures}</p>')
     return "\n".join(parts)
 
 
@@ -132,7 +134,7 @@ def _length(results: Facts) -> str:
 
 
 def _multiples(results: Facts) -> str:
-    name, lengths = headline_measure(results)["name"], results["lengths"]
+    name, lengths = headline_metric(results)["name"], results["lengths"]
     label = (
         f"{_capital(name)} by length, trained on up to {lengths['trained']:,} {lengths['unit']}: "
         "lines join the means, dots are seeds"
@@ -164,10 +166,10 @@ def _training(results: Facts) -> str:
 def _figures(results: Facts) -> Facts:
     against = {"steps": ("step", "steps", ""), "seconds": ("seconds", "seconds of training", " s")}
     headline = outcomes(results, results["splits"][0])
-    measure, tested = headline_measure(results), tested_measure(results)
+    metric, tested = headline_metric(results), tested_metric(results)
     figures: Facts = {
         "outcome": {
-            "score": interactive.score_by_encoding(headline, column(measure)),
+            "score": interactive.score_by_encoding(headline, column_title(metric)),
             "difference": interactive.differences(headline, tested["name"]),
         },
         "loss": {
@@ -186,8 +188,8 @@ def _figures(results: Facts) -> Facts:
         figures["multiples"] = interactive.score_by_length(
             *by_multiple(results),
             results["lengths"]["unit"],
-            column(measure),
-            logarithmic=measure["key"] == "perplexity",
+            column_title(metric),
+            logarithmic=metric["key"] == "perplexity",
         )
     return figures
 
@@ -203,7 +205,9 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
                     site: {
                         "rows": held["rows"],
                         "columns": held["columns"],
-                        "weights": [[packed(head) for head in layer] for layer in held["weights"]],
+                        "weights": [
+                            [pack_weights(head) for head in layer] for layer in held["weights"]
+                        ],
                     }
                     for site, held in sentence.items()
                 }
@@ -217,10 +221,10 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
 def _plot(figure: str, label: str, *, rows: int = 0, caption: bool = True) -> str:
     """Give the place of a figure; one of ``rows`` is as high as they need."""
     height = f' style="height:{4 + 2.2 * rows:.1f}rem"' if rows else ""
-    said = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
+    figcaption = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{figure}" role="img" aria-label="{escape(label)}"'
-        f"{height}></div>{said}</figure>"
+        f"{height}></div>{figcaption}</figure>"
     )
 
 

@@ -18,10 +18,10 @@ from ropewalk.figures.html import without_nan
 from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (
-    column,
-    headline_measure,
+    column_title,
+    headline_metric,
     is_translation,
-    tested_measure,
+    tested_metric,
 )
 from ropewalk.lab.report.readme import readme, with_excerpt
 from ropewalk.lab.results import read_results, read_tuning
@@ -49,31 +49,31 @@ def publish(run: Path, folder: Path) -> None:
 def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
     """Draw the figures of a run, file name -> PNG."""
     training, validation = (curves(results, kind, "step") for kind in ("training", "validation"))
-    drawn = _scores_drawn(results)
+    drawn = _score_figures(results)
     drawn["loss.png"] = static.loss_curves(training, validation, "steps")
-    heads = _heads(results, attention)
+    heads = _attention_heads(results, attention)
     if heads:
         drawn["attention.png"] = static.attention_heads(heads)
     return {name: static.png(figure) for name, figure in drawn.items()}
 
 
-def _scores_drawn(results: Facts) -> dict[str, Any]:
+def _score_figures(results: Facts) -> dict[str, Any]:
     split = results["splits"][0]
     if is_translation(results):
         return {
             "bleu.png": static.score_by_encoding(outcomes(results, split)),
             "bleu-by-length.png": static.score_by_length(*by_length(results, split)),
         }
-    measure, tested = headline_measure(results), tested_measure(results)
-    other = tested["name"] if tested != measure else ""
-    title = column(measure, split)
+    metric, tested = headline_metric(results), tested_metric(results)
+    other = tested["name"] if tested != metric else ""
+    title = column_title(metric, split)
     drawn = {"score.png": static.score_by_encoding(outcomes(results, split), title, other)}
     if len(results["splits"]) > 1:
         drawn["score-by-length.png"] = static.score_by_length(
             *by_multiple(results),
             results["lengths"]["unit"],
-            column(measure),
-            logarithmic=measure["key"] == "perplexity",
+            column_title(metric),
+            logarithmic=metric["key"] == "perplexity",
         )
     return drawn
 
@@ -96,7 +96,9 @@ def readable_json(value: Any, indent: int = 0) -> str:
     return f"{first}\n" + ",\n".join(f"{space} {line}" for line in lines) + f"\n{space}{last}"
 
 
-def _heads(results: Facts, attention: Facts | None) -> dict[str, list[list[list[list[float]]]]]:
+def _attention_heads(
+    results: Facts, attention: Facts | None
+) -> dict[str, list[list[list[list[float]]]]]:
     """Give self-attention of the rule's middle sentence, encoding -> layer -> head."""
     if not attention or not attention["sentences"]:
         return {}

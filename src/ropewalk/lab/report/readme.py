@@ -6,9 +6,9 @@ import re
 
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables
-from ropewalk.lab.report.formats import count, language, listed
-from ropewalk.lab.report.metrics import is_translation, number
-from ropewalk.lab.report.tables import Cell, Table
+from ropewalk.lab.report.formats import format_count, format_list, format_number, language_name
+from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report.tables import Table, TableCell
 
 _NOT_IN_EXCERPT = ("at equal time", "parameters", "extra", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
@@ -43,26 +43,26 @@ _CAPTIONS = {  # what a figure shows, and how it is to be read
 def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
     """Write the README of a results folder, in Markdown, out of its numbers alone."""
     parts = [
-        f"# {_plain(findings.title(results))}",
+        f"# {_escape(findings.title(results))}",
         "<!-- Generated from results.json; the next run writes it anew. -->",
-        _asked(results),
+        _question(results),
         f"```sh\n{results['command']}\n```",
         "## Result",
-        f"**{_plain(findings.headline(results))}**",
+        f"**{_escape(findings.headline(results))}**",
         _markdown(tables.main_table(results)),
-        _plain(tables.legend(results)),
-        "\n".join(f"- {_plain(said)}" for said in findings.findings(results)),
+        _escape(tables.legend(results)),
+        "\n".join(f"- {_escape(sentence)}" for sentence in findings.findings(results)),
     ]
     if len(results["splits"]) > 1:
         others = "Other test splits" if is_translation(results) else "Other lengths"
         parts += [f"### {others}", _markdown(tables.splits_table(results))]
     for name in pictures:
-        shown, how = (_plain(text) for text in _CAPTIONS[name])
+        shown, how = (_escape(text) for text in _CAPTIONS[name])
         parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
     parts += _by_length(results)
     parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
     if tuning is not None:
-        parts += ["## What was tuned", _tuned(tuning)]
+        parts += ["## What was tuned", _tuning(tuning)]
     data = "Corpus" if is_translation(results) else "Task"
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
@@ -78,29 +78,29 @@ def with_excerpt(text: str, name: str, results: Facts) -> str:
     shown = [i for i, title in enumerate(table.columns) if title not in _NOT_IN_EXCERPT]
     columns = tuple(table.columns[i] for i in shown)
     rows = tuple(tuple(row[i] for i in shown) for row in table.rows)
-    body = f"{_plain(findings.headline(results))}\n\n{_markdown(Table(columns, rows))}\n"
+    body = f"{_escape(findings.headline(results))}\n\n{_markdown(Table(columns, rows))}\n"
     new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
     if not found:
         raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
     return new
 
 
-def _asked(results: Facts) -> str:
+def _question(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
-    names = listed(row["name"] for row in rows)
+    names = format_list(row["name"] for row in rows)
     seeds = len(rows[0]["cells"])
     if not is_translation(results):
-        return _plain(
-            f"Asked: what does the position encoding change in {findings.about(results)}? The same "
-            f"model was trained with {names} in turn, {count(seeds, 'seed')} each, all "
-            "other settings the same."
+        return _escape(
+            f"Asked: what does the position encoding change in "
+            f"{findings.task_description(results)}? The same model was trained with {names} in "
+            f"turn, {format_count(seeds, 'seed')} each, all other settings the same."
         )
-    train = count(corpus["pairs"]["train"], "sentence pair")
-    return _plain(
+    train = format_count(corpus["pairs"]["train"], "sentence pair")
+    return _escape(
         f"Asked: what does the position encoding change in translation from "
-        f"{language(corpus['source'])} to {language(corpus['target'])}? The same "
+        f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with {names} in turn, "
-        f"{count(seeds, 'seed')} each, all other settings the same."
+        f"{format_count(seeds, 'seed')} each, all other settings the same."
     )
 
 
@@ -109,45 +109,48 @@ def _by_length(results: Facts) -> list[str]:
         parts = ["## By sentence length"]
         for each in results["splits"]:
             table = _markdown(tables.length_table(results, each))
-            parts += [f"{_plain(each)}, words in the source:", table]
+            parts += [f"{_escape(each)}, words in the source:", table]
         return parts
     if len(results["splits"]) == 1:
         return []
     return ["## By length", _markdown(tables.multiples_table(results))]
 
 
-def _tuned(tuning: Facts) -> str:
+def _tuning(tuning: Facts) -> str:
     names = list(tuning["mean"])
     cells = [
-        (Cell(cell), *(Cell(number(bleu[name], 2)) for name in names))
+        (TableCell(cell), *(TableCell(format_number(bleu[name], 2)) for name in names))
         for cell, bleu in tuning["cells"].items()
     ]
-    means = (Cell("mean of all"), *(Cell(number(tuning["mean"][n], 2)) for n in names))
+    means = (
+        TableCell("mean of all"),
+        *(TableCell(format_number(tuning["mean"][n], 2)) for n in names),
+    )
     return (
         "How many of the last snapshots are averaged, and the length penalty, were chosen by BLEU "
         "on the validation split: one grid and one choice for all encodings, made before any test "
-        f"split was translated. Chosen: {_plain(tuning['chosen'])}.\n\n"
+        f"split was translated. Chosen: {_escape(tuning['chosen'])}.\n\n"
         + _markdown(Table(("", *names), (*cells, means)))
     )
 
 
 def _markdown(table: Table) -> str:
-    lines = [tuple(map(_plain, table.columns))]
+    lines = [tuple(map(_escape, table.columns))]
     lines.append(tuple("---" if i == 0 else "--:" for i in range(len(table.columns))))
-    lines += [tuple(_dressed(cell) for cell in row) for row in table.rows]
+    lines += [tuple(_markdown_cell(cell) for cell in row) for row in table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _dressed(cell: Cell) -> str:
-    seeds = f"<br><sub>{_plain(' · '.join(cell.seeds))}</sub>" if cell.seeds else ""
-    return f"{_plain(cell.main)}{seeds}"
+def _markdown_cell(cell: TableCell) -> str:
+    seeds = f"<br><sub>{_escape(' · '.join(cell.seeds))}</sub>" if cell.seeds else ""
+    return f"{_escape(cell.main)}{seeds}"
 
 
 def _facts(facts: list[tuple[str, str]]) -> str:
-    return "\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in facts)
+    return "\n".join(f"- {_escape(name)}: {_escape(text)}" for name, text in facts)
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape what Markdown or HTML would take for markup."""
     for sign in "\\`*[]|":
         text = text.replace(sign, f"\\{sign}")

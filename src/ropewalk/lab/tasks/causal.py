@@ -11,7 +11,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import LanguageBatch
-from ropewalk.lab.tasks.text import LOSS, SHOWN, TextTask, mean_loss
+from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, TextTask, mean_loss
 
 CONTINUED = 20  # tokens that a decoder goes on with in a report's passage
 
@@ -35,7 +35,7 @@ class CausalText(TextTask):
 
     def examples(self, results: Facts) -> Facts:
         length, decode = self.config.train_length, self.tokens.decode
-        starts = self.passages(length, SHOWN)
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
         prompt = length - min(CONTINUED, length // 2)
         ids = torch.stack([self.data["test"][s : s + length] for s in starts])
         found = {
@@ -54,8 +54,8 @@ class CausalText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the last "
-            f"{length - prompt} are foretold, the likeliest token each time; "
+            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; "
+            f"the last {length - prompt} are foretold, the likeliest token each time; "
             f"seed {self.config.seeds[0]}"
         )
         terms = ("text", "goes on")

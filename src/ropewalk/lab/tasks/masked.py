@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropewalk.files import Facts
 from ropewalk.lab.tasks.language import LanguageBatch
-from ropewalk.lab.tasks.text import LOSS, SEED, SHOWN, TextTask
+from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, SEED, TextTask
 from ropewalk.lab.tokens import PAD, SPECIAL
 
 FIRST_WORD = len(SPECIAL)
@@ -45,7 +45,7 @@ class MaskedText(TextTask):
     @torch.no_grad()
     def examples(self, results: Facts) -> Facts:
         length = self.config.train_length
-        starts = self.passages(length, SHOWN)
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
         batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
         asked = batch.targets != PAD
         found = {
@@ -63,7 +63,7 @@ class MaskedText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the "
+            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; the "
             f"likeliest token at each masked place; seed {self.config.seeds[0]}"
         )
         terms = ("masked", "text")

@@ -23,7 +23,7 @@ from ropewalk.lab.loss import row_nll
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
-    MAPPED,
+    MAPPED_EXAMPLES,
     MAPPED_TOKENS,
     SCORED_TOKENS,
     LanguageBatch,
@@ -31,9 +31,9 @@ from ropewalk.lab.tasks.language import (
 )
 from ropewalk.lab.tokens import EOS, PAD, Tokens
 
-TALE = 8  # words of a tale, as a multiple of the trained length
+TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: every training seed reads the same, in an order of its own
-SHOWN = 5  # passages in a report
+PASSAGES_SHOWN = 5  # passages in a report
 
 
 def mean_loss(sums: Tensor) -> Tensor:
@@ -64,14 +64,14 @@ class TextTask(LanguageTask):
         """The documents themselves, told or read where the config says."""
         config = self.config
         if config.data != "tales":
-            return _with_test(load_texts(config.data))
-        tested = max(1, config.test_examples * max(config.length_multiples) // TALE)
+            return _with_one_test_split(load_texts(config.data))
+        tested = max(1, config.test_examples * max(config.length_multiples) // TALE_LENGTHS)
         counts: dict[Split, int] = {
             "train": config.examples,
-            "validation": HELD_OUT // TALE,
+            "validation": HELD_OUT // TALE_LENGTHS,
             "test": tested,
         }
-        words = max(SHORTEST, TALE * config.train_length)
+        words = max(SHORTEST, TALE_LENGTHS * config.train_length)
         return Texts("tales", {s: tuple(tales(n, words, SEED, s)) for s, n in counts.items()})
 
     @cached_property
@@ -86,8 +86,9 @@ class TextTask(LanguageTask):
         return {name: ids.long() for name, ids in tensors.items()}
 
     def digest(self) -> str:
-        told = self.config.data == "tales"  # how much is tested may change from sitting to sitting
-        held = [(k, v) for k, v in self.texts.splits.items() if not told or k != "test"]
+        # Of tales, how much is tested may change from sitting to sitting.
+        generated = self.config.data == "tales"
+        held = [(k, v) for k, v in self.texts.splits.items() if not generated or k != "test"]
         return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
 
     def prepare(self) -> Facts:
@@ -156,13 +157,13 @@ class TextTask(LanguageTask):
             counts += (batch.targets != PAD).sum(1).tolist()
         return {"statistics": {"nll": [round(x, 4) for x in nll], "tokens": counts}}
 
-    def about(self) -> Facts:
-        config, facts = self.config, self.facts
+    def describe_data(self) -> Facts:
+        config, facts = self.config, self.data_facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
         lengths = ", ".join(
             f"{split} {self.multiple(split) * config.train_length} tokens" for split in self.splits
         )
-        said = [
+        rows = [
             ("Text", held),
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
@@ -172,12 +173,12 @@ class TextTask(LanguageTask):
         ]
         return {
             "about": f"{self.goal}, {self.texts.name}",
-            "corpus": {"name": self.texts.name, "facts": [list(each) for each in said]},
+            "corpus": {"name": self.texts.name, "facts": [list(each) for each in rows]},
             "splits": list(self.splits),
-            "lengths": self.lengths("tokens"),
+            "lengths": self.length_facts("tokens"),
         }
 
-    def passages(self, length: int, count: int) -> list[int]:
+    def passage_starts(self, length: int, count: int) -> list[int]:
         """Give where so many windows begin that lie evenly over the test text."""
         room = len(self.data["test"]) - 1 - length
         return [room * k // count for k in range(count)] if room >= 0 else []
@@ -185,14 +186,14 @@ class TextTask(LanguageTask):
     def attention(self, results: Facts) -> Facts:
         length = min(self.config.train_length, MAPPED_TOKENS)
         shown = []
-        for start in self.passages(length, MAPPED):
+        for start in self.passage_starts(length, MAPPED_EXAMPLES):
             ids = self.data["test"][start : start + length].tolist()
             shown.append((start, ids, self.tokens.pieces(ids)))
-        rule = f"{MAPPED} passages of {length} tokens that lie evenly over the test text"
-        return self.maps(results, rule, shown)
+        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens that lie evenly over the test text"
+        return self.attention_facts(results, rule, shown)
 
 
-def _with_test(texts: Texts) -> Texts:
+def _with_one_test_split(texts: Texts) -> Texts:
     """Give training, validation and the first test split, which is called "test" here."""
     first = next((name for name in texts.splits if name not in ("train", "validation")), None)
     if first is None:
