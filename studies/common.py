@@ -23,7 +23,7 @@ def finished_run(text: str) -> Path:
     return run
 
 
-def keep(
+def write_study(
     folder: Path,
     results: Facts,
     readme: Callable[[Facts], str],
@@ -38,7 +38,7 @@ def keep(
     print(folder / "README.md")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out a table in Markdown, all columns but the first to the right."""
     rule = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))

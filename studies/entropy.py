@@ -47,7 +47,7 @@ def attention_entropy(
             ("decoder", maps.decoder, target, back),
             ("cross", maps.cross, target, read.expand_as(target)),
         ):
-            found = torch.stack([_summed(layer, real, seen) for layer in layers])
+            found = torch.stack([_sums(layer, real, seen) for layer in layers])
             sums[kind] = sums.get(kind, 0) + found
     return {
         kind: [Entropy(bits / n, share / n) for bits, share, n in total.tolist()]
@@ -55,7 +55,7 @@ def attention_entropy(
     }
 
 
-def _summed(probabilities: Tensor, real: Tensor, seen: Tensor) -> Tensor:
+def _sums(probabilities: Tensor, real: Tensor, seen: Tensor) -> Tensor:
     """Sum entropies and shares of the queries ``(B, S)`` that have a choice; and count them."""
     p = probabilities.double()
     bits = torch.special.entr(p).sum(-1).mean(1) / torch.log(torch.tensor(2.0).double())  # (B, S)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from common import GENERATED, RESULTS, Facts, finished_run, keep, table
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
@@ -22,7 +22,9 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
-from ropewalk.lab.report.measures import column, number
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.metrics import column_title
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.machine import commit, versions
@@ -30,7 +32,7 @@ from ropewalk.machine import commit, versions
 FOLDER = RESULTS / "extrapolation"
 #: Each rule with the factor m by which a sequence is longer than the L tokens trained on.
 #: LongRoPE is not among them: its factors are searched for a model, and no other has them.
-RULES = {
+RULE_TRIALS = {
     "none": "rotary",
     "Linear": "rotary(rule=linear, factor={m})",
     "NTKAware": "rotary(rule=ntkaware, factor={m})",
@@ -41,15 +43,15 @@ RULES = {
 }
 
 
-def rules_tried(run: Path) -> Facts | None:
+def try_rules(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None where it has no rotary."""
-    config = Config.model_validate(read_json(run / "results.json")["config"])
+    config = Config.model_validate(read_results(run)["config"])
     if "rotary" not in config.encodings:
         return None
     task = open_task(config, run)
     trained = _tokens_trained(task)
     found: dict[str, dict[str, list[float | None]]] = {}
-    for rule, written in RULES.items():
+    for rule, written in RULE_TRIALS.items():
         found[rule] = {}
         for split in task.splits:
             multiple = int(split.removeprefix("x"))
@@ -84,9 +86,9 @@ def _score(
         return cast("float | None", task.score(split, Path(scratch)).facts[task.metrics[0].key])
 
 
-def tables_of(run: Path) -> Facts:
+def scores_of(run: Path) -> Facts:
     """Give a run's headline score of each encoding at each length, every seed."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     metric = results["metrics"][0]
     rows = {
         row["name"]: {
@@ -122,7 +124,7 @@ def readme(results: Facts) -> str:
         better = "higher" if run["metric"]["higher_is_better"] else "lower"
         parts += [
             f"## {run['task']}",
-            f"{column(run['metric'])}, {better} is better; trained on {run['trained']} "
+            f"{column_title(run['metric'])}, {better} is better; trained on {run['trained']} "
             f"{run['unit']}.",
             _by_length(run["rows"], run["metric"]["digits"]),
             f"![{run['task']} by length](by-length-{place}.png)",
@@ -147,14 +149,14 @@ def _overview(runs: Sequence[Facts]) -> str:
     names = dict.fromkeys(name for run in runs for name in run["rows"])
     lines = [[f"`{name}`", *(_first_two(run, name) for run in runs)] for name in names]
     head = [f"{run['task']}, {run['metric']['unit'] or run['metric']['name']}" for run in runs]
-    said = "Means over seeds, at a task's first length → at its second:"
-    return f"{said}\n\n{table(['', *head], lines)}"
+    title = "Means over seeds, at a task's first length → at its second:"
+    return f"{title}\n\n{markdown_table(['', *head], lines)}"
 
 
 def _first_two(run: Facts, name: str) -> str:
     row, splits = run["rows"].get(name, {}), _splits(run["rows"])[:2]
     means = [_mean(row.get(split, [])) for split in splits]
-    return " → ".join(number(mean, run["metric"]["digits"]) for mean in means)
+    return " → ".join(format_number(mean, run["metric"]["digits"]) for mean in means)
 
 
 def _splits(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -173,17 +175,17 @@ def _by_length(rows: Mapping[str, Mapping[str, list[float | None]]], digits: int
         [f"`{name}`", *(_cell(row.get(split, []), digits) for split in splits)]
         for name, row in rows.items()
     ]
-    return table(["", *(f"×{split.removeprefix('x')}" for split in splits)], lines)
+    return markdown_table(["", *(f"×{split.removeprefix('x')}" for split in splits)], lines)
 
 
 def _cell(values: Sequence[float | None], digits: int) -> str:
-    said = number(_mean(values), digits)
+    mean = format_number(_mean(values), digits)
     if _mean(values) is None or len(values) == 1:
-        return said
-    return f"{said}<br><sub>{' · '.join(number(value, digits) for value in values)}</sub>"
+        return mean
+    return f"{mean}<br><sub>{' · '.join(format_number(value, digits) for value in values)}</sub>"
 
 
-def drawn(run: Facts) -> bytes:
+def length_figure(run: Facts) -> bytes:
     """Draw the mean score of each encoding against length."""
     figure = static.new_figure(7.0, 3.6)
     axes = figure.subplots()
@@ -212,7 +214,7 @@ def drawn(run: Facts) -> bytes:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel(f"length, as a multiple of {run['trained']} {run['unit']}")
-    axes.set_ylabel(column(run["metric"]))
+    axes.set_ylabel(column_title(run["metric"]))
     static.calm(axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right", fontsize=7)
     return static.png(figure)
@@ -227,12 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: Facts = {
         "commit": commit(),
         "versions": versions(),
-        "runs": [{**tables_of(run), "rules": rules_tried(run)} for run in options.runs],
+        "runs": [{**scores_of(run), "rules": try_rules(run)} for run in options.runs],
     }
     pictures = {
-        f"by-length-{place}.png": drawn(run) for place, run in enumerate(results["runs"], 1)
+        f"by-length-{place}.png": length_figure(run) for place, run in enumerate(results["runs"], 1)
     }
-    keep(options.out, results, readme, pictures)
+    write_study(options.out, results, readme, pictures)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from common import RESULTS, Facts, finished_run, keep
+from common import RESULTS, Facts, finished_run, write_study
 from rotary_parts_report import norms_figure, readme, scores_figure
 from torch import Tensor, nn
 
-from ropewalk.files import read_json
-from ropewalk.lab.anatomy import pair_norms, position_left, score_by_distance, watched
+from ropewalk.lab.anatomy import pair_norms, position_left, record_rotations, score_by_distance
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
@@ -45,13 +45,13 @@ def spec_of(model: LanguageModel) -> RotarySpec | None:
 
 
 @torch.no_grad()
-def looked_into(model: LanguageModel, tokens: Tensor) -> Facts:
+def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
     """Measure one model on these windows: a list entry for each layer."""
     hidden: list[Tensor] = []
     hooks = [
-        part.register_forward_pre_hook(_keeping(hidden)) for part in (*model.layers, model.norm)
+        part.register_forward_pre_hook(_collecting(hidden)) for part in (*model.layers, model.norm)
     ]
-    with watched(model) as seen:
+    with record_rotations(model) as seen:
         model(tokens)
     for hook in hooks:
         hook.remove()
@@ -77,20 +77,20 @@ def looked_into(model: LanguageModel, tokens: Tensor) -> Facts:
     return facts
 
 
-def _keeping(hidden: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-    def keep(part: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _collecting(hidden: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+    def collect(part: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         hidden.append(inputs[0])
 
-    return keep
+    return collect
 
 
 def _rounded(values: Tensor) -> list[float]:
     return [round(v, 4) for v in values.tolist()]
 
 
-def studied(run: Path) -> Facts:
+def study_run(run: Path) -> Facts:
     """Look into every finished model of a run."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     config = Config.model_validate(results["config"])
     tokens = windows(config, run)
     encodings: dict[str, Facts] = {}
@@ -101,7 +101,7 @@ def studied(run: Path) -> Facts:
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))
                 assert isinstance(model, LanguageModel)
-                cells.append({"seed": cell["seed"], **looked_into(model, tokens)})
+                cells.append({"seed": cell["seed"], **measure_model(model, tokens)})
         encodings[row["name"]] = {"cells": cells, "validation_loss": row["validation_loss"]}
     return {
         "commit": commit(),
@@ -114,7 +114,7 @@ def studied(run: Path) -> Facts:
 
 def gradients_of(run: Path) -> Facts:
     """Give how large a run's gradients were, before they were clipped: encoding -> seeds."""
-    rows = read_json(run / "results.json")["encodings"]
+    rows = read_results(run)["encodings"]
     return {row["name"]: [_gradients(cell) for cell in row["cells"]] for row in rows}
 
 
@@ -141,11 +141,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    results = studied(options.runs[0])
-    results["asked"] = [read_json(run / "results.json")["command"] for run in options.runs]
+    results = study_run(options.runs[0])
+    results["asked"] = [read_results(run)["command"] for run in options.runs]
     results["gradients"] = gradients_of(options.runs[-1])
     pictures = {"norms.png": norms_figure(results), "scores.png": scores_figure(results)}
-    keep(options.out, results, readme, pictures)
+    write_study(options.out, results, readme, pictures)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from common import GENERATED, Facts, table
+from common import GENERATED, Facts, markdown_table
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import LIGHT_PAGE, style
@@ -26,8 +26,8 @@ def slow_share(norms: list[Facts], name: str) -> list[float]:
 def decay(scores: list[float]) -> float:
     """Give how far the mean score falls from the nearest eighth of distances to the farthest."""
     part = max(1, len(scores) // 8)
-    near, far = scores[1 : 1 + part], scores[-part:]
-    return sum(near) / len(near) - sum(far) / len(far)
+    nearest, farthest = scores[1 : 1 + part], scores[-part:]
+    return sum(nearest) / len(nearest) - sum(farthest) / len(farthest)
 
 
 def readme(results: Facts) -> str:
@@ -44,7 +44,7 @@ def readme(results: Facts) -> str:
         *_norms(results),
         *_decays(results),
         *_positions(results),
-        *_gradienttable(results),
+        *_gradient_table(results),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -60,7 +60,7 @@ def _losses(results: Facts) -> list[str]:
         "Mean validation loss of a token; with `values=True` values turn as well and the output "
         "turns back; with `frequency` all pairs turn alike. Whether differences on the test text "
         "are shown by more than chance stands in the table of the run itself.",
-        table(["encoding", "validation loss", "seeds"], rows),
+        markdown_table(["encoding", "validation loss", "seeds"], rows),
     ]
 
 
@@ -81,7 +81,7 @@ def _norms(results: Facts) -> list[str]:
         "Share of squared norm, before the rotation, that lies in the slower half of the pairs "
         "(mean of seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large "
         "model uses the slow pairs most, as channels for meaning that hardly turn.",
-        table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
+        markdown_table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Norm of queries and keys by pair, layer and head](norms.png)",
         "Norm of each pair as a share of its head's, first seed: fastest pair left; a row for each "
         "head, layers from top to bottom; colour grows with the share.",
@@ -103,7 +103,7 @@ def _decays(results: Facts) -> list[str]:
         "higher at the nearest eighth of distances than at the farthest, mean of heads and seeds. "
         "RoFormer (section 3.4.3) derives an upper bound that decays with distance; a trained "
         "model need not follow it.",
-        table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
+        markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Mean score by distance](scores.png)",
     ]
 
@@ -121,11 +121,11 @@ def _positions(results: Facts) -> list[str]:
         "R² of a linear map (ridge regression, judged on windows it has not seen) from a token's "
         "vector to its position: 1 reads it exactly, 0 knows nothing of it. What is added to the "
         "embedding has to survive; with the others, the causal mask alone lets layers count.",
-        table(head, rows),
+        markdown_table(head, rows),
     ]
 
 
-def _gradienttable(results: Facts) -> list[str]:
+def _gradient_table(results: Facts) -> list[str]:
     rows = []
     for name, cells in results["gradients"].items():
         found = [g for g in cells if g["first"] is not None]
@@ -141,7 +141,7 @@ def _gradienttable(results: Facts) -> list[str]:
         "Norm of the whole gradient before it is clipped, at the first step, in the median and at "
         "most, mean of seeds. `integer` adds the position itself to every column; layers that norm "
         "their input first take it off again with the mean, and what grows is the path around.",
-        table(["encoding", "first step", "median", "largest", "finished"], rows),
+        markdown_table(["encoding", "first step", "median", "largest", "finished"], rows),
     ]
 
 

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, keep, table
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
 from entropy import attention_entropy
 
-from ropewalk.files import read_json
 from ropewalk.lab.batches import read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.results import read_results
 
 FOLDER = RESULTS / "sharpness"
 KINDS = {
@@ -29,9 +29,9 @@ KINDS = {
 }
 
 
-def studied(run: Path, split: str | None) -> Facts:
+def study_run(run: Path, split: str | None) -> Facts:
     """Measure every finished model of a run."""
-    results = read_json(run / "results.json")
+    results = read_results(run)
     split = split or results["splits"][0]
     encoded = read_splits(run / "splits.safetensors")[split]
     encodings: dict[str, list[Facts]] = {}
@@ -77,9 +77,9 @@ def readme(results: Facts) -> str:
         if not rows:
             continue
         depth = len(rows[0]) - 1
-        lines = table(["", *(f"layer {i + 1}" for i in range(depth))], rows)
-        said = "Sharper from every layer to the next: " + (", ".join(sharper) or "none of them")
-        parts += [f"## {title}", lines, f"{said}."]
+        lines = markdown_table(["", *(f"layer {i + 1}" for i in range(depth))], rows)
+        sentence = "Sharper from every layer to the next: " + (", ".join(sharper) or "none of them")
+        parts += [f"## {title}", lines, f"{sentence}."]
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
 
@@ -91,8 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--split", help="the first test split if not given")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    results = studied(options.run, options.split)
-    keep(options.out, results, readme)
+    results = study_run(options.run, options.split)
+    write_study(options.out, results, readme)
 
 
 if __name__ == "__main__":

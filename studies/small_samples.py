@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, keep, table
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
 from torch import Tensor
 
-from ropewalk.files import read_json
-from ropewalk.lab.report.measures import number
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics
 
 FOLDER = RESULTS / "small-samples"
@@ -117,9 +117,9 @@ def statistics_of(score: Facts) -> Tensor:
     return torch.stack([*columns, *totals], dim=1).double()
 
 
-def studied(folder: Path, split: str | None) -> Facts:
+def study_run(folder: Path, split: str | None) -> Facts:
     """Count chances in a run's results."""
-    results = read_json(folder / "results.json")
+    results = read_results(folder)
     split = split or results["splits"][0]
     systems = {
         row["name"]: [statistics_of(cell["scores"][split]) for cell in row["cells"]]
@@ -154,7 +154,7 @@ def readme(results: Facts) -> str:
         f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
         f"models (seeds {', '.join(map(str, results['seeds']))}), and BLEU of these {n} compared:",
-        table(head, rows),
+        markdown_table(head, rows),
     ]
     if alike is not None:
         parts.append(
@@ -169,10 +169,10 @@ def readme(results: Facts) -> str:
 def _row(name: str, whole: float | None, found: Facts) -> list[str]:
     return [
         name,
-        "–" if whole is None else f"{number(whole, 1, signed=True)} %",
+        "–" if whole is None else f"{format_number(whole, 1, signed=True)} %",
         f"{found['above']:.1%}",
         f"{found['below']:.1%}",
-        f"{number(found['low'], 0, signed=True)} to {number(found['high'], 0, signed=True)} %",
+        " to ".join(format_number(found[end], 0, signed=True) for end in ("low", "high")) + " %",
     ]
 
 
@@ -185,8 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--split", help="the first test split if not given")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    results = studied(options.run, options.split)
-    keep(options.out, results, readme)
+    results = study_run(options.run, options.split)
+    write_study(options.out, results, readme)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Choose how a run's models are averaged and decoded, on the validation split alone.
 
-``python -m tune RUN_FOLDER`` translates the validation split with every cell of a
+``python studies/tune.py RUN_FOLDER`` translates the validation split with every cell of a
 trained run, over one small grid that is the same for every encoding, and prints which setting has
 the highest mean over all encodings and seeds, so that no encoding has a setting of its own.
 """
@@ -10,14 +10,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ropewalk.files import Facts, read_json, write_json
+from ropewalk.files import Facts, write_json
 from ropewalk.lab.batches import EncodedSplit, read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, read_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import best, translate
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.results import read_tuning
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.scoring.bleu import score
 from ropewalk.lab.tokens import Tokens
@@ -34,13 +35,13 @@ def tune(run: Path) -> Facts:
 
     Writes ``tuning.json`` after each cell, and takes from there what is known already.
     """
-    config = Config.model_validate(read_json(run / "config.json"))
+    config = read_config(run)
     corpus = load_corpus(config.data, source=config.source, target=config.target)
     split = read_splits(run / "splits.safetensors")["validation"]
     tokens = Tokens.load(run / "tokenizer.json")
     sources, references = zip(*corpus.splits["validation"], strict=True)
     path = run / "tuning.json"
-    held: Facts = read_json(path)["cells"] if path.exists() else {}
+    held: Facts = (read_tuning(run) or {"cells": {}})["cells"]
     for cell in cells_of(config):
         if str(cell) not in held:
             held[str(cell)] = {
@@ -75,7 +76,7 @@ def _translations(
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "config.json").exists():
-        sys.exit("usage: python -m tune RUN_FOLDER, the folder of a translation run")
+        sys.exit("usage: python studies/tune.py RUN_FOLDER, the folder of a translation run")
     result = tune(Path(sys.argv[1]))
     for setting, bleu in sorted(result["mean"].items(), key=lambda item: -item[1]):
         print(f"{bleu:6.2f}  {setting}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.lab.report.publish import with_excerpt
+from ropewalk.lab.report.readme import with_excerpt
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

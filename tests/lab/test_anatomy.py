@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ropewalk as rw
 from ropewalk.encodings import StackShape, build
-from ropewalk.lab.anatomy import pair_norms, position_left, score_by_distance, watched
+from ropewalk.lab.anatomy import pair_norms, position_left, record_rotations, score_by_distance
 from ropewalk.model import Attention
 
 
@@ -57,7 +57,7 @@ def test_rotated_copies_score_by_distance_alone():
     shape = StackShape(1, heads=2, kv_heads=2, head_dim=8, width=16, causal=True)
     site = build("rotary(theta=100)", shape).for_layer(0)
     attention = Attention(16, 2, encoding=site)
-    with watched(attention) as seen, torch.no_grad():
+    with record_rotations(attention) as seen, torch.no_grad():
         attention(torch.ones(1, 7, 16), causal=True)
     (only,) = seen
     assert torch.equal(only.q[:, :, 0], only.q[:, :, 5])  # as projected: positions unknown

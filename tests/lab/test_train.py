@@ -1,27 +1,17 @@
 """Training: what is resumed is what was interrupted, and cells differ in the encoding alone.
 
-These fail if a resumed run differs in one bit from an uninterrupted one, if an encoding shifts
-another's parameters, batches or dropout, or if a file that was being written could be left half
-there.
+These fail if a resumed run differs in one bit from an uninterrupted one, or if an encoding shifts
+another's parameters, batches or dropout.
 """
 
 import math
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 import torch
-from torch import nn
 
-from ropewalk import files
-from ropewalk.files import write_bytes, write_json
-from ropewalk.lab import run
 from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.lab.config import make_config
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.train import Trainer, interruptions, learning_rate, snapshots
@@ -184,92 +174,9 @@ def test_learning_rate_warms_up_and_falls():
 
 
 def test_an_interruption_is_collected_and_the_handler_put_back():
-    import signal
 
     before = signal.getsignal(signal.SIGINT)
     with interruptions() as received:
         os.kill(os.getpid(), signal.SIGINT)
         assert received == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")
-def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypatch):
-    """Fails if the command has ended, and says that it can go on, while a cell is still saving."""
-    slow = (
-        "import pathlib, signal, sys, time\n"
-        "told = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: told.append(True))\n"
-        "pathlib.Path(sys.argv[1], 'begun').touch()\n"
-        "while not told: time.sleep(0.01)\n"
-        "time.sleep(1)\n"
-        "pathlib.Path(sys.argv[1], 'saved').touch()\n"
-        "sys.exit(130)\n"
-    )
-    monkeypatch.setattr(run, "_start", lambda *_: _process([sys.executable, "-c", slow, tmp_path]))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def interrupt() -> None:
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run.run_cells(make_config(settings={**TINY, "encodings": "none"}), tmp_path, jobs=1)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert (tmp_path / "saved").exists()
-
-
-def _process(words):
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
-    path = tmp_path / "facts.json"
-    write_json(path, {"old": 1})
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_bytes(path, b"new")
-    assert files.read_json(path) == {"old": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["facts.json"]
-
-
-def test_tensors_and_facts_come_back(tmp_path):
-    path = tmp_path / "deep" / "file.safetensors"
-    write_tensors(path, {"a": torch.arange(6).view(2, 3).t()}, {"step": 3, "name": "ü"})
-    tensors, facts = read_tensors(path)
-    assert torch.equal(tensors["a"], torch.arange(6).view(2, 3).t())
-    assert facts == {"step": 3, "name": "ü"}
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ValueError, match="can be read"):
-        read_tensors(path)
-
-
-class TestWeights:
-    """A table that all layers share is held once, and comes back in all of them."""
-
-    def test_shared_tensors_come_once_and_are_shared_again(self, tmp_path):
-        """Fails if safetensors refuses the shared table, or if a layer gets one of its own."""
-        table = nn.Linear(3, 3)
-        model = nn.Sequential(table, nn.Linear(3, 3), table)
-        held = weights_of(model)
-        assert list(held) == [name for name, _ in model.named_parameters()]
-        write_tensors(tmp_path / "w.safetensors", held, {})
-        other = nn.Linear(3, 3)
-        again = nn.Sequential(other, nn.Linear(3, 3), other)
-        load_weights(again, read_tensors(tmp_path / "w.safetensors")[0])
-        x = torch.randn(4, 3)
-        assert torch.equal(again(x), model(x))
-
-    def test_other_tensors_are_refused(self):
-        """Fails if a model is loaded in part, the rest as it was drawn."""
-        model = nn.Linear(3, 2)
-        with pytest.raises(ValueError, match="difference in 'bias'"):
-            load_weights(model, {"weight": torch.zeros(2, 3)})

@@ -6,9 +6,8 @@ import json
 import math
 import random
 from pathlib import Path
-from typing import Any
 
-Facts = dict[str, Any]
+from ropewalk.files import Facts
 
 ENCODINGS = ("none", "sinusoidal", "rotary(theta=1e6)")
 SEEDS = (1, 2)

@@ -36,8 +36,8 @@ def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Fig
         axes.axvline(limit, color=INK, linewidth=1)
         calm(axes)
         axes.grid(visible=False, axis="y")
-        longest = max([limit, *(max(bar.value, *bar.spread) for bar in rows)])
-        axes.set_xlim(0, longest * 1.15)  # room for what is written at the longest
+        largest = max([limit, *(max(bar.value, *bar.spread) for bar in rows)])
+        axes.set_xlim(0, largest * 1.15)  # room for what is written at the longest
     each[-1, 0].set_xlabel(x_title)
     return figure
 

@@ -47,7 +47,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve | None:
     xs = sorted({start, stop, *(x for x in kept[0].x if start < x < stop)}) if start <= stop else []
     if not xs:
         return None
-    means = (sum(_at(curve, x) for curve in kept) / len(kept) for x in xs)
+    means = (sum(_interpolate(curve, x) for curve in kept) / len(kept) for x in xs)
     return Curve(kept[0].seed, tuple(xs), tuple(means))
 
 
@@ -84,7 +84,7 @@ def finite(curve: Curve) -> Curve:
     return Curve(curve.seed, tuple(x for x, _ in kept), tuple(y for _, y in kept), curve.diverged)
 
 
-def _at(curve: Curve, x: float) -> float:
+def _interpolate(curve: Curve, x: float) -> float:
     right = bisect_left(curve.x, x)
     if right < len(curve.x) and curve.x[right] == x:
         return curve.loss[right]

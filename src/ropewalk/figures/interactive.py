@@ -65,23 +65,23 @@ def score_by_length(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": _said(name),
+                "name": _plotly_text(name),
                 "legendgroup": name,
                 "x": xs,
                 "y": means,
                 "line": {"color": look.colour, "dash": look.dash, "width": 2},
                 "marker": {"color": look.colour, "symbol": look.symbol, "size": 9},
-                "hovertemplate": f"{_said(name)}, mean: %{{y:,.4~g}}<extra></extra>",
+                "hovertemplate": f"{_plotly_text(name)}, mean: %{{y:,.4~g}}<extra></extra>",
             }
         )
         dots = [
             (x, y) for values in seeds for x, y in zip(xs, values, strict=True) if y is not None
         ]
-        data.append(_dots(name, dots, look, f"{_said(name)}, one seed: %{{y:,.4~g}}"))
-    layout = _layout(_said(x_title), _said(y_title))
+        data.append(_dots(name, dots, look, f"{_plotly_text(name)}, one seed: %{{y:,.4~g}}"))
+    layout = _layout(_plotly_text(x_title), _plotly_text(y_title))
     layout["xaxis"] |= {
         "tickvals": list(range(len(bins))),
-        "ticktext": [_said(label) for label in bins],
+        "ticktext": [_plotly_text(label) for label in bins],
         "range": [-0.5, len(bins) - 0.5],
     }
     if logarithmic and spans_decades(scores):
@@ -95,11 +95,11 @@ def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") ->
     for y, (name, outcome) in enumerate(outcomes.items()):
         look = style(y)
         dots = [(value, y) for value in outcome.values if value is not None]
-        data.append(_dots(name, dots, look, f"{_said(name)}, one seed: %{{x:.2f}}", size=8))
+        data.append(_dots(name, dots, look, f"{_plotly_text(name)}, one seed: %{{x:.2f}}", size=8))
         if outcome.mean is not None:
             mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
-    return {"data": data, "layout": _rows_layout(list(outcomes), _said(x_title))}
+    return {"data": data, "layout": _rows_layout(list(outcomes), _plotly_text(x_title))}
 
 
 def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
@@ -115,7 +115,7 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
             spread: Spec = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
             spread |= {"color": look.colour, "thickness": 2, "width": 6}
             data.append(_point(name, value, y, marker, text) | {"error_x": spread})
-    layout = _rows_layout(names, f"{_said(score)} above {_said(names[0])}")
+    layout = _rows_layout(names, f"{_plotly_text(score)} above {_plotly_text(names[0])}")
     layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
     return {"data": data, "layout": layout}
 
@@ -126,17 +126,18 @@ def _seed_line(name: str, curve: Curve, look: Style, unit: str) -> Spec:
 
 
 def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
-    few = len(curve.x) <= 20
+    short = len(curve.x) <= 20
     return {
         "type": "scatter",
-        "mode": "lines+markers" if few else "lines",
-        "name": _said(name),
+        "mode": "lines+markers" if short else "lines",
+        "name": _plotly_text(name),
         "legendgroup": name,
         "showlegend": False,
         "x": [round(x, 2) for x in curve.x],
         "y": [round(y, 4) for y in curve.loss],
         "marker": {"color": look.colour, "symbol": look.symbol, "size": 5},
-        "hovertemplate": f"{_said(name)}, {what}: %{{y:.3f}} at %{{x:,.0f}}{unit}<extra></extra>",
+        "hovertemplate": f"{_plotly_text(name)}, {what}: %{{y:.3f}} at %{{x:,.0f}}{unit}"
+        "<extra></extra>",
     }
 
 
@@ -153,7 +154,7 @@ def _dots(
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": _said(name),
+        "name": _plotly_text(name),
         "legendgroup": name,
         "showlegend": False,
         "x": list(xs),
@@ -168,13 +169,13 @@ def _point(name: str, x: float, y: float, marker: Spec, hover: str) -> Spec:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": _said(name),
+        "name": _plotly_text(name),
         "legendgroup": name,
         "showlegend": False,
         "x": [x],
         "y": [y],
         "marker": marker,
-        "hovertemplate": f"{_said(name)}, {hover}<extra></extra>",
+        "hovertemplate": f"{_plotly_text(name)}, {hover}<extra></extra>",
     }
 
 
@@ -194,7 +195,7 @@ def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
     layout = _layout(x_title, "")
     layout["yaxis"] |= {
         "tickvals": list(range(len(names))),
-        "ticktext": [_said(name) for name in names],
+        "ticktext": [_plotly_text(name) for name in names],
         "range": [len(names) - 0.5, -0.5],
     }
     return layout | {"showlegend": False}
@@ -210,6 +211,6 @@ def _count(curves: Sequence[Curve]) -> str:
     return f"{kept} seed{'s' if kept != 1 else ''}"
 
 
-def _said(text: str) -> str:
+def _plotly_text(text: str) -> str:
     # Plotly reads a few HTML tags and its own %{…} in any text.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "% {")

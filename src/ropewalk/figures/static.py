@@ -86,11 +86,11 @@ def score_by_length(
 
 
 def score_by_encoding(
-    outcomes: Mapping[str, Outcome], score: str = "BLEU", tested: str = ""
+    outcomes: Mapping[str, Outcome], score: str = "BLEU", tested_metric: str = ""
 ) -> Figure:
     """A score, a dot for each seed and a bar for the mean; beside it differences from the first.
 
-    ``tested``: of which score these are, where that is another one.
+    ``tested_metric``: of which score these are, where that is another one.
     """
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
@@ -121,7 +121,7 @@ def score_by_encoding(
     panels[0].set_xlabel(score)
     if compared:
         panels[1].axvline(0, color=INK, linewidth=0.8)
-        which = f"difference in {tested}" if tested else "difference"
+        which = f"difference in {tested_metric}" if tested_metric else "difference"
         panels[1].set_xlabel(f"{which} from {names[0]}, 95 % interval")
     for axes in panels:
         calm(axes)

@@ -19,7 +19,7 @@ from ropewalk.rotary import RotarySpec
 Rotate = Callable[[Tensor, Tensor | None, Placement], tuple[Tensor, Tensor | None]]
 
 
-class Seen(NamedTuple):
+class QueriesAndKeys(NamedTuple):
     """Queries and keys ``(B, H, S, D)`` of one attention, as projected and as turned."""
 
     q: Tensor
@@ -29,14 +29,14 @@ class Seen(NamedTuple):
 
 
 @contextmanager
-def watched(model: nn.Module) -> Iterator[list[Seen]]:
+def record_rotations(model: nn.Module) -> Iterator[list[QueriesAndKeys]]:
     """Collect the queries and keys of all attention that runs inside, in the order that it runs."""
-    seen: list[Seen] = []
+    seen: list[QueriesAndKeys] = []
     sites = {
         m.encoding for m in model.modules() if isinstance(m, Attention)
     }  # layers may share one
     for site in sites:
-        vars(site)["rotate"] = _watching(site, seen)
+        vars(site)["rotate"] = _recording(site, seen)
     try:
         yield seen
     finally:
@@ -91,12 +91,14 @@ def position_left(hidden: Tensor, ridge: float = 1e-3) -> float:
     return float(1 - error / wanted.var(correction=0))
 
 
-def _watching(site: AttentionEncoding, seen: list[Seen]) -> Rotate:
+def _recording(site: AttentionEncoding, seen: list[QueriesAndKeys]) -> Rotate:
     turn = site.rotate
 
     def rotate(q: Tensor, k: Tensor | None, placement: Placement) -> tuple[Tensor, Tensor | None]:
         turned_q, turned_k = turn(q, k, placement)
-        seen.append(Seen(q.detach(), _detached(k), turned_q.detach(), _detached(turned_k)))
+        seen.append(
+            QueriesAndKeys(q.detach(), _detached(k), turned_q.detach(), _detached(turned_k))
+        )
         return turned_q, turned_k
 
     return rotate

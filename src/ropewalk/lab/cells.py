@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.files import write_bytes
+from ropewalk.lab.former_names import former_encoding
 
-LONGEST = 100  # characters of a folder's name: file systems end at 255
+MAX_CHARACTERS = 100  # characters of a folder's name: file systems end at 255
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,15 @@ class Cell:
     seed: int
 
     def folder(self, run: Path) -> Path:
-        """Give the folder of this cell in its run folder."""
-        return run / "cells" / slug(self.encoding) / f"seed-{self.seed}"
+        """Give the folder of this cell in its run folder.
+
+        A cell that an earlier version began stays where it is.
+        """
+        present, former = (
+            run / "cells" / slug(name) / f"seed-{self.seed}"
+            for name in (self.encoding, former_encoding(self.encoding))
+        )
+        return former if former.exists() and not present.exists() else present
 
     def __str__(self) -> str:
         return f"{self.encoding}, seed {self.seed}"
@@ -34,9 +42,9 @@ def slug(encoding: str) -> str:
     """
     spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
     name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
-    if len(name) <= LONGEST:
+    if len(name) <= MAX_CHARACTERS:
         return name
-    return f"{name[:LONGEST]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
+    return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
 
 
 def read_hypotheses(folder: Path, split: str) -> list[str]:

@@ -12,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ropewalk.files import write_bytes
+from ropewalk.lab.former_names import current_facts
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -24,7 +25,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and facts back; a damaged file is an error that names it."""
     try:
         with safe_open(str(path), framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            facts = current_facts(json.loads((file.metadata() or {}).get("facts", "{}")))
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file that can be read: {error}") from None

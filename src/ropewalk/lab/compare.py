@@ -22,7 +22,7 @@ from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
 from ropewalk.lab.scoring import significance
-from ropewalk.lab.tasks import Scored, Task
+from ropewalk.lab.tasks import SplitScores, Task
 from ropewalk.lab.train import Record
 from ropewalk.machine import (
     commit,
@@ -35,11 +35,11 @@ from ropewalk.machine import (
 
 
 @dataclass(frozen=True)
-class Held:
+class CellResult:
     """What a cell's folder holds: the record of its training, and its scores of each split."""
 
     record: Record
-    scores: dict[str, Scored]
+    scores: dict[str, SplitScores]
 
 
 def compare(
@@ -60,16 +60,16 @@ def compare(
     began, started = time.monotonic(), datetime.now(UTC)
     stage("preparing the data")
     task = prepare(config, run)
-    sitting = _Sitting(run, started, began)
+    sittings = _Sittings(run, started, began)
     try:
         at_once = run_cells(config, run, jobs, watch)
     finally:
-        sitting.close()
+        sittings.close()
     stage("scoring")
     results = assemble(task)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
-    results |= {"command": shlex.join(command), "note": note, **sitting.facts()}
+    results |= {"command": shlex.join(command), "note": note, **sittings.facts()}
     write_json(run / "results.json", results)
     stage("drawing attention")
     write_json(run / "examples.json", task.examples(results))
@@ -79,32 +79,32 @@ def compare(
     return results
 
 
-class _Sitting:
+class _Sittings:
     """Time spent on a run, added up over the sittings that it took."""
 
     def __init__(self, run: Path, started: datetime, began: float) -> None:
         self.path, self.began = run / "sittings.json", began
-        self.held: list[Facts] = read_json(self.path) if self.path.exists() else []
-        self.held.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
+        self.sittings: list[Facts] = read_json(self.path) if self.path.exists() else []
+        self.sittings.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
 
     def close(self) -> None:
-        self.held[-1]["seconds"] = round(time.monotonic() - self.began, 1)
-        write_json(self.path, self.held)
+        self.sittings[-1]["seconds"] = round(time.monotonic() - self.began, 1)
+        write_json(self.path, self.sittings)
 
     def facts(self) -> Facts:
         return {
-            "started": self.held[0]["started"],
-            "sittings": len(self.held),
-            "duration_s": round(sum(sitting["seconds"] for sitting in self.held), 1),
+            "started": self.sittings[0]["started"],
+            "sittings": len(self.sittings),
+            "duration_s": round(sum(sitting["seconds"] for sitting in self.sittings), 1),
         }
 
 
 def assemble(task: Task) -> Facts:
     """Score every cell of a run that is complete and put all facts together."""
     config = task.config
-    held = {cell: _read(cell, task) for cell in cells_of(config)}
+    held = {cell: _read_cell(cell, task) for cell in cells_of(config)}
     device = pick_device(config.device)
-    rows = [_row(task, encoding, held) for encoding in config.encodings]
+    rows = [_encoding_facts(task, encoding, held) for encoding in config.encodings]
     leanest = min(row["parameters"] for row in rows)
     records = [each.record for each in held.values()]
     finished = [record for record in records if record.status == "finished"]
@@ -117,7 +117,7 @@ def assemble(task: Task) -> Facts:
             "validation_loss": _spread([_loss_at(record, soonest) for record in records]),
         }
     for split in task.splits:
-        _compare_rows(task, rows, held, split)
+        _compare_encodings(task, rows, held, split)
     return {
         "ropewalk": __version__,
         "commit": commit(),
@@ -132,19 +132,19 @@ def assemble(task: Task) -> Facts:
         "task": config.task,
         "metrics": [metric.facts() for metric in task.metrics],
         "tested_metric": task.tested_metric.key,
-        **task.about(),
+        **task.describe_data(),
         "encodings": rows,
     }
 
 
-def _read(cell: Cell, task: Task) -> Held:
+def _read_cell(cell: Cell, task: Task) -> CellResult:
     folder = cell.folder(task.run)
     record = Record(**read_json(folder / "training.json")["record"])
-    return Held(record, {split: task.score(split, folder) for split in task.splits})
+    return CellResult(record, {split: task.score(split, folder) for split in task.splits})
 
 
-def _row(task: Task, encoding: str, held: dict[Cell, Held]) -> Facts:
-    cells = [_cell(seed, held[Cell(encoding, seed)]) for seed in task.config.seeds]
+def _encoding_facts(task: Task, encoding: str, held: dict[Cell, CellResult]) -> Facts:
+    cells = [_cell_facts(seed, held[Cell(encoding, seed)]) for seed in task.config.seeds]
     return {
         "name": encoding,
         "slug": slug(encoding),
@@ -167,7 +167,7 @@ def _summary(task: Task, cells: list[Facts], split: str) -> Facts:
     return summary | ({"no_result": reasons[0]} if reasons else {})
 
 
-def _cell(seed: int, held: Held) -> Facts:
+def _cell_facts(seed: int, held: CellResult) -> Facts:
     record = held.record
     finished = record.status == "finished"
     return {
@@ -184,7 +184,9 @@ def _cell(seed: int, held: Held) -> Facts:
     }
 
 
-def _compare_rows(task: Task, rows: list[Facts], held: dict[Cell, Held], split: str) -> None:
+def _compare_encodings(
+    task: Task, rows: list[Facts], held: dict[Cell, CellResult], split: str
+) -> None:
     systems: list[Tensor | None] = []
     for row in rows:
         found = [held[Cell(row["name"], seed)].scores[split] for seed in task.config.seeds]

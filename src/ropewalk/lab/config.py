@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ropewalk.checks import did_you_mean
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
-from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_apart
+from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
+from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
@@ -79,14 +81,14 @@ class Config(BaseModel):
 
     @field_validator("task")
     @classmethod
-    def _known(cls, task: str) -> str:
+    def _check_task(cls, task: str) -> str:
         if task not in TASKS:
             raise ValueError(f"must be one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
         return task
 
     @field_validator("encodings", "seeds", "splits", "length_multiples", mode="before")
     @classmethod
-    def _listed(cls, value: Any, info: Any) -> Any:
+    def _split_list(cls, value: Any, info: Any) -> Any:
         if isinstance(value, int):
             return (value,)
         if isinstance(value, str):
@@ -96,7 +98,7 @@ class Config(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Config:
+    def _check_consistency(self) -> Config:
         mistakes = []
         if self.width % self.heads:
             mistakes.append(f"heads must divide width, got heads={self.heads}, width={self.width}")
@@ -114,12 +116,13 @@ class Config(BaseModel):
         except (ValueError, TypeError) as error:
             mistakes.append(str(error))
         if not mistakes:
-            mistakes = [said for name in self.encodings if (said := self._wrong(name))]
+            errors = map(self._build_error, self.encodings)
+            mistakes = [error for error in errors if error is not None]
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
 
-    def _wrong(self, encoding: str) -> str | None:
+    def _build_error(self, encoding: str) -> str | None:
         """Say what keeps an encoding from being built for this model, if anything does."""
         try:
             shape = self.shape(vocabulary=1)
@@ -133,7 +136,9 @@ class Config(BaseModel):
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
-            return f"{encoding}: {error}"
+            present = current_encoding(encoding)
+            hint = f"; it is {present} now" if present != encoding else ""
+            return f"{encoding}: {error}{hint}"
         return None
 
     @property
@@ -160,8 +165,8 @@ class Config(BaseModel):
 
     def facts(self) -> dict[str, Any]:
         """The fields that the task has, as JSON can hold them."""
-        apart = fields_apart(self.task)
-        return {k: v for k, v in self.model_dump(mode="json").items() if k not in apart}
+        others = fields_of_other_tasks(self.task)
+        return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
         """The fields that a trained cell depends on: its checkpoint is good for these alone."""
@@ -188,7 +193,7 @@ def make_config(
 
     All mistakes are named at once, a wrong field with the nearest right one: ``ValueError``.
     """
-    given = ({} if file is None else _read(file)) | dict(settings or {})
+    given = ({} if file is None else _read_file(file)) | dict(settings or {})
     preset = given.pop("preset", preset)
     if preset not in PRESETS:
         raise ValueError(
@@ -200,16 +205,21 @@ def make_config(
         raise ValueError(
             f"task must be one of {', '.join(TASKS)}, got {task!r}{did_you_mean(task, TASKS)}"
         )
-    apart = [name for name in given if name in fields_apart(task)]
-    if apart:
+    others = [name for name in given if name in fields_of_other_tasks(task)]
+    if others:
         raise ValueError(
-            f"task {task!r} has no {', '.join(apart)}; leave out what belongs to other tasks"
+            f"task {task!r} has no {', '.join(others)}; leave out what belongs to other tasks"
         )
     fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
-        raise ValueError("; ".join(_said(mistake) for mistake in error.errors())) from None
+        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
+
+
+def read_config(run: Path) -> Config:
+    """Read the config of a run folder, of an earlier version too."""
+    return Config.model_validate(current_fields(read_json(run / "config.json")))
 
 
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
@@ -232,7 +242,7 @@ def read_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> dict[str, Any]:
     try:
         fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -247,9 +257,11 @@ def _read(file: Path) -> dict[str, Any]:
     return fields
 
 
-def _said(mistake: Any) -> str:
+def _message(mistake: Any) -> str:
     name = ".".join(str(part) for part in mistake["loc"][:1])
     if mistake["type"] == "extra_forbidden":
+        if name in FIELDS:
+            return f"{name!r} is no field of a config; it is {FIELDS[name]!r} now"
         return f"{name!r} is no field of a config{did_you_mean(name, Config.model_fields)}"
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:

@@ -69,13 +69,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCES)
 
 # Fields that only some tasks have; what is named nowhere here, every task has.
-_OF_TRANSLATION = {
+_TRANSLATION_FIELDS = {
     *("source", "target", "lowercase", "max_tokens", "encoder_layers", "decoder_layers"),
     *("batch_sentences", "label_smoothing", "beam", "length_penalty", "splits"),
 }
-_OF_TEXT = {"data", "vocabulary"}  # translation's too
-_OF_MASKED = {"mask_ratio"}
-_OF_THE_OTHERS = {"train_length", "length_multiples", "examples", "test_examples", "layers"}
+_TEXT_FIELDS = {"data", "vocabulary"}  # translation's too
+_MASKED_FIELDS = {"mask_ratio"}
+_LANGUAGE_FIELDS = {"train_length", "length_multiples", "examples", "test_examples", "layers"}
 
 _LANGUAGE: dict[str, Any] = {
     "data": "tales",
@@ -105,7 +105,7 @@ _SEQUENCE: dict[str, Any] = {
 }
 # Sums need a third layer; heads of 16 dimensions do not tell 64 keys apart in time, and those of 32
 # do; a passkey is learnt from few examples, which are long.
-_OF_SEQUENCE: dict[str, dict[str, Any]] = {
+_SEQUENCE_TASK: dict[str, dict[str, Any]] = {
     "addition": {"layers": 3},
     "recall": {"heads": 2, "learning_rate": 1e-3, "examples": 300_000},
     "passkey": {"examples": 60_000},
@@ -129,18 +129,18 @@ def defaults(task: str, preset: str) -> dict[str, Any]:
     if task == "masked-lm":
         fields |= {"length_multiples": (1,)}
     elif task in SEQUENCES:
-        fields = {"task": task, "train_length": SEQUENCES[task].trained, **_SEQUENCE}
-        fields |= _OF_SEQUENCE.get(task, {})
+        fields = {"task": task, "train_length": SEQUENCES[task].trained_size, **_SEQUENCE}
+        fields |= _SEQUENCE_TASK.get(task, {})
     return fields | (_QUICK[task] if preset == "quick" else {})
 
 
-def fields_apart(task: str) -> set[str]:
+def fields_of_other_tasks(task: str) -> set[str]:
     """Give the fields of a config that this task does not have."""
     if task == "translation":
-        return _OF_THE_OTHERS | _OF_MASKED
-    apart = set(_OF_TRANSLATION)
+        return _LANGUAGE_FIELDS | _MASKED_FIELDS
+    others = set(_TRANSLATION_FIELDS)
     if task in SEQUENCES:
-        apart |= _OF_TEXT
+        others |= _TEXT_FIELDS
     if task != "masked-lm":
-        apart |= _OF_MASKED
-    return apart
+        others |= _MASKED_FIELDS
+    return others

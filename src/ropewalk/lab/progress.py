@@ -24,7 +24,7 @@ class Watcher:
         self._console = console
         self._lock = threading.Lock()
         self._tasks: dict[Cell, TaskID] = {}
-        self._told: dict[Cell, int] = {}
+        self._printed_part: dict[Cell, int] = {}
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -74,9 +74,9 @@ class Watcher:
     def _print(self, cell: Cell, event: dict[str, Any]) -> None:
         if event.get("phase") == "training":
             part = event["step"] * PLAIN_LINES // event["steps"]
-            if part == self._told.get(cell, 0):
+            if part == self._printed_part.get(cell, 0):
                 return
-            self._told[cell] = part
+            self._printed_part[cell] = part
             text = f"step {event['step']}/{event['steps']}, {_status(event)}"
         else:
             text = event.get("phase", "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from ropewalk.files import Facts, read_json, write_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, read_config
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.machine import cores, pick_device
 
@@ -118,8 +118,8 @@ def run_cells(
 
 def threads_of_a_cell(jobs: int) -> int:
     """Give the threads that each of so many cells gets: its share, or what OMP_NUM_THREADS says."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdecimal() and int(said) else max(1, cores() // jobs)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdecimal() and int(threads) else max(1, cores() // jobs)
 
 
 def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
@@ -178,7 +178,7 @@ def _follow(
 
 
 def _check_same(run: Path, config: Config, digest: str) -> None:
-    held = Config.model_validate(read_json(run / "config.json")).training()
+    held = read_config(run).training()
     differing = [
         f"{name} is {held.get(name)!r} there and {value!r} here"
         for name, value in config.training().items()

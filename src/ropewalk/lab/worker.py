@@ -20,32 +20,33 @@ from torch import Tensor
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, read_config
+from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record, Trainer, best_snapshot, check_facts, snapshots
 from ropewalk.machine import pick_device
 
-Tell = Callable[[dict[str, Any]], None]
+Emit = Callable[[dict[str, Any]], None]
 
 
-def run_cell(run: Path, encoding: str, seed: int, tell: Tell) -> None:
+def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
     """Train and score one cell of a prepared run, skipping what is there already."""
-    config = Config.model_validate(read_json(run / "config.json"))
+    config = read_config(run)
     task = open_task(config, run)
     folder = Cell(encoding, seed).folder(run)
-    record = train(task, encoding, seed, folder, tell)
+    record = train(task, encoding, seed, folder, emit)
     model: Model | None = None
     for split in task.splits:
         began = time.perf_counter()
         if record.status == "diverged":
-            found, began = task.lost(split, folder), time.perf_counter()
+            found, began = task.evaluate_diverged(split, folder), time.perf_counter()
         elif task.is_evaluated(split, folder):
             continue
         else:
             if model is None:
                 model = load_model(finish(config, record, folder), pick_device(config.device))[0]
-            tell({"phase": f"{task.doing} {split}"})
+            emit({"phase": f"{task.evaluation_phase} {split}"})
             began = time.perf_counter()
             try:
                 found = task.evaluate(model, split, folder)
@@ -55,21 +56,21 @@ def run_cell(run: Path, encoding: str, seed: int, tell: Tell) -> None:
         write_json(folder / f"{split}.json", facts)
 
 
-def train(task: Task, encoding: str, seed: int, folder: Path, tell: Tell) -> Record:
+def train(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
     """Train a cell to its end, unless it is there, and give what was seen of the training."""
     config, done = task.config, folder / "training.json"
     if done.exists():
-        held = read_json(done)
+        held = current_facts(read_json(done))
         check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
         return Record(**held["record"])
     trainer = Trainer(task, encoding, seed, folder)
-    told = 0.0
+    emitted_at = 0.0
 
     def progress(record: Record, loss: float) -> None:
-        nonlocal told
-        if time.monotonic() - told > 0.5 or record.status != "training":
-            told = time.monotonic()
-            tell(
+        nonlocal emitted_at
+        if time.monotonic() - emitted_at > 0.5 or record.status != "training":
+            emitted_at = time.monotonic()
+            emit(
                 {
                     "phase": "training",
                     "step": record.step,
@@ -109,19 +110,19 @@ def mean_of(chosen: list[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _main(run: str, encoding: str, seed: str) -> int:
-    def tell(event: dict[str, Any]) -> None:
+    def emit(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
     try:
-        run_cell(Path(run), encoding, int(seed), tell)
+        run_cell(Path(run), encoding, int(seed), emit)
     except KeyboardInterrupt:
         return 130
     except ValueError as error:
-        tell({"error": " ".join(str(error).split())})
+        emit({"error": " ".join(str(error).split())})
         return 1
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        tell({"error": f"{what}; what was written before is whole, and the same command goes on"})
+        emit({"error": f"{what}; what was written before is whole, and the same command goes on"})
         return 1
     return 0
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.data.rng import SPLITS, Draws, split_of
-from ropewalk.lab.data.sequences import TASKS, Example, examples, show
+from ropewalk.lab.data.rng import SPLITS, Rng, split_of
+from ropewalk.lab.data.sequences import TASKS, Example, draw_examples, example_text
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
 SEEDS = st.integers(0, 2**31)
@@ -99,9 +99,9 @@ def test_every_task_is_read_here() -> None:
 def test_answers_are_right_and_sizes_in_range(
     task: str, low: int, more: int, seed: int, split: str
 ) -> None:
-    for example in examples(task, split=split, lengths=(low, low + more), count=4, seed=seed):
+    for example in draw_examples(task, split=split, lengths=(low, low + more), count=4, seed=seed):
         size, right = read(task, example)
-        assert right, show(task, example)
+        assert right, example_text(task, example)
         assert low <= size <= low + more
         assert example.prompt[0] == BOS
         assert example.answer[-1] == EOS
@@ -112,7 +112,7 @@ def test_answers_are_right_and_sizes_in_range(
 @pytest.mark.parametrize("task", TASKS)
 def test_sizes_are_uniform(task: str) -> None:
     """Fails where a size comes up too often: 200 of each are expected, 5 deviations are allowed."""
-    drawn = examples(task, split="train", lengths=(3, 7), count=1000, seed=0)
+    drawn = draw_examples(task, split="train", lengths=(3, 7), count=1000, seed=0)
     sizes = Counter(read(task, example)[0] for example in drawn)
     assert set(sizes) == {3, 4, 5, 6, 7}
     assert all(abs(count - 200) < 5 * math.sqrt(160) for count in sizes.values())
@@ -121,9 +121,9 @@ def test_sizes_are_uniform(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_no_prompt_is_in_two_splits(task: str) -> None:
     """Every size has examples in every split, also the smallest, where there are few prompts."""
-    for n in (1, 2, 3, TASKS[task].trained):
+    for n in (1, 2, 3, TASKS[task].trained_size):
         drawn = {
-            split: examples(task, split=split, lengths=(n, n), count=150, seed=seed)
+            split: draw_examples(task, split=split, lengths=(n, n), count=150, seed=seed)
             for seed, split in enumerate(SPLITS)
         }
         prompts = {split: {each.prompt for each in found} for split, found in drawn.items()}
@@ -132,15 +132,15 @@ def test_no_prompt_is_in_two_splits(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_large_sizes_do_not_repeat(task: str) -> None:
-    n = TASKS[task].trained
-    drawn = examples(task, split="train", lengths=(n, n), count=300, seed=1)
+    n = TASKS[task].trained_size
+    drawn = draw_examples(task, split="train", lengths=(n, n), count=300, seed=1)
     assert len({each.prompt for each in drawn}) == 300
 
 
 @given(st.sampled_from(list(TASKS)), st.sampled_from(SPLITS), SEEDS)
 def test_equal_arguments_give_equal_examples(task: str, split: str, seed: int) -> None:
     first, again, longer, other = (
-        examples(task, split=split, lengths=(5, 9), count=count, seed=seed)
+        draw_examples(task, split=split, lengths=(5, 9), count=count, seed=seed)
         for count, seed in ((4, seed), (4, seed), (6, seed), (4, seed + 1))
     )
     assert first == again == longer[:4]
@@ -149,9 +149,9 @@ def test_equal_arguments_give_equal_examples(task: str, split: str, seed: int) -
 
 def test_the_examples_of_seed_0_are_the_same_everywhere() -> None:
     lines = [
-        f"{task}: {show(task, example)}\n"
+        f"{task}: {example_text(task, example)}\n"
         for task in TASKS
-        for example in examples(task, split="test", lengths=(1, 30), count=20, seed=0)
+        for example in draw_examples(task, split="test", lengths=(1, 30), count=20, seed=0)
     ]
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert digest == "b16733545aff8f5f54c01a5690a26c7a6d9b132d0d1437fd03579e61c38ee666"
@@ -159,8 +159,8 @@ def test_the_examples_of_seed_0_are_the_same_everywhere() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_eight_times_the_trained_size_fits(task: str) -> None:
-    n = 8 * TASKS[task].trained
-    for example in examples(task, split="test", lengths=(n, n), count=3, seed=0):
+    n = 8 * TASKS[task].trained_size
+    for example in draw_examples(task, split="test", lengths=(n, n), count=3, seed=0):
         assert read(task, example) == (n, True)
         assert len(example.prompt) + len(example.answer) <= 700
 
@@ -171,8 +171,8 @@ def test_vocabulary_is_all_used(task: str) -> None:
     assert len(set(words)) == len(words)
     assert words[: EOS + 1] == ("<pad>", "<s>", "</s>")
     assert (PAD, BOS, EOS) == (0, 1, 2)
-    n = TASKS[task].trained
-    drawn = examples(task, split="train", lengths=(1, n), count=1500, seed=0)
+    n = TASKS[task].trained_size
+    drawn = draw_examples(task, split="train", lengths=(1, n), count=1500, seed=0)
     met = {i for each in drawn for i in (*each.prompt, *each.answer)}
     assert met | {PAD} == set(range(len(words)))
 
@@ -180,8 +180,8 @@ def test_vocabulary_is_all_used(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_no_single_answer_is_worth_guessing(task: str) -> None:
     """Fails if one answer is right for far more than a tenth of the prompts, as a count is."""
-    for n in (TASKS[task].trained, 4 * TASKS[task].trained):
-        drawn = examples(task, split="test", lengths=(n, n), count=400, seed=0)
+    for n in (TASKS[task].trained_size, 4 * TASKS[task].trained_size):
+        drawn = draw_examples(task, split="test", lengths=(n, n), count=400, seed=0)
         most = Counter(example.answer for example in drawn).most_common(1)[0][1]
         assert most < 40 + 5 * math.sqrt(36)
 
@@ -190,7 +190,7 @@ def test_show_writes_prompt_and_answer() -> None:
     words = TASKS["copy"].words
     ids = tuple(words.index(each) for each in "ab>")
     example = Example((BOS, *ids), (*ids[:2], EOS))
-    assert show("copy", example) == "a b > a b"
+    assert example_text("copy", example) == "a b > a b"
 
 
 @pytest.mark.parametrize(
@@ -206,15 +206,15 @@ def test_show_writes_prompt_and_answer() -> None:
 def test_mistakes_are_named(changed: dict[str, object], expected: str) -> None:
     given = {"task": "copy", "split": "test", "lengths": (1, 2), "count": 1, "seed": 0, **changed}
     with pytest.raises(ValueError, match=expected):
-        examples(given.pop("task"), **given)
+        draw_examples(given.pop("task"), **given)
 
 
 def test_a_size_that_a_task_cannot_have_is_refused() -> None:
     max_size = TASKS["recall"].max_size
     assert max_size
-    examples("recall", split="train", lengths=(max_size, max_size), count=1, seed=0)
+    draw_examples("recall", split="train", lengths=(max_size, max_size), count=1, seed=0)
     with pytest.raises(ValueError, match=f"high <= {max_size} for 'recall'"):
-        examples("recall", split="train", lengths=(1, max_size + 1), count=1, seed=0)
+        draw_examples("recall", split="train", lengths=(1, max_size + 1), count=1, seed=0)
 
 
 # What all generated data is drawn with
@@ -223,16 +223,16 @@ def test_a_size_that_a_task_cannot_have_is_refused() -> None:
 @given(st.lists(st.integers(), unique=True, max_size=12), SEEDS, st.data())
 def test_shuffled_gives_different_ones(options: list[int], seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(options)))
-    some = Draws(str(seed)).shuffled(options, count)
+    some = Rng(str(seed)).shuffled(options, count)
     assert len(some) == len(set(some)) == count
     assert set(some) <= set(options)
-    assert sorted(Draws(str(seed)).shuffled(options)) == sorted(options)
+    assert sorted(Rng(str(seed)).shuffled(options)) == sorted(options)
 
 
 def test_shuffling_favours_no_order() -> None:
     """Fails if one of the six orders comes up more than 5 deviations from a sixth of the time."""
-    draws = Draws("orders")
-    orders = Counter(tuple(draws.shuffled("abc")) for _ in range(3000))
+    rng = Rng("orders")
+    orders = Counter(tuple(rng.shuffled("abc")) for _ in range(3000))
     assert len(orders) == 6
     assert all(abs(count - 500) < 5 * math.sqrt(3000 * 5 / 36) for count in orders.values())
 

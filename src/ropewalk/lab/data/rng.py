@@ -18,8 +18,8 @@ def split_of(key: str) -> Split:
     return "test" if place == 0 else "validation" if place == 1 else "train"
 
 
-class Draws:
-    """Draws from ``random.Random(seed).random``, the one sequence that Python keeps as it is."""
+class Rng:
+    """Random choices from ``random.Random(seed).random``, which is the same in every Python."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed).random

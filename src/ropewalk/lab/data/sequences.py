@@ -8,12 +8,12 @@ training prompt.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ropewalk.lab.data.rng import SPLITS, Draws, Split, split_of
+from ropewalk.checks import did_you_mean
+from ropewalk.lab.data.rng import SPLITS, Rng, Split, split_of
 from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL
 
 Words = Sequence[str]
@@ -32,22 +32,22 @@ class SequenceTask:
     """A task: what it is, and how an example of size n is drawn as words.
 
     ``words`` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
-    as in ``lab.tokens``. ``size`` says what n counts, ``trained`` is the size that the task is
-    usually trained up to (a prompt of eight times that size and its answer have at most 700
+    as in ``lab.tokens``. ``size_unit`` says what n counts, ``trained_size`` is the size that the
+    task is usually trained up to (a prompt of eight times that size and its answer have at most 700
     tokens), ``max_size`` the largest size there is. ``draw`` gives the words of prompt and answer,
     begin and end marks not included.
     """
 
     words: tuple[str, ...]
-    shows: str
-    size: str
+    description: str
+    size_unit: str
     source: str
-    trained: int
-    draw: Callable[[Draws, int], tuple[Words, Words]]
+    trained_size: int
+    draw: Callable[[Rng, int], tuple[Words, Words]]
     max_size: int | None = None
 
 
-def examples(
+def draw_examples(
     task: str, *, split: Split, lengths: tuple[int, int], count: int, seed: int
 ) -> list[Example]:
     """Draw examples whose size is uniform in ``lengths``, both ends included.
@@ -61,13 +61,13 @@ def examples(
     """
     found = _check(task, split, lengths, count)
     ids = {word: i for i, word in enumerate(found.words)}
-    draws = Draws(f"{task}/{split}/{seed}")
+    rng = Rng(f"{task}/{split}/{seed}")
     low, high = lengths
     drawn: list[Example] = []
     while len(drawn) < count:
-        n = low + draws.below(high - low + 1)
+        n = low + rng.below(high - low + 1)
         while True:
-            asked, answered = found.draw(draws, n)
+            asked, answered = found.draw(rng, n)
             if split_of(f"{task}: {' '.join(asked)}") == split:
                 break
         prompt = (BOS, *(ids[word] for word in asked))
@@ -75,7 +75,7 @@ def examples(
     return drawn
 
 
-def show(task: str, example: Example) -> str:
+def example_text(task: str, example: Example) -> str:
     """Write an example as text: ``a b c > c b a``; pad, begin and end marks are left out."""
     words = TASKS[task].words
 
@@ -87,9 +87,9 @@ def show(task: str, example: Example) -> str:
 
 def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> SequenceTask:
     if task not in TASKS:
-        near = difflib.get_close_matches(task, TASKS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}{hint}")
+        raise ValueError(
+            f"task must be one of {', '.join(TASKS)}, got {task!r}{did_you_mean(task, TASKS)}"
+        )
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     low, high = lengths
@@ -121,46 +121,46 @@ HAYSTACK = tuple(SENTENCES.split())
 QUESTION = ("what", "is", "the", "key", "?")
 
 
-def _copy(draws: Draws, n: int) -> tuple[Words, Words]:
-    items = draws.several(LETTERS, n)
+def _copy(rng: Rng, n: int) -> tuple[Words, Words]:
+    items = rng.several(LETTERS, n)
     return [*items, ASK], items
 
 
-def _reverse(draws: Draws, n: int) -> tuple[Words, Words]:
-    items = draws.several(LETTERS, n)
+def _reverse(rng: Rng, n: int) -> tuple[Words, Words]:
+    items = rng.several(LETTERS, n)
     return [*items, ASK], items[::-1]
 
 
-def _sort(draws: Draws, n: int) -> tuple[Words, Words]:
-    numbers = draws.shuffled(NUMBERS, n)
+def _sort(rng: Rng, n: int) -> tuple[Words, Words]:
+    numbers = rng.shuffled(NUMBERS, n)
     return [*numbers, ASK], sorted(numbers, key=int)
 
 
-def _addition(draws: Draws, n: int) -> tuple[Words, Words]:
-    first, second = draws.several(DIGITS, n), draws.several(DIGITS, n)
+def _addition(rng: Rng, n: int) -> tuple[Words, Words]:
+    first, second = rng.several(DIGITS, n), rng.several(DIGITS, n)
     total = int("".join(first)) + int("".join(second))
     columns = [digit for column in zip(first, second, strict=True) for digit in column]
     return [*columns, ASK], f"{total:0{n + 1}d}"[::-1]
 
 
-def _recall(draws: Draws, n: int) -> tuple[Words, Words]:
-    keys, values = draws.shuffled(KEYS, n), draws.several(VALUES, n)
+def _recall(rng: Rng, n: int) -> tuple[Words, Words]:
+    keys, values = rng.shuffled(KEYS, n), rng.several(VALUES, n)
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
-    asked = draws.below(n)
+    asked = rng.below(n)
     return [*pairs, ASK, keys[asked]], [values[asked]]
 
 
-def _passkey(draws: Draws, n: int) -> tuple[Words, Words]:
-    key = draws.several(DIGITS, KEY_DIGITS)
-    start, place = draws.below(len(HAYSTACK)), draws.below(n + 1)
+def _passkey(rng: Rng, n: int) -> tuple[Words, Words]:
+    key = rng.several(DIGITS, KEY_DIGITS)
+    start, place = rng.below(len(HAYSTACK)), rng.below(n + 1)
     hay = [HAYSTACK[(start + i) % len(HAYSTACK)] for i in range(n)]
     return [*hay[:place], "key", *key, ".", *hay[place:], *QUESTION], key
 
 
-def _count(draws: Draws, n: int) -> tuple[Words, Words]:
-    asked, *others = draws.shuffled(ITEMS)
-    times = draws.below(min(n, MOST_COUNTED) + 1)
-    items = draws.shuffled([asked] * times + draws.several(others, n - times))
+def _count(rng: Rng, n: int) -> tuple[Words, Words]:
+    asked, *others = rng.shuffled(ITEMS)
+    times = rng.below(min(n, MOST_COUNTED) + 1)
+    items = rng.shuffled([asked] * times + rng.several(others, n - times))
     return [*items, ASK, asked], [str(times)]
 
 
@@ -175,26 +175,26 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
     {
         "copy": SequenceTask(
             words=_vocabulary([ASK], LETTERS),
-            shows="letters, many of them more than once, in the same order",
-            size="letters",
+            description="letters, many of them more than once, in the same order",
+            size_unit="letters",
             source=f"{_NOPE}, make_copy_dataset.py (copy_multi_char; there 100 symbols)",
-            trained=10,
+            trained_size=10,
             draw=_copy,
         ),
         "reverse": SequenceTask(
             words=_vocabulary([ASK], LETTERS),
-            shows="letters from the last to the first",
-            size="letters",
+            description="letters from the last to the first",
+            size_unit="letters",
             source=f"{_NOPE}, make_reverse_dataset.py (multi_char; there 100 symbols)",
-            trained=10,
+            trained_size=10,
             draw=_reverse,
         ),
         "sort": SequenceTask(
             words=_vocabulary([ASK], NUMBERS),
-            shows="different numbers in ascending order, each number one token",
-            size="numbers",
+            description="different numbers in ascending order, each number one token",
+            size_unit="numbers",
             source=f"{_NOPE}, make_sort_dataset.py (single_digit; there 50 symbols, repeated)",
-            trained=8,
+            trained_size=8,
             draw=_sort,
             max_size=len(NUMBERS),
         ),
@@ -203,37 +203,37 @@ TASKS: Mapping[str, SequenceTask] = MappingProxyType(
         # more slowly in short trials.
         "addition": SequenceTask(
             words=_vocabulary([ASK], DIGITS),
-            shows="the sum of two numbers given column by column, from its lowest digit",
-            size="digits of each number",
+            description="the sum of two numbers given column by column, from its lowest digit",
+            size_unit="digits of each number",
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
-            trained=3,
+            trained_size=3,
             draw=_addition,
             max_size=4000,  # Python makes text of no number that is much longer
         ),
         "recall": SequenceTask(
             words=_vocabulary([ASK], KEYS, VALUES),
-            shows="the value that was given with a key",
-            size="pairs of key and value",
+            description="the value that was given with a key",
+            size_unit="pairs of key and value",
             source="Arora et al. 2023, arXiv 2312.04927, multiquery_ar.py (there many queries)",
-            trained=8,
+            trained_size=8,
             draw=_recall,
             max_size=len(KEYS),
         ),
         "passkey": SequenceTask(
             words=_vocabulary(DIGITS, HAYSTACK, QUESTION),
-            shows="five digits, told once at any place among words without meaning",
-            size="words around the key",
+            description="five digits, told once at any place among words without meaning",
+            size_unit="words around the key",
             source="Mohtashami and Jaggi 2023, arXiv 2305.16300, as in YaRN's eval/passkey.py",
-            trained=32,
+            trained_size=32,
             draw=_passkey,
         ),
         # At every size the count is as likely to be 0 as 9, so that size does not tell it.
         "count": SequenceTask(
             words=_vocabulary([ASK], ITEMS, DIGITS),
-            shows="how often one of eight letters occurs, nine times at most",
-            size="letters",
+            description="how often one of eight letters occurs, nine times at most",
+            size_unit="letters",
             source="after Golovneva et al. 2024, arXiv 2405.18719, count_data_gen.py",
-            trained=20,
+            trained_size=20,
             draw=_count,
         ),
     }

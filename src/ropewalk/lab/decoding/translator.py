@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import read_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate as search
 from ropewalk.lab.models import load_translator
@@ -44,7 +44,7 @@ class Translator:
                 f"{file} has no tokenizer.json in the folders above it; give a model that "
                 f"lies in its run folder"
             )
-        config = Config.model_validate_json((run / "config.json").read_text(encoding="utf-8"))
+        config = read_config(run)
         tokens = Tokens.load(run / "tokenizer.json")
         if tokens.size != model.shape.vocabulary:
             raise ValueError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import count, duration, listed
-from ropewalk.lab.report.measures import is_translation, number
+from ropewalk.lab.report.formats import format_count, format_duration, format_list, format_number
+from ropewalk.lab.report.metrics import is_translation
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:
@@ -13,12 +13,12 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
     if not is_translation(results):
         return [(name, text) for name, text in corpus["facts"]]
     pairs = corpus["pairs"]
-    facts = [("Sentence pairs", listed(f"{name} {n:,}" for name, n in pairs.items()))]
+    facts = [("Sentence pairs", format_list(f"{name} {n:,}" for name, n in pairs.items()))]
     for split, seen in corpus["seen_in_training"].items():
         if pairs.get(split):
-            share = number(100 * seen["pairs"] / pairs[split])
+            share = format_number(100 * seen["pairs"] / pairs[split])
             text = (
-                f"{count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
+                f"{format_count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
                 f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
             )
             facts.append((f"Of {split}, also in training", text))
@@ -27,7 +27,7 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
     text = f"{longest['source']} tokens (source), {longest['target']} (target)"
     facts.append(("Longest in training", text))
     if corpus.get("left_out"):
-        text = f"{count(corpus['left_out'], 'training pair')} longer than the limit"
+        text = f"{format_count(corpus['left_out'], 'training pair')} longer than the limit"
         facts.append(("Left out", text))
     return facts + [("Note", note) for note in corpus.get("notes", ())]
 
@@ -40,13 +40,16 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
         ("Command", results["command"]),
         ("Commit", results["commit"] or "not known"),
         ("Started", results["started"]),
-        ("Duration", duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else "")),
-        ("Machine", f"{machine['processor']}, {count(machine['cores'], 'core')}"),
+        (
+            "Duration",
+            format_duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else ""),
+        ),
+        ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
         (
             "At once",
-            f"{count(machine['cells_at_once'], 'training')} of "
-            f"{count(machine['threads_per_cell'], 'thread')} each",
+            f"{format_count(machine['cells_at_once'], 'training')} of "
+            f"{format_count(machine['threads_per_cell'], 'thread')} each",
         ),
     ]
     if "device" in machine:

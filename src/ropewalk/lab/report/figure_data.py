@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label
-from ropewalk.lab.report.measures import headline_measure
+from ropewalk.lab.report.metrics import headline_metric
 
 
 def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
     """Give each encoding's score on a split, and its tested difference from the first encoding."""
-    key, found = headline_measure(results)["key"], {}
+    key, found = headline_metric(results)["key"], {}
     for row in results["encodings"]:
         score, versus = row["summary"][split][key], row["summary"][split].get("versus_first")
         difference = versus and (versus["difference"], versus["low"], versus["high"])
@@ -44,21 +41,12 @@ def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[lis
 
 def by_multiple(results: Facts) -> tuple[list[str], dict[str, list[list[float | None]]]]:
     """Give the lengths that were scored, and the headline score as encoding -> seed -> length."""
-    key, of = headline_measure(results)["key"], results["lengths"]["of"]
+    key, of = headline_metric(results)["key"], results["lengths"]["of"]
     scores = {
         row["name"]: [[cell["scores"][split].get(key) for split in of] for cell in row["cells"]]
         for row in results["encodings"]
     }
     return [f"{length:,}" for length in of.values()], scores
-
-
-def without_nan(value: Any) -> Any:
-    """Give the value with null, which JSON has, for every number that is not finite."""
-    if isinstance(value, dict):
-        return {name: without_nan(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(held) for held in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _curve(cell: Facts, kind: str, against: str) -> Curve:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import bin_label, count, duration, language, listed, p_value
-from ropewalk.lab.report.measures import (
-    amount,
-    digits_for,
-    headline_measure,
+from ropewalk.lab.report.formats import (
+    bin_label,
+    format_count,
+    format_duration,
+    format_list,
+    format_number,
+    format_p_value,
+    language_name,
+)
+from ropewalk.lab.report.metrics import (
+    digits_of_difference,
+    format_score,
+    headline_metric,
     is_translation,
-    measures,
-    number,
-    tested_measure,
+    metrics,
+    tested_metric,
 )
 from ropewalk.lab.scoring.significance import FEWEST
 
@@ -23,16 +30,16 @@ NAMED = 6  # encodings in a title
 def title(results: Facts) -> str:
     """Say what was compared on what; many encodings are counted instead of named."""
     rows = results["encodings"]
-    few = len(rows) <= NAMED
-    names = listed(row["name"] for row in rows) if few else f"{len(rows)} position encodings"
+    short = len(rows) <= NAMED
+    names = format_list(row["name"] for row in rows) if short else f"{len(rows)} position encodings"
     if not is_translation(results):
-        return f"{names}: {about(results)}"
+        return f"{names}: {task_description(results)}"
     corpus = results["corpus"]
-    source, target = language(corpus["source"]), language(corpus["target"])
+    source, target = language_name(corpus["source"]), language_name(corpus["target"])
     return f"{names}: {source} to {target}, {corpus['name']}"
 
 
-def about(results: Facts) -> str:
+def task_description(results: Facts) -> str:
     """Say what a task other than translation is, and by which attention unless it is softmax."""
     attention = results["config"].get("attention", "softmax")
     return str(results["about"]) + ("" if attention == "softmax" else f", {attention} attention")
@@ -40,103 +47,104 @@ def about(results: Facts) -> str:
 
 def headline(results: Facts) -> str:
     """Say what was found on the first test split and, of growing lengths, on the last."""
-    said = _headline(results, results["splits"][0])
+    text = _headline(results, results["splits"][0])
     if is_translation(results) or len(results["splits"]) == 1:
-        return said
-    return f"{said} {_headline(results, results['splits'][-1])}"
+        return text
+    return f"{text} {_headline(results, results['splits'][-1])}"
 
 
 def _headline(results: Facts, split: str) -> str:
-    rows, measure = results["encodings"], headline_measure(results)
-    seeds = seeds_said(results)
-    means = [row["summary"][split][measure["key"]]["mean"] for row in rows]
+    rows, metric = results["encodings"], headline_metric(results)
+    seeds = seeds_text(results)
+    means = [row["summary"][split][metric["key"]]["mean"] for row in rows]
     if all(mean is None for mean in means):
         return f"There is no result on {split}."
     if len(rows) == 1:
-        score = amount(means[0], measure)
-        return f"{rows[0]['name']} reaches {score} {measure['name']} on {split} ({seeds})."
-    floor = measure["floor"]
-    seen = [v for row in rows for v in row["summary"][split][measure["key"]]["values"]]
+        score = format_score(means[0], metric)
+        return f"{rows[0]['name']} reaches {score} {metric['name']} on {split} ({seeds})."
+    floor = metric["floor"]
+    seen = [v for row in rows for v in row["summary"][split][metric["key"]]["values"]]
     if floor is not None and all(value < floor for value in seen if value is not None):
         what = f"{'translate' if is_translation(results) else 'answer'} {split}"
-        limit = f"{floor} {measure['unit']}".strip()
+        limit = f"{floor} {metric['unit']}".strip()
         return (
-            f"No model has learned to {what}: all are below {limit} {measure['name']} ({seeds}). "
+            f"No model has learned to {what}: all are below {limit} {metric['name']} ({seeds}). "
             "Differences between them mean little."
         )
     if len(rows) == 2:
-        return _versus(results, rows[1], split)
-    score = f"{amount(means[0], measure)} {measure['name']}"
-    against = f"Against {rows[0]['name']} ({score} on {split}, {seeds}{_lost(rows)})"
+        return _comparison(results, rows[1], split)
+    score = f"{format_score(means[0], metric)} {metric['name']}"
+    against = f"Against {rows[0]['name']} ({score} on {split}, {seeds}{_diverged_note(rows)})"
     return f"{against}, {'; '.join(_verdicts(results, split))}."
 
 
 def findings(results: Facts) -> list[str]:
     """Say, one sentence or two each, what the numbers show and what they do not."""
     rows, splits = results["encodings"], results["splits"]
-    said = [_versus(results, row, split) for split in splits for row in rows[1:]]
-    said = [sentence for sentence in said if sentence not in headline(results)]
-    said += [_not_ahead(results, row) for row in rows[1:]]
-    said += _equal_time(results)
-    said += [
-        f"{row['name']}, seed {cell['seed']}, diverged after {count(cell['steps'], 'step')}. "
-        f"It stays in the table: {_diverged_counts(results, row, place)}."
+    sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
+    sentences = [sentence for sentence in sentences if sentence not in headline(results)]
+    sentences += [_metrics_not_ahead(results, row) for row in rows[1:]]
+    sentences += _equal_time(results)
+    sentences += [
+        f"{row['name']}, seed {cell['seed']}, diverged after "
+        f"{format_count(cell['steps'], 'step')}. It stays in the table: "
+        f"{_diverged_counts(results, row, place)}."
         for row in rows
         for place, cell in enumerate(row["cells"])
         if cell["status"] == "diverged"
     ]
-    return said + without_result(results) + _limits(results)
+    return sentences + without_result(results) + _limits(results)
 
 
 def without_result(results: Facts) -> list[str]:
     """Say where there is no score, and why."""
-    said: dict[tuple[str, str, int], list[str]] = {}
-    key = headline_measure(results)["key"]
+    sentences: dict[tuple[str, str, int], list[str]] = {}
+    key = headline_metric(results)["key"]
     for row in results["encodings"]:
         for split in results["splits"]:
             if reason := row["summary"][split].get("no_result"):
                 lost = row["summary"][split][key]["values"].count(None)
-                said.setdefault((row["name"], reason, lost), []).append(split)
+                sentences.setdefault((row["name"], reason, lost), []).append(split)
     runs = len(results["encodings"][0]["cells"])
     return [
-        f"{name} has no result on {listed(splits)}: {reason}."
+        f"{name} has no result on {format_list(splits)}: {reason}."
         if lost == runs
-        else f"{name} has no mean on {listed(splits)}, since {lost} of {runs} runs have no result: "
-        f"{reason}."
-        for (name, reason, lost), splits in said.items()
+        else f"{name} has no mean on {format_list(splits)}, since {lost} of {runs} runs have no "
+        f"result: {reason}."
+        for (name, reason, lost), splits in sentences.items()
     ]
 
 
-def seeds_said(results: Facts) -> str:
+def seeds_text(results: Facts) -> str:
     """Say of how many seeds a mean is."""
     seeds = len(results["encodings"][0]["cells"])
     return "one seed" if seeds == 1 else f"means of {seeds} seeds"
 
 
-def _versus(results: Facts, row: Facts, split: str) -> str:
+def _comparison(results: Facts, row: Facts, split: str) -> str:
     """Compare a row with the first on a split, in a sentence."""
-    first, measure = results["encodings"][0], headline_measure(results)
-    here, there = (x["summary"][split][measure["key"]]["mean"] for x in (row, first))
+    first, metric = results["encodings"][0], headline_metric(results)
+    here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
     if here is None or there is None:
         lacking = first["name"] if there is None else row["name"]
         return (
             f"On {split}, {row['name']} was not compared with {first['name']}: {lacking} has no "
             "result."
         )
-    versus, tested = row["summary"][split].get("versus_first"), tested_measure(results)
-    same = tested == measure
-    digits = digits_for(versus, measure) if versus and same else measure["digits"]
-    scores = f"{amount(here, measure, digits)} against {amount(there, measure, digits)} "
-    scores += f"{measure['name']}, {seeds_said(results)}{_lost((first, row))}"
+    versus, tested = row["summary"][split].get("versus_first"), tested_metric(results)
+    same = tested == metric
+    digits = digits_of_difference(versus, metric) if versus and same else metric["digits"]
+    scores = f"{format_score(here, metric, digits)} against {format_score(there, metric, digits)} "
+    scores += f"{metric['name']}, {seeds_text(results)}{_diverged_note((first, row))}"
     if versus is None:
         return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
-    digits = digits_for(versus, tested)
+    digits = digits_of_difference(versus, tested)
     what = "difference" if same else f"difference in {tested['name']}"
     numbers = (
         f"{scores}; {what} "
-        f"{number(versus['difference'], digits, signed=True)}, "
-        f"95 % interval {number(versus['low'], digits, signed=True)} to "
-        f"{number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
+        f"{format_number(versus['difference'], digits, signed=True)}, "
+        f"95 % interval {format_number(versus['low'], digits, signed=True)} to "
+        f"{format_number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
     )
     if versus["verdict"] == "no difference shown":
         names = f"{row['name']} and {first['name']}"
@@ -145,47 +153,49 @@ def _versus(results: Facts, row: Facts, split: str) -> str:
 
 
 def _equals(p: float) -> str:
-    text = p_value(p)
+    text = format_p_value(p)
     return text if text.startswith("<") else f"= {text}"
 
 
 def _verdicts(results: Facts, split: str) -> list[str]:
     """Say of every row but the first what the test against the first says."""
     groups: dict[str, list[str]] = {}
-    tested = tested_measure(results)
-    what = "" if tested == headline_measure(results) else f" {tested['name']}"
+    tested = tested_metric(results)
+    what = "" if tested == headline_metric(results) else f" {tested['name']}"
     for row in results["encodings"][1:]:
         versus = row["summary"][split].get("versus_first")
         verdict = versus["verdict"] if versus else "not tested"
         difference = ""
         if versus:
-            gap = number(versus["difference"], digits_for(versus, tested), signed=True)
+            gap = format_number(
+                versus["difference"], digits_of_difference(versus, tested), signed=True
+            )
             difference = f" ({gap}{what})"
         groups.setdefault(verdict, []).append(row["name"] + difference)
-    said = []
+    sentences = []
     for verdict, names in sorted(groups.items()):
         if verdict == "no difference shown":
-            said.append(f"no difference is shown for {listed(names)}")
+            sentences.append(f"no difference is shown for {format_list(names)}")
         else:
-            said.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {verdict}")
-    return said
+            sentences.append(f"{format_list(names)} {'is' if len(names) == 1 else 'are'} {verdict}")
+    return sentences
 
 
-def _lost(rows: Iterable[Facts]) -> str:
+def _diverged_note(rows: Iterable[Facts]) -> str:
     cells = [cell["status"] for row in rows for cell in row["cells"]]
     lost = cells.count("diverged")
     return f", {lost} of {len(cells)} runs diverged" if lost else ""
 
 
-def _not_ahead(results: Facts, row: Facts) -> str:
+def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     """Name the measures of the table on which a row's mean is not ahead of the first's."""
     first, splits = results["encodings"][0], results["splits"]
     taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
-        for measure in measures(results):
-            here, there = (x["summary"][split][measure["key"]]["mean"] for x in (row, first))
-            sign = 1 if measure["higher_is_better"] else -1
-            taken.append((f"{measure['name']} on {split}", here, there, sign))
+        for metric in metrics(results):
+            here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
+            sign = 1 if metric["higher_is_better"] else -1
+            taken.append((f"{metric['name']} on {split}", here, there, sign))
     for name, key, sign in (
         ("validation loss", "validation_loss", -1),
         ("training speed", "tokens_per_s", 1),
@@ -207,7 +217,7 @@ def _not_ahead(results: Facts, row: Facts) -> str:
         )
     return (
         f"{row['name']} is not ahead of {first['name']} in the mean of {len(behind)} of {known} "
-        f"measures taken: {listed(behind)}."
+        f"measures taken: {format_list(behind)}."
     )
 
 
@@ -221,12 +231,12 @@ def _equal_time(results: Facts) -> list[str]:
     rows = [row for row in results["encodings"] if row.get("equal_time")]
     if len(rows) < 2:
         return []
-    losses = listed(
-        f"{row['name']} {number(loss, 3) if loss is not None else 'unknown'}"
+    losses = format_list(
+        f"{row['name']} {format_number(loss, 3) if loss is not None else 'unknown'}"
         for row in rows
         for loss in [row["equal_time"]["validation_loss"]["mean"]]
     )
-    seconds = duration(rows[0]["equal_time"]["seconds"])
+    seconds = format_duration(rows[0]["equal_time"]["seconds"])
     return [
         f"After equal training time ({seconds}, that of the fastest run), mean validation loss is: "
         f"{losses}. This was not tested for significance."
@@ -234,12 +244,14 @@ def _equal_time(results: Facts) -> list[str]:
 
 
 def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
-    measure = headline_measure(results)
-    values = row["summary"][results["splits"][0]][measure["key"]]["values"]
+    metric = headline_metric(results)
+    values = row["summary"][results["splits"][0]][metric["key"]]["values"]
     value = values[place] if place < len(values) else None
     if value is None:
         return "it has no score, and there is no mean without it"
-    return f"it translated nothing, and the mean counts its {measure['name']} of {number(value)}"
+    return (
+        f"it translated nothing, and the mean counts its {metric['name']} of {format_number(value)}"
+    )
 
 
 def _limits(results: Facts) -> list[str]:
@@ -247,8 +259,8 @@ def _limits(results: Facts) -> list[str]:
     rows, seeds = results["encodings"], len(results["encodings"][0]["cells"])
     if len(rows) < 2:
         return []
-    key = headline_measure(results)["key"]
-    said = (
+    key = headline_metric(results)["key"]
+    text = (
         "With one seed each, this speaks of the trained models and not of the encodings: another "
         "seed may turn it around."
         if seeds == 1
@@ -260,16 +272,16 @@ def _limits(results: Facts) -> list[str]:
         for row in rows[1:]
         for split in results["splits"]
     ):
-        said += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
+        text += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
     if len(rows) > 2:
-        said += (
+        text += (
             f" p-values carry Holm’s correction for {len(rows) - 1} comparisons. Each encoding was "
             f"tested against {rows[0]['name']} alone, not against the others."
         )
-    return [said]
+    return [text]
 
 
 def _items(results: Facts) -> str:
     if is_translation(results):
         return "sentences"
-    return "windows of text" if tested_measure(results)["key"] == "loss" else "examples"
+    return "windows of text" if tested_metric(results)["key"] == "loss" else "examples"

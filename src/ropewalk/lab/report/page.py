@@ -8,19 +8,20 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from ropewalk.figures import interactive
+from ropewalk.figures.html import html_page
 from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.report import conditions, findings, tables
-from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes, without_nan
-from ropewalk.lab.report.measures import (
-    column,
-    headline_measure,
+from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
+from ropewalk.lab.report.metrics import (
+    column_title,
+    headline_metric,
     is_translation,
-    tested_measure,
+    tested_metric,
 )
 from ropewalk.lab.report.sections import section_attention, section_examples, table_html
+from ropewalk.lab.results import read_results
 
 LIMIT = 9_500_000  # bytes; the report is promised to stay under 10 MB
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -28,9 +29,8 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 def write_report(run: Path) -> Path:
     """Write ``report.html`` of a run from its results, examples and attention; give its path."""
-    results, examples, attention = (
-        read_json(run / f"{name}.json") for name in ("results", "examples", "attention")
-    )
+    results = read_results(run)
+    examples, attention = (read_json(run / f"{name}.json") for name in ("examples", "attention"))
     path = run / "report.html"
     write_bytes(path, report(results, examples, attention).encode())
     return path
@@ -46,17 +46,7 @@ def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT
         shown -= 1
 
 
-def script_json(value: Any) -> str:
-    """Write JSON that can stand in a script element: no ``<``, and null for what is no number."""
-    text = json.dumps(
-        without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    )
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
-
-
-def packed(weights: Sequence[Sequence[float]]) -> str:
+def pack_weights(weights: Sequence[Sequence[float]]) -> str:
     """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths.
 
     They count from -2.048, which becomes 0: linear attention may weigh outside 0..1. What is
@@ -82,8 +72,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         "Corpus" if translated else "Task": _facts(conditions.corpus_facts(results)),
         "Conditions": _facts(conditions.conditions(results)) + _config(results),
     }
-    data = {"figures": _figures(results), "attention": _attention(attention, shown)}
-    return Template(_asset("html")).substitute(
+    body = Template(_asset("html")).substitute(
         title=escape(findings.title(results)),
         headline=escape(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
@@ -92,20 +81,23 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
             f'<h2 id="{_id(name)}-title">{name}</h2>\n{body}</section>'
             for name, body in sections.items()
         ),
+    )
+    return html_page(
+        findings.title(results),
+        body.strip(),
         css=_asset("css"),
-        js=_asset("js"),
-        plotly=get_plotlyjs(),
-        data=script_json(data),
+        scripts=[get_plotlyjs(), _asset("js")],
+        data={"figures": _figures(results), "attention": _attention(attention, shown)},
     )
 
 
 def _results(results: Facts) -> str:
     rows, splits = results["encodings"], results["splits"]
-    name = headline_measure(results)["name"]
+    name = headline_metric(results)["name"]
     label = f"{_capital(name)} on {splits[0]}: a dot for each seed, a bar for the mean"
     plots = [_plot("outcome.score", label, rows=len(rows))]
     if len(rows) > 1:
-        name = tested_measure(results)["name"]
+        name = tested_metric(results)["name"]
         label = f"Difference in mean {name} from {rows[0]['name']}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
@@ -122,8 +114,10 @@ def _results(results: Facts) -> str:
     runs = table_html(results, tables.runs_table(results), "Every run by itself")
     parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
     if "signatures" in results:
-        said = "<br>".join(f"<code>{escape(s)}</code>" for s in results["signatures"].values())
-        parts.append(f'<p class="note">Scores by sacrebleu:<br>{said}</p>')
+        signatures = "<br>".join(
+            f"<code>{escape(s)}</code>" for s in results["signatures"].values()
+        )
+        parts.append(f'<p class="note">Scores by sacrebleu:<br>{signatures}</p>')
     return "\n".join(parts)
 
 
@@ -140,7 +134,7 @@ def _length(results: Facts) -> str:
 
 
 def _multiples(results: Facts) -> str:
-    name, lengths = headline_measure(results)["name"], results["lengths"]
+    name, lengths = headline_metric(results)["name"], results["lengths"]
     label = (
         f"{_capital(name)} by length, trained on up to {lengths['trained']:,} {lengths['unit']}: "
         "lines join the means, dots are seeds"
@@ -172,10 +166,10 @@ def _training(results: Facts) -> str:
 def _figures(results: Facts) -> Facts:
     against = {"steps": ("step", "steps", ""), "seconds": ("seconds", "seconds of training", " s")}
     headline = outcomes(results, results["splits"][0])
-    measure, tested = headline_measure(results), tested_measure(results)
+    metric, tested = headline_metric(results), tested_metric(results)
     figures: Facts = {
         "outcome": {
-            "score": interactive.score_by_encoding(headline, column(measure)),
+            "score": interactive.score_by_encoding(headline, column_title(metric)),
             "difference": interactive.differences(headline, tested["name"]),
         },
         "loss": {
@@ -194,8 +188,8 @@ def _figures(results: Facts) -> Facts:
         figures["multiples"] = interactive.score_by_length(
             *by_multiple(results),
             results["lengths"]["unit"],
-            column(measure),
-            logarithmic=measure["key"] == "perplexity",
+            column_title(metric),
+            logarithmic=metric["key"] == "perplexity",
         )
     return figures
 
@@ -211,7 +205,9 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
                     site: {
                         "rows": held["rows"],
                         "columns": held["columns"],
-                        "weights": [[packed(head) for head in layer] for layer in held["weights"]],
+                        "weights": [
+                            [pack_weights(head) for head in layer] for layer in held["weights"]
+                        ],
                     }
                     for site, held in sentence.items()
                 }
@@ -225,10 +221,10 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
 def _plot(figure: str, label: str, *, rows: int = 0, caption: bool = True) -> str:
     """Give the place of a figure; one of ``rows`` is as high as they need."""
     height = f' style="height:{4 + 2.2 * rows:.1f}rem"' if rows else ""
-    said = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
+    figcaption = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{figure}" role="img" aria-label="{escape(label)}"'
-        f"{height}></div>{said}</figure>"
+        f"{height}></div>{figcaption}</figure>"
     )
 
 

@@ -7,8 +7,9 @@ from html import escape
 
 from ropewalk.figures.palette import style
 from ropewalk.files import Facts
-from ropewalk.lab.report.measures import is_translation, number
-from ropewalk.lab.report.tables import Cell, Table
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report.tables import Table, TableCell
 
 OPEN = 5  # sentences of translations shown before the rest unfolds
 
@@ -31,7 +32,7 @@ _SITES = {
 }
 
 
-def named(results: Facts, name: str) -> str:
+def encoding_label(results: Facts, name: str) -> str:
     """Give an encoding's name behind its key: its shape in its colour."""
     names = [row["name"] for row in results["encodings"]]
     look = style(names.index(name))
@@ -46,7 +47,9 @@ def table_html(results: Facts, table: Table, caption: str) -> str:
     head = "".join(_title(title) for title in table.columns)
     names = {row["name"] for row in results["encodings"]}
     body = "".join(
-        "<tr>" + "".join(_cell(results, cell, i, names) for i, cell in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(_table_cell(results, cell, i, names) for i, cell in enumerate(row))
+        + "</tr>"
         for row in table.rows
     )
     return (
@@ -88,7 +91,7 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     if not shown or not maps:
         return f"{rule}<p>There are no maps to show.</p>"
     first = next(iter(maps.values()))["sentences"][0]
-    sites = [(site, said) for site, said in _SITES.items() if site in first]
+    sites = [(site, label) for site, label in _SITES.items() if site in first]
     weights = first[sites[0][0]]["weights"]
     pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
     mark = " A token that begins a word starts with ·." if pieces else ""
@@ -120,9 +123,9 @@ def _title(title: str) -> str:
     return f'<th scope="col"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
 
 
-def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
+def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str]) -> str:
     is_name = index < 2 and cell.main in names
-    main = named(results, cell.main) if is_name else escape(cell.main)
+    main = encoding_label(results, cell.main) if is_name else escape(cell.main)
     seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
     detail = f'<span class="seeds">{seeds}</span>' if seeds else ""
     if index == 0:
@@ -131,7 +134,7 @@ def _cell(results: Facts, cell: Cell, index: int, names: set[str]) -> str:
 
 
 def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
-    corpus, fold = results["corpus"], results["config"].get("lowercase", False)
+    corpus, ignore_case = results["corpus"], results["config"].get("lowercase", False)
     asked, right = (
         f' lang="{escape(corpus[side])}"' if side in corpus else "" for side in ("source", "target")
     )
@@ -144,16 +147,16 @@ def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
     for row in results["encodings"]:
         text = sentence["hypotheses"].get(row["slug"])
         if row["cells"][0]["status"] == "diverged" or text is None:
-            said = f'<span class="score">{_silence(row, sentence, examples)}</span>'
+            answer = f'<span class="score">{_reason_for_no_text(row, sentence, examples)}</span>'
         else:
-            marked = differences(text, sentence["reference"], fold=fold)
-            said = f"<span{right}>{marked}</span>{_own_bleu(row, examples, sentence)}"
-        rows.append((named(results, row["name"]), said))
+            marked = mark_differences(text, sentence["reference"], ignore_case=ignore_case)
+            answer = f"<span{right}>{marked}</span>{_sentence_bleu(row, examples, sentence)}"
+        rows.append((encoding_label(results, row["name"]), answer))
     lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
     return f'<article class="sentence"><dl>{lines}</dl></article>'
 
 
-def _silence(row: Facts, sentence: Facts, examples: Facts) -> str:
+def _reason_for_no_text(row: Facts, sentence: Facts, examples: Facts) -> str:
     """Say why there is nothing to show."""
     if row["cells"][0]["status"] == "diverged":
         return "nothing: the run diverged"
@@ -162,32 +165,32 @@ def _silence(row: Facts, sentence: Facts, examples: Facts) -> str:
     return escape(f"nothing: {reason}")
 
 
-def differences(hypothesis: str, reference: str, *, fold: bool = False) -> str:
+def mark_differences(hypothesis: str, reference: str, *, ignore_case: bool = False) -> str:
     """Give the hypothesis as HTML, words marked that differ from the reference, and gaps in it."""
     words, wanted = hypothesis.split(), reference.split()
-    left, right = ([w.lower() for w in ws] if fold else ws for ws in (wanted, words))
-    said: list[str] = []
+    left, right = ([w.lower() for w in ws] if ignore_case else ws for ws in (wanted, words))
+    parts: list[str] = []
     matcher = SequenceMatcher(None, left, right, autojunk=False)
     for kind, _, _, start, stop in matcher.get_opcodes():
         text = escape(" ".join(words[start:stop]))
         if kind == "equal":
-            said.append(text)
+            parts.append(text)
         elif kind == "delete":
-            said.append(_GAP)
+            parts.append(_GAP)
         else:
-            said.append(f"<mark>{text}</mark>")
-    return " ".join(said)
+            parts.append(f"<mark>{text}</mark>")
+    return " ".join(parts)
 
 
-def _own_bleu(row: Facts, examples: Facts, sentence: Facts) -> str:
+def _sentence_bleu(row: Facts, examples: Facts, sentence: Facts) -> str:
     scores = row["cells"][0]["scores"].get(examples["split"], {}).get("sentence_bleu", [])
     if sentence["index"] >= len(scores):
         return ""
-    return f' <span class="score">{number(scores[sentence["index"]], 0)}</span>'
+    return f' <span class="score">{format_number(scores[sentence["index"]], 0)}</span>'
 
 
 def _panel(results: Facts, row: Facts, maps: Facts) -> str:
-    name = named(results, row["name"])
+    name = encoding_label(results, row["name"])
     if row["slug"] not in maps:
         return f'<figure><h3>{name}</h3><p class="note">No maps: the run diverged.</p></figure>'
     names = [each["name"] for each in results["encodings"]]

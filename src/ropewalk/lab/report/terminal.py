@@ -10,13 +10,13 @@ from rich.table import Table
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.measures import (
-    column,
-    headline_measure,
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.metrics import (
+    column_title,
+    headline_metric,
     is_translation,
-    measures,
-    number,
-    tested_measure,
+    metrics,
+    tested_metric,
 )
 
 
@@ -27,7 +27,7 @@ def print_table(console: Console, results: Facts) -> None:
     for row in rows:
         cost.add_row(
             row["name"],
-            number(row["validation_loss"]["mean"], 3),
+            format_number(row["validation_loss"]["mean"], 3),
             f"{row['parameters']:,}",
             f"{row['tokens_per_s']['mean']:,.0f}",
             f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
@@ -38,9 +38,9 @@ def print_table(console: Console, results: Facts) -> None:
         for split in splits:
             versus = row["summary"][split]["versus_first"]
             if versus is not None:
-                console.print(_said(results, row["name"], split, versus), highlight=False)
-    for said in without_result(results):
-        console.print(said, highlight=False)
+                console.print(_comparison(results, row["name"], split, versus), highlight=False)
+    for sentence in without_result(results):
+        console.print(sentence, highlight=False)
     if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
         console.print(
             "One seed: this holds for these trained models, not for the encodings.", highlight=False
@@ -56,13 +56,13 @@ def print_summary(console: Console, all_results: Sequence[Facts]) -> None:
     names = list(dict.fromkeys(row["name"] for each in all_results for row in each["encodings"]))
     table = _table("task", "score", *names)
     for results in all_results:
-        measure, rows = headline_measure(results), {r["name"]: r for r in results["encodings"]}
+        metric, rows = headline_metric(results), {r["name"]: r for r in results["encodings"]}
         splits = [results["splits"][0]]
         if not is_translation(results):
             splits = list(dict.fromkeys((splits[0], results["splits"][-1])))
         for split in splits:
-            cells = [_score(rows[name], split, measure) if name in rows else "" for name in names]
-            table.add_row(results["task"], column(measure, split), *cells)
+            cells = [_score(rows[name], split, metric) if name in rows else "" for name in names]
+            table.add_row(results["task"], column_title(metric, split), *cells)
     console.print()
     console.print(table)
 
@@ -70,19 +70,19 @@ def print_summary(console: Console, all_results: Sequence[Facts]) -> None:
 def _scores(results: Facts) -> Table:
     """Give one row an encoding: every score of the first split, the headline's of the others."""
     head, *others = results["splits"]
-    first, *more = measures(results)
+    first, *more = metrics(results)
     by_length = not is_translation(results)
     several = len(results["config"]["seeds"]) > 1 or not by_length
-    columns = ["encoding", head if by_length else column(first, head)]
+    columns = ["encoding", head if by_length else column_title(first, head)]
     columns += ["each seed"] if several else []
     if by_length:
-        columns += [*others, *(column(measure, head) for measure in more)]
+        columns += [*others, *(column_title(metric, head) for metric in more)]
     else:
-        columns += [*(m["name"] for m in more), *(column(first, split) for split in others)]
+        columns += [*(m["name"] for m in more), *(column_title(first, split) for split in others)]
     table = _table(*columns)
     if by_length:
         unit, trained = results["lengths"]["unit"], results["lengths"]["trained"]
-        table.title = f"{column(first)}; x1 is {trained} {unit}, as trained"
+        table.title = f"{column_title(first)}; x1 is {trained} {unit}, as trained"
         table.title_justify = "left"
     for row in results["encodings"]:
         cells = [row["name"], _score(row, head, first, 1)]
@@ -90,11 +90,11 @@ def _scores(results: Facts) -> Table:
             values = row["summary"][head][first["key"]]["values"]
             cells.append(
                 " ".join(
-                    _seed(cell, value, first["digits"])
+                    _seed_score(cell, value, first["digits"])
                     for cell, value in zip(row["cells"], values, strict=True)
                 )
             )
-        at_head = [_score(row, head, measure, 1) for measure in more]
+        at_head = [_score(row, head, metric, 1) for metric in more]
         elsewhere = [_score(row, split, first, 1) for split in others]
         table.add_row(*cells, *(elsewhere + at_head if by_length else at_head + elsewhere))
     return table
@@ -107,8 +107,8 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _said(results: Facts, name: str, split: str, versus: Facts) -> str:
-    first, tested = results["encodings"][0]["name"], tested_measure(results)
+def _comparison(results: Facts, name: str, split: str, versus: Facts) -> str:
+    first, tested = results["encodings"][0]["name"], tested_metric(results)
     verdict, digits = versus["verdict"], tested["digits"] + 1
     if verdict != "no difference shown":
         verdict = f"{verdict} than {first}"
@@ -119,15 +119,15 @@ def _said(results: Facts, name: str, split: str, versus: Facts) -> str:
     )
 
 
-def _score(row: Facts, split: str, measure: Facts, more: int = 0) -> str:
+def _score(row: Facts, split: str, metric: Facts, more: int = 0) -> str:
     summary = row["summary"][split]
-    found = summary[measure["key"]]
+    found = summary[metric["key"]]
     if all(value is None for value in found["values"]) and "no_result" in summary:
         return "no result"
-    return number(found["mean"], measure["digits"] + more)
+    return format_number(found["mean"], metric["digits"] + more)
 
 
-def _seed(cell: Facts, value: float | None, digits: int) -> str:
+def _seed_score(cell: Facts, value: float | None, digits: int) -> str:
     if cell["status"] == "diverged":
         return "diverged"
-    return "none" if value is None else number(value, digits)
+    return "none" if value is None else format_number(value, digits)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.sequences import TASKS as SEQUENCES
-from ropewalk.lab.tasks.base import Metric, Scored, Task
+from ropewalk.lab.tasks.base import Metric, SplitScores, Task
+from ropewalk.lab.tasks.causal import CausalText
 from ropewalk.lab.tasks.generated import Generated
-from ropewalk.lab.tasks.text import CausalText, MaskedText
+from ropewalk.lab.tasks.masked import MaskedText
 from ropewalk.lab.tasks.translation import Translation
 
 #: A new task is one class and one line here, or one entry among the generated sequences.
@@ -25,4 +26,4 @@ def open_task(config: Config, run: Path) -> Task:
     return CLASSES[config.task](config, run)
 
 
-__all__ = ["CLASSES", "Metric", "Scored", "Task", "open_task"]
+__all__ = ["CLASSES", "Metric", "SplitScores", "Task", "open_task"]

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from ropewalk.files import Facts, read_json
 from ropewalk.lab.config import Config
+from ropewalk.lab.former_names import current_evaluation
 
 
-class Batch(Protocol):
+class TaskBatch(Protocol):
     """What a task makes of some rows for one pass through the model."""
 
     @property
@@ -27,7 +28,7 @@ class Batch(Protocol):
         """Give the batch on this device."""
 
 
-B = TypeVar("B", bound=Batch)
+B = TypeVar("B", bound=TaskBatch)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Scored:
+class SplitScores:
     """A cell's scores of one split, and the statistics ``(N, C)`` they come from.
 
     ``facts`` are what results keep: a value for each metric's key, and whatever else tells more of
@@ -74,7 +75,7 @@ class Task(ABC):
 
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline
     tested_metric: ClassVar[Metric]  # the one whose differences are tested
-    doing: ClassVar[str] = "scoring"  # what a cell does behind training
+    evaluation_phase: ClassVar[str] = "scoring"  # what a cell does behind training
 
     def __init__(self, config: Config, run: Path) -> None:
         self.config, self.run = config, run
@@ -90,7 +91,7 @@ class Task(ABC):
         """Write what cells need into the run folder and give what is to be known of the data."""
 
     @property
-    def facts(self) -> Facts:
+    def data_facts(self) -> Facts:
         """What ``prepare`` gave, "vocabulary" among it."""
         found: Facts = read_json(self.run / "corpus.json")
         return found
@@ -98,7 +99,7 @@ class Task(ABC):
     @cached_property
     def vocabulary(self) -> int:
         """Number of tokens that a model of the prepared run has to know."""
-        return int(self.facts["vocabulary"])
+        return int(self.data_facts["vocabulary"])
 
     @property
     @abstractmethod
@@ -112,7 +113,7 @@ class Task(ABC):
         """Give one epoch's batches as lists of rows, the same number in every epoch."""
 
     @abstractmethod
-    def batch(self, rows: Sequence[int], draw: int) -> Batch:
+    def batch(self, rows: Sequence[int], draw: int) -> TaskBatch:
         """Make a batch of rows; what is drawn for it, such as masks, ``draw`` determines."""
 
     @abstractmethod
@@ -132,23 +133,28 @@ class Task(ABC):
         Raises ValueError where the model cannot, as with positions that its encoding refuses.
         """
 
-    def lost(self, split: str, folder: Path) -> Facts:
+    def evaluate_diverged(self, split: str, folder: Path) -> Facts:
         """Give what stands for the answers of a training that diverged."""
         return {"no_result": "the training diverged"}
 
     def is_evaluated(self, split: str, folder: Path) -> bool:
         """Tell whether the split's answers are there, made as the config says."""
-        path = folder / f"{split}.json"
-        return path.exists() and bool(read_json(path)["decoding"] == self.config.decoding())
+        if not (folder / f"{split}.json").exists():
+            return False
+        return bool(self.evaluation(split, folder)["decoding"] == self.config.decoding())
+
+    def evaluation(self, split: str, folder: Path) -> Facts:
+        """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
+        return current_evaluation(read_json(folder / f"{split}.json"))
 
     @abstractmethod
-    def score(self, split: str, folder: Path) -> Scored:
+    def score(self, split: str, folder: Path) -> SplitScores:
         """Score the answers of a cell, whose folder this is."""
 
     # What a comparison tells of the task.
 
     @abstractmethod
-    def about(self) -> Facts:
+    def describe_data(self) -> Facts:
         """Give what results hold of the data and the splits."""
 
     @abstractmethod

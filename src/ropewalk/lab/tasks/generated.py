@@ -11,40 +11,40 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import Facts
 from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, examples, show
+from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, draw_examples, example_text
 from ropewalk.lab.decoding.greedy import answer
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
-    MAPPED,
+    MAPPED_EXAMPLES,
     MAPPED_TOKENS,
     SCORED_TOKENS,
     LanguageBatch,
     LanguageTask,
-    padded,
+    pad_examples,
 )
 from ropewalk.lab.tokens import EOS
 
-SHOWN = 3  # examples of each split in a report
+EXAMPLES_SHOWN = 3  # examples of each split in a report
 SEED = 0  # of the data: every training seed meets the same examples, in an order of its own
 
 
-def _exact(sums: Tensor) -> Tensor:
+def _exact_match(sums: Tensor) -> Tensor:
     """Share of examples that are right as a whole, in percent."""
     return 100 * sums[..., 0] / sums[..., 1]
 
 
-def _tokens(sums: Tensor) -> Tensor:
+def _token_accuracy(sums: Tensor) -> Tensor:
     """Share of answers' tokens that stand where they should, in percent."""
     return 100 * sums[..., 2] / sums[..., 3]
 
 
-EXACT = Metric("exact", "exact match", _exact, unit="%", floor=5)
-TOKENS = Metric("tokens", "tokens right", _tokens, unit="%")
+EXACT = Metric("exact", "exact match", _exact_match, unit="%", floor=5)
+TOKENS = Metric("tokens", "tokens right", _token_accuracy, unit="%")
 
 
 class Generated(LanguageTask):
@@ -53,26 +53,29 @@ class Generated(LanguageTask):
     metrics: ClassVar = (EXACT, TOKENS)
     tested_metric: ClassVar = EXACT
     columns: ClassVar = ("exact", "examples", "right", "tokens")
-    doing: ClassVar = "answering"
+    evaluation_phase: ClassVar = "answering"
 
     @property
-    def kind(self) -> SequenceTask:
+    def sequence(self) -> SequenceTask:
         """What is generated."""
         return TASKS[self.config.task]
 
     def draw(self, split: Split, lengths: tuple[int, int], count: int) -> EncodedSplit:
         """Draw examples of these lengths."""
-        drawn = examples(self.config.task, split=split, lengths=lengths, count=count, seed=SEED)
+        drawn = draw_examples(
+            self.config.task, split=split, lengths=lengths, count=count, seed=SEED
+        )
         # The end mark is added where a batch is made.
         return EncodedSplit([list(e.prompt) for e in drawn], [list(e.answer[:-1]) for e in drawn])
 
     @cached_property
-    def drawn(self) -> dict[str, EncodedSplit]:
+    def drawn_splits(self) -> dict[str, EncodedSplit]:
         """What is trained on and validated with."""
-        task, length, most = self.config.task, self.config.train_length, self.kind.max_size
+        task, length, most = self.config.task, self.config.train_length, self.sequence.max_size
         if most is not None and length > most:
             raise ValueError(
-                f"train_length must be at most {most} {self.kind.size} for {task}, got {length}"
+                f"train_length must be at most {most} {self.sequence.size_unit} for {task}, "
+                f"got {length}"
             )
         upto = (1, length)
         return {
@@ -92,17 +95,17 @@ class Generated(LanguageTask):
         return [len(p) + len(a) + 1 for p, a in zip(train.source, train.target, strict=True)]
 
     def digest(self) -> str:
-        held = [(split.source, split.target) for split in self.drawn.values()]
+        held = [(split.source, split.target) for split in self.drawn_splits.values()]
         return hashlib.sha256(repr(held).encode()).hexdigest()
 
     def prepare(self) -> Facts:
-        splits = dict(self.drawn)
+        splits = dict(self.drawn_splits)
         for split in self.splits:
             size = self.multiple(split) * self.config.train_length
-            if self.kind.max_size is None or size <= self.kind.max_size:
+            if self.sequence.max_size is None or size <= self.sequence.max_size:
                 splits[split] = self.draw("test", (size, size), self.config.test_examples)
         write_splits(self.run / "sequences.safetensors", splits)
-        return {"vocabulary": len(self.kind.words)}
+        return {"vocabulary": len(self.sequence.words)}
 
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
@@ -123,8 +126,9 @@ class Generated(LanguageTask):
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         if split not in self.data:
             raise ValueError(
-                f"{self.config.task} has at most {self.kind.max_size} {self.kind.size}, and "
-                f"{split} asks for {self.multiple(split) * self.config.train_length}"
+                f"{self.config.task} has at most {self.sequence.max_size} "
+                f"{self.sequence.size_unit}, and {split} asks for "
+                f"{self.multiple(split) * self.config.train_length}"
             )
         held = self.data[split]
         max_tokens = [len(target) for target in held.target]
@@ -134,45 +138,45 @@ class Generated(LanguageTask):
             "statistics": {
                 "exact": [int(ids == target) for ids, target in pairs],
                 "examples": [1] * len(pairs),
-                "right": [_right(ids, target) for ids, target in pairs],
+                "right": [_matching_tokens(ids, target) for ids, target in pairs],
                 "tokens": [len(target) for _, target in pairs],
             },
             "predictions": found,
         }
 
-    def about(self) -> Facts:
-        config, kind = self.config, self.kind
-        sizes = f"1 to {config.train_length} {kind.size}, {config.examples:,} examples"
+    def describe_data(self) -> Facts:
+        config, sequence = self.config, self.sequence
+        sizes = f"1 to {config.train_length} {sequence.size_unit}, {config.examples:,} examples"
         tested = ", ".join(
             f"{split} {self.multiple(split) * config.train_length}"
             for split in self.splits
             if split in self.data
         )
         facts = [
-            ("Task", f"{config.task}: {kind.shows}"),
-            ("For example", self._shown(self.data["validation"], 0)),
+            ("Task", f"{config.task}: {sequence.description}"),
+            ("For example", self._example_text(self.data["validation"], 0)),
             ("Trained on", sizes),
             (
                 "Tested on",
-                f"{config.test_examples:,} examples each of so many {kind.size}: {tested}",
+                f"{config.test_examples:,} examples each of so many {sequence.size_unit}: {tested}",
             ),
-            ("Vocabulary", f"{len(kind.words):,} words"),
+            ("Vocabulary", f"{len(sequence.words):,} words"),
             ("In training and test", "no prompt is in two splits"),
         ]
-        if kind.source:
-            facts.append(("Source", kind.source))
+        if sequence.source:
+            facts.append(("Source", sequence.source))
         return {
-            "about": f"{config.task} of up to {config.train_length} {kind.size}",
+            "about": f"{config.task} of up to {config.train_length} {sequence.size_unit}",
             "corpus": {"name": config.task, "facts": [list(each) for each in facts]},
             "splits": list(self.splits),
-            "lengths": self.lengths(kind.size),
+            "lengths": self.length_facts(sequence.size_unit),
         }
 
     def examples(self, results: Facts) -> Facts:
         seed = self.config.seeds[0]
         predictions = {
             row["slug"]: {
-                split: read_json(Cell(row["name"], seed).folder(self.run) / f"{split}.json")
+                split: self.evaluation(split, Cell(row["name"], seed).folder(self.run))
                 for split in self.splits
             }
             for row in results["encodings"]
@@ -181,19 +185,19 @@ class Generated(LanguageTask):
             {
                 "index": i,
                 "split": split,
-                "source": self._words(self.data[split].source[i]),
-                "reference": self._words(self.data[split].target[i]),
+                "source": self._text(self.data[split].source[i]),
+                "reference": self._text(self.data[split].target[i]),
                 "hypotheses": {
-                    slug: self._words(held[split]["predictions"][i])
+                    slug: self._text(held[split]["predictions"][i])
                     for slug, held in predictions.items()
                     if "predictions" in held[split]
                 },
             }
             for split in self.splits
             if split in self.data
-            for i in range(min(SHOWN, len(self.data[split])))
+            for i in range(min(EXAMPLES_SHOWN, len(self.data[split])))
         ]
-        rule = f"the first {SHOWN} examples of each length; answers of seed {seed}"
+        rule = f"the first {EXAMPLES_SHOWN} examples of each length; answers of seed {seed}"
         terms = ("prompt", "answer")
         return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
 
@@ -204,28 +208,28 @@ class Generated(LanguageTask):
             (i for i, ids in enumerate(whole) if len(ids) <= MAPPED_TOKENS),
             key=lambda i: len(whole[i]),
         )
-        shares = [(k + 1) / (MAPPED + 1) for k in range(MAPPED)]
+        shares = [(k + 1) / (MAPPED_EXAMPLES + 1) for k in range(MAPPED_EXAMPLES)]
         chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
         rule = (
             f"examples of the validation split at the quartiles of length among those of at most "
             f"{MAPPED_TOKENS} tokens, read with the right answer"
         )
-        words = self.kind.words
+        words = self.sequence.words
         shown = [(i, whole[i], [words[token] for token in whole[i]]) for i in chosen]
-        return self.maps(results, rule, shown)
+        return self.attention_facts(results, rule, shown)
 
-    def _shown(self, split: EncodedSplit, i: int) -> str:
+    def _example_text(self, split: EncodedSplit, i: int) -> str:
         example = Example(tuple(split.source[i]), (*split.target[i], EOS))
-        return show(self.config.task, example)
+        return example_text(self.config.task, example)
 
-    def _words(self, ids: Sequence[int]) -> str:
-        words = self.kind.words
+    def _text(self, ids: Sequence[int]) -> str:
+        words = self.sequence.words
         return " ".join(words[i] for i in ids if words[i] != words[1])
 
 
 def _batch(split: EncodedSplit, rows: Sequence[int]) -> LanguageBatch:
-    return padded([(split.source[i], [*split.target[i], EOS]) for i in rows])
+    return pad_examples([(split.source[i], [*split.target[i], EOS]) for i in rows])
 
 
-def _right(found: Sequence[int], wanted: Sequence[int]) -> int:
+def _matching_tokens(found: Sequence[int], wanted: Sequence[int]) -> int:
     return sum(a == b for a, b in zip(found, wanted, strict=False))

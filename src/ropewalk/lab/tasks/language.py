@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import Facts
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.loss import autocast, row_nll, token_loss
 from ropewalk.lab.models import load_model
-from ropewalk.lab.tasks.base import Scored, Task
+from ropewalk.lab.tasks.base import SplitScores, Task
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
 
-MAPPED = 3  # examples whose attention is drawn
+MAPPED_EXAMPLES = 3  # examples whose attention is drawn
 MAPPED_TOKENS = 40  # of such an example at most: beyond, a map's cells are too small to see
 HELD_OUT = 200  # examples or windows that validation loss is taken on
 SCORED_TOKENS = 4096  # of a batch in scoring, at most
@@ -75,10 +75,10 @@ class LanguageTask(Task):
             tokens += batch.target_tokens
         return total / tokens
 
-    def score(self, split: str, folder: Path) -> Scored:
-        held = read_json(folder / f"{split}.json")
+    def score(self, split: str, folder: Path) -> SplitScores:
+        held = self.evaluation(split, folder)
         if "no_result" in held:
-            return Scored({"no_result": held["no_result"]})
+            return SplitScores({"no_result": held["no_result"]})
         columns = held["statistics"]
         statistics = torch.tensor([columns[name] for name in self.columns], dtype=torch.float64).t()
         sums = statistics.sum(0)
@@ -88,9 +88,9 @@ class LanguageTask(Task):
             if metric.score is not None
         }
         facts |= {"decode_seconds": round(held["seconds"], 2), "statistics": columns}
-        return Scored(facts, statistics)
+        return SplitScores(facts, statistics)
 
-    def lengths(self, unit: str) -> Facts:
+    def length_facts(self, unit: str) -> Facts:
         """Give what results hold of the lengths that are scored."""
         of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
         return {"unit": unit, "trained": self.config.train_length, "of": of}
@@ -105,7 +105,7 @@ class LanguageTask(Task):
                 assert isinstance(model, LanguageModel)
                 yield row["slug"], model
 
-    def maps(
+    def attention_facts(
         self, results: Facts, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
     ) -> Facts:
         """Give attention over these: the index of each, its token ids, and how they are written."""
@@ -113,7 +113,7 @@ class LanguageTask(Task):
             slug: {
                 "seed": self.config.seeds[0],
                 "sentences": [
-                    {"self": _map(labels, model.attention_maps(torch.tensor([ids])))}
+                    {"self": _map_facts(labels, model.attention_maps(torch.tensor([ids])))}
                     for _, ids, labels in shown
                 ],
             }
@@ -127,7 +127,7 @@ class LanguageTask(Task):
         return {"rule": rule, "sentences": sentences, "encodings": encodings}
 
 
-def padded(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch:
+def pad_examples(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch:
     """Make a batch of prompts and answers; only the answers are predicted."""
     longest = max(len(prompt) + len(answer) for prompt, answer in rows) - 1
     tokens = torch.full((len(rows), longest), PAD)
@@ -139,7 +139,7 @@ def padded(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch
     return LanguageBatch(tokens, targets)
 
 
-def _map(labels: list[str], layers: list[Tensor]) -> Facts:
+def _map_facts(labels: list[str], layers: list[Tensor]) -> Facts:
     weights = [
         [[[round(w, 3) for w in row] for row in head] for head in layer[0].clamp(0, 1).tolist()]
         for layer in layers  # linear attention may weigh with less than 0 or more than 1

@@ -1,4 +1,4 @@
-"""Running text: masked words filled in by an encoder, next tokens foretold by a decoder."""
+"""Running text: windows of a corpus or of built-in tales, to train on and to score."""
 
 from __future__ import annotations
 
@@ -19,37 +19,29 @@ from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
-from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language import (
     HELD_OUT,
-    MAPPED,
+    MAPPED_EXAMPLES,
     MAPPED_TOKENS,
     SCORED_TOKENS,
     LanguageBatch,
     LanguageTask,
 )
-from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
+from ropewalk.lab.tokens import EOS, PAD, Tokens
 
-TALE = 8  # words of a tale, as a multiple of the trained length
+TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: every training seed reads the same, in an order of its own
-SHOWN = 5  # passages in a report
-CONTINUED = 20  # tokens that a decoder goes on with there
-FIRST_WORD = len(SPECIAL)
+PASSAGES_SHOWN = 5  # passages in a report
 
 
-def _loss(sums: Tensor) -> Tensor:
+def mean_loss(sums: Tensor) -> Tensor:
     """Mean negative log-likelihood of a token in nats."""
     return sums[..., 0] / sums[..., 1]
 
 
-def _perplexity(sums: Tensor) -> Tensor:
-    return _loss(sums).exp()
-
-
-LOSS = Metric("loss", "loss", _loss, higher_is_better=False, digits=3)
-PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
 
 
 class TextTask(LanguageTask):
@@ -72,14 +64,14 @@ class TextTask(LanguageTask):
         """The documents themselves, told or read where the config says."""
         config = self.config
         if config.data != "tales":
-            return _with_test(load_texts(config.data))
-        tested = max(1, config.test_examples * max(config.length_multiples) // TALE)
+            return _with_one_test_split(load_texts(config.data))
+        tested = max(1, config.test_examples * max(config.length_multiples) // TALE_LENGTHS)
         counts: dict[Split, int] = {
             "train": config.examples,
-            "validation": HELD_OUT // TALE,
+            "validation": HELD_OUT // TALE_LENGTHS,
             "test": tested,
         }
-        words = max(SHORTEST, TALE * config.train_length)
+        words = max(SHORTEST, TALE_LENGTHS * config.train_length)
         return Texts("tales", {s: tuple(tales(n, words, SEED, s)) for s, n in counts.items()})
 
     @cached_property
@@ -94,8 +86,9 @@ class TextTask(LanguageTask):
         return {name: ids.long() for name, ids in tensors.items()}
 
     def digest(self) -> str:
-        told = self.config.data == "tales"  # how much is tested may change from sitting to sitting
-        held = [(k, v) for k, v in self.texts.splits.items() if not told or k != "test"]
+        # Of tales, how much is tested may change from sitting to sitting.
+        generated = self.config.data == "tales"
+        held = [(k, v) for k, v in self.texts.splits.items() if not generated or k != "test"]
         return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
 
     def prepare(self) -> Facts:
@@ -164,13 +157,13 @@ class TextTask(LanguageTask):
             counts += (batch.targets != PAD).sum(1).tolist()
         return {"statistics": {"nll": [round(x, 4) for x in nll], "tokens": counts}}
 
-    def about(self) -> Facts:
-        config, facts = self.config, self.facts
+    def describe_data(self) -> Facts:
+        config, facts = self.config, self.data_facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
         lengths = ", ".join(
             f"{split} {self.multiple(split) * config.train_length} tokens" for split in self.splits
         )
-        said = [
+        rows = [
             ("Text", held),
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
@@ -180,12 +173,12 @@ class TextTask(LanguageTask):
         ]
         return {
             "about": f"{self.goal}, {self.texts.name}",
-            "corpus": {"name": self.texts.name, "facts": [list(each) for each in said]},
+            "corpus": {"name": self.texts.name, "facts": [list(each) for each in rows]},
             "splits": list(self.splits),
-            "lengths": self.lengths("tokens"),
+            "lengths": self.length_facts("tokens"),
         }
 
-    def passages(self, length: int, count: int) -> list[int]:
+    def passage_starts(self, length: int, count: int) -> list[int]:
         """Give where so many windows begin that lie evenly over the test text."""
         room = len(self.data["test"]) - 1 - length
         return [room * k // count for k in range(count)] if room >= 0 else []
@@ -193,117 +186,17 @@ class TextTask(LanguageTask):
     def attention(self, results: Facts) -> Facts:
         length = min(self.config.train_length, MAPPED_TOKENS)
         shown = []
-        for start in self.passages(length, MAPPED):
+        for start in self.passage_starts(length, MAPPED_EXAMPLES):
             ids = self.data["test"][start : start + length].tolist()
             shown.append((start, ids, self.tokens.pieces(ids)))
-        rule = f"{MAPPED} passages of {length} tokens that lie evenly over the test text"
-        return self.maps(results, rule, shown)
+        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens that lie evenly over the test text"
+        return self.attention_facts(results, rule, shown)
 
 
-def _with_test(texts: Texts) -> Texts:
+def _with_one_test_split(texts: Texts) -> Texts:
     """Give training, validation and the first test split, which is called "test" here."""
     first = next((name for name in texts.splits if name not in ("train", "validation")), None)
     if first is None:
         raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
     names = {"train": "train", "validation": "validation", "test": first}
     return replace(texts, splits={name: texts.splits[held] for name, held in names.items()})
-
-
-class CausalText(TextTask):
-    """Foretell each token of a window from those before it: perplexity."""
-
-    metrics: ClassVar = (PERPLEXITY, LOSS)
-    goal: ClassVar = "the next token of running text"
-
-    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
-        ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
-        return LanguageBatch(ids[:, :-1], ids[:, 1:])
-
-    def examples(self, results: Facts) -> Facts:
-        length, decode = self.config.train_length, self.tokens.decode
-        starts = self.passages(length, SHOWN)
-        prompt = length - min(CONTINUED, length // 2)
-        ids = torch.stack([self.data["test"][s : s + length] for s in starts])
-        found = {
-            slug: [
-                decode(row) for row in generate(model, ids[:, :prompt], max_tokens=length - prompt)
-            ]
-            for slug, model in self.first_models(results)
-        }
-        sentences = [
-            {
-                "index": start,
-                "source": decode(ids[i, :prompt].tolist()),
-                "reference": decode(ids[i, prompt:].tolist()),
-                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
-            }
-            for i, start in enumerate(starts)
-        ]
-        rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the last "
-            f"{length - prompt} are foretold, the likeliest token each time; "
-            f"seed {self.config.seeds[0]}"
-        )
-        terms = ("text", "goes on")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
-
-
-class MaskedText(TextTask):
-    """Fill in masked tokens of a window from all others.
-
-    Of the tokens, a share is chosen and at least one; 80 % of these are masked, 10 % replaced by
-    another word and 10 % left. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
-    """
-
-    metrics: ClassVar = (LOSS,)
-    goal: ClassVar = "masked tokens of running text"
-
-    @property
-    def mask(self) -> int:
-        """The id of the mask, behind those of the words."""
-        return self.vocabulary - 1
-
-    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
-        ids = self.data[split][starts[:, None] + torch.arange(length)]
-        generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
-        draws = torch.rand(ids.shape, generator=generator)
-        chosen = (draws < self.config.mask_ratio) | (draws == draws.amin(1, keepdim=True))
-        how = torch.rand(ids.shape, generator=generator)
-        others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
-        changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
-        return LanguageBatch(
-            torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
-        )
-
-    @torch.no_grad()
-    def examples(self, results: Facts) -> Facts:
-        length = self.config.train_length
-        starts = self.passages(length, SHOWN)
-        batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
-        asked = batch.targets != PAD
-        found = {
-            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
-            for slug, model in self.first_models(results)
-        }
-        right = torch.where(asked, batch.targets, batch.tokens)
-        sentences = [
-            {
-                "index": start,
-                "source": self._text(batch.tokens[i]),
-                "reference": self._text(right[i]),
-                "hypotheses": {slug: self._text(ids[i]) for slug, ids in found.items()},
-            }
-            for i, start in enumerate(starts)
-        ]
-        rule = (
-            f"{SHOWN} passages of {length} tokens that lie evenly over the test text; the "
-            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
-        )
-        terms = ("masked", "text")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
-
-    def _text(self, ids: Tensor) -> str:
-        parts: list[list[int]] = [[]]
-        for i in ids.tolist():
-            parts[-1].append(i) if i != self.mask else parts.append([])
-        return " [mask] ".join(self.tokens.decode(part) for part in parts)

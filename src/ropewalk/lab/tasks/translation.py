@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropewalk.files import Facts, read_json
-from ropewalk.lab import examples as translation_examples
+from ropewalk.files import Facts
 from ropewalk.lab.batches import (
     Batch,
     EncodedSplit,
@@ -29,7 +28,8 @@ from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.decoding.beam_search import best, translate
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.tasks.base import Metric, Scored, Task
+from ropewalk.lab.tasks import translation_examples
+from ropewalk.lab.tasks.base import Metric, SplitScores, Task
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
 
@@ -42,7 +42,7 @@ class Translation(Task):
 
     metrics: ClassVar = (BLEU, CHRF)
     tested_metric: ClassVar = BLEU
-    doing: ClassVar = "translating"
+    evaluation_phase: ClassVar = "translating"
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -84,7 +84,7 @@ class Translation(Task):
             lowercase=config.lowercase,
         )
         splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-        splits["train"], left_out = _shortened(splits["train"], config.max_tokens)
+        splits["train"], left_out = _without_long_pairs(splits["train"], config.max_tokens)
         tokens.save(self.run / "tokenizer.json")
         write_splits(self.run / "splits.safetensors", splits)
         return {
@@ -147,7 +147,7 @@ class Translation(Task):
         write_hypotheses(folder, split, texts)
         return {}
 
-    def lost(self, split: str, folder: Path) -> Facts:
+    def evaluate_diverged(self, split: str, folder: Path) -> Facts:
         """Give empty translations, which count as such."""
         write_hypotheses(folder, split, [""] * len(self.data[split]))
         return {}
@@ -155,10 +155,10 @@ class Translation(Task):
     def is_evaluated(self, split: str, folder: Path) -> bool:
         return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
 
-    def score(self, split: str, folder: Path) -> Scored:
-        held = read_json(folder / f"{split}.json")
+    def score(self, split: str, folder: Path) -> SplitScores:
+        held = self.evaluation(split, folder)
         if "no_result" in held:
-            return Scored({"no_result": held["no_result"]})
+            return SplitScores({"no_result": held["no_result"]})
         sources, references = zip(*self.corpus.splits[split], strict=True)
         hypotheses, lowercase = read_hypotheses(folder, split), self.config.lowercase
         found = bleu.score(hypotheses, references, sources, lowercase=lowercase)
@@ -177,10 +177,10 @@ class Translation(Task):
             },
             "by_length": [{"bleu": round(x, 3)} for x in found.by_length],
         }
-        return Scored(facts, statistics)
+        return SplitScores(facts, statistics)
 
-    def about(self) -> Facts:
-        corpus, facts = self.corpus, self.facts
+    def describe_data(self) -> Facts:
+        corpus, facts = self.corpus, self.data_facts
         return {
             "corpus": {
                 "name": corpus.name,
@@ -211,7 +211,7 @@ def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
     return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
 
 
-def _shortened(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
+def _without_long_pairs(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
     both = zip(split.source, split.target, strict=True)
     kept = [(s, t) for s, t in both if len(s) <= max_tokens and len(t) <= max_tokens]
     if not kept:

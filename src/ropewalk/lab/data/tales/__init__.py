@@ -14,7 +14,7 @@ story      what happens
 
 from __future__ import annotations
 
-from ropewalk.lab.data.rng import SPLITS, Draws, Split, split_of
+from ropewalk.lab.data.rng import SPLITS, Rng, Split, split_of
 from ropewalk.lab.data.tales.story import Paragraphs, Story
 
 __all__ = ["SHORTEST", "derive", "tales"]
@@ -46,10 +46,10 @@ def derive(count: int, words: int, seed: int, split: Split = "train") -> list[Pa
         raise ValueError(f"words must be at least {SHORTEST}, got {words}")
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    draws = Draws(f"tales/{split}/{seed}")
+    rng = Rng(f"tales/{split}/{seed}")
     told: list[Paragraphs] = []
     while len(told) < count:
-        story = Story(draws, words)
+        story = Story(rng, words)
         if split_of(story.world.describe_cast()) == split:
             told.append(story.tell())
     return told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.rng import Rng
 from ropewalk.lab.data.tales import elements as w
 from ropewalk.lab.data.tales import plans
 from ropewalk.lab.data.tales.telling import Passage, Telling
@@ -20,10 +20,10 @@ Paragraphs = tuple[tuple[Passage, ...], ...]
 class Story:
     """Makes one tale of about so many words up as it tells it."""
 
-    def __init__(self, draws: Draws, words: int) -> None:
-        self.draws, self.words = draws, words
-        self.world = World(draws, min(MOST, FIRST + words // WORDS_A_PERSON))
-        self.telling = Telling(draws, self.world)
+    def __init__(self, rng: Rng, words: int) -> None:
+        self.rng, self.words = rng, words
+        self.world = World(rng, min(MOST, FIRST + words // WORDS_A_PERSON))
+        self.telling = Telling(rng, self.world)
         self.known: list[Person] = []
         self.things: list[Thing] = []
         self.place = self.world.places[0]
@@ -39,8 +39,8 @@ class Story:
         # The end has some eight words for each thing, and half a scene has some thirty.
         while self.telling.length < self.words - 8 * len(self.things) - 30:
             self._arrive()
-            for _ in range(5 + self.draws.below(5)):
-                self.draws.pick(beats)()
+            for _ in range(5 + self.rng.below(5)):
+                self.rng.pick(beats)()
         self._end()
         return tuple(map(tuple, self.telling.paragraphs))
 
@@ -52,7 +52,7 @@ class Story:
             "spot": event.spot,
             "village": self.world.village,
             "season": season.name,
-            "weather": self.draws.pick(season.weathers),
+            "weather": self.rng.pick(season.weathers),
             **meant,
         }
         if event.thing is not None:
@@ -74,7 +74,7 @@ class Story:
         person = self.world.cast[len(self.known)]
         self.known.append(person)
         self._say(options, Event("person", (person,)))
-        for fact in (FACTS[0], *self.draws.shuffled(FACTS[1:], 2)):
+        for fact in (FACTS[0], *self.rng.shuffled(FACTS[1:], 2)):
             self._tell(person, fact)
         for thing in self.world.having(person):
             self.things.append(thing)
@@ -91,12 +91,12 @@ class Story:
             self.telling.paragraph()
             self._introduce(plans.NEWCOMER)
         self.telling.paragraph()
-        first, *others = self.draws.shuffled(self.known, 2 + self.draws.below(2))
+        first, *others = self.rng.shuffled(self.known, 2 + self.rng.below(2))
         where = self.world.where
-        self.place = self.draws.pick([p for p in self.world.places if p is not where[first]])
+        self.place = self.rng.pick([p for p in self.world.places if p is not where[first]])
         where[first] = self.place
         going = Event("go", (first,), place=self.place)
-        self._say(plans.SCENE, going, time=self.draws.pick(w.TIMES))
+        self._say(plans.SCENE, going, time=self.rng.pick(w.TIMES))
         for other in others:
             if where[other] is not self.place:
                 where[other] = self.place
@@ -105,7 +105,7 @@ class Story:
     def _end(self) -> None:
         self.telling.paragraph()
         self._say(plans.ENDING, Event("ending"))
-        for thing in self.draws.shuffled(self.things):
+        for thing in self.rng.shuffled(self.things):
             holder = self.world.holder[thing]
             if holder is None:
                 place, spot = self.world.lies[thing]
@@ -117,25 +117,25 @@ class Story:
 
     def _here(self) -> list[Person]:
         """Give those who are at the scene's place, in random order; it is never empty."""
-        return self.draws.shuffled([p for p in self.known if self.world.where[p] is self.place])
+        return self.rng.shuffled([p for p in self.known if self.world.where[p] is self.place])
 
     def _use(self) -> None:
         person = self._here()[0]
         facts = [fact for who, fact in self.world.told if who is person]
-        fact = self.draws.pick([*facts, "saying", "trade"])
+        fact = self.rng.pick([*facts, "saying", "trade"])
         self._say(plans.USED[fact], Event("use", (person,), fact=fact))
 
     def _reveal(self) -> None:
         person = self._here()[0]
         untold = [fact for fact in FACTS if (person, fact) not in self.world.told]
         if untold:
-            self._tell(person, self.draws.pick(untold))
+            self._tell(person, self.rng.pick(untold))
 
     def _ask(self) -> None:
         """Somebody asks about a person, and is told what the tale has told."""
         asker, *others = self._here()
         facts = [*self.world.told, *((person, "trade") for person in self.known)]
-        person, fact = self.draws.pick([each for each in facts if each[0] is not asker])
+        person, fact = self.rng.pick([each for each in facts if each[0] is not asker])
         if not others:
             return
         if person is not others[0]:
@@ -147,19 +147,19 @@ class Story:
         giver, *others = self._here()
         things = self.world.having(giver)
         if others and things:
-            self._change(plans.GIVE, Event("give", (giver, others[0]), self.draws.pick(things)))
+            self._change(plans.GIVE, Event("give", (giver, others[0]), self.rng.pick(things)))
 
     def _put(self) -> None:
         person = self._here()[0]
         things = self.world.having(person)
         if things:
-            thing, spot = self.draws.pick(things), self.draws.pick(w.SPOTS)
+            thing, spot = self.rng.pick(things), self.rng.pick(w.SPOTS)
             self._change(plans.PUT, Event("put", (person,), thing, self.place, spot))
 
     def _take(self) -> None:
         lying = [(t, spot) for t, (place, spot) in self.world.lies.items() if place is self.place]
         if lying:
-            thing, spot = self.draws.pick(lying)
+            thing, spot = self.rng.pick(lying)
             person = self._here()[0]
             self._change(plans.TAKE, Event("take", (person,), thing, self.place, spot))
 
@@ -171,7 +171,7 @@ class Story:
         person = self._here()[0]
         things = self.world.having(person)
         if things:
-            self._say(plans.SHOW, Event("show", (person,), self.draws.pick(things)))
+            self._say(plans.SHOW, Event("show", (person,), self.rng.pick(things)))
 
     def _where(self) -> None:
         """Somebody asks where a thing is, and somebody answers who has seen where it went."""
@@ -185,7 +185,7 @@ class Story:
         ]
         if not things:
             return
-        thing, other = self.draws.pick(things)
+        thing, other = self.rng.pick(things)
         saw[thing].append(asker)
         holder = self.world.holder[thing]
         answers = plans.HELD_SELF if holder is other else plans.HELD
@@ -194,7 +194,7 @@ class Story:
             answers, event = plans.LIES, Event("where", (asker, other), thing, place, spot)
         else:
             event = Event("where", (asker, other, holder), thing)
-        question, answer = self.draws.pick(plans.WHERE), self.draws.pick(answers)
+        question, answer = self.rng.pick(plans.WHERE), self.rng.pick(answers)
         self._say((f"{question} {answer}",), event)
 
     def _how(self) -> None:
@@ -203,7 +203,7 @@ class Story:
         things = [(thing, other) for other in others for thing in self.world.having(other)]
         if not things:
             return
-        thing, other = self.draws.pick(things)
+        thing, other = self.rng.pick(things)
         past = self.world.how.get(thing)
         if past is None:
             self._say(plans.HOW_OWNED, Event("how", (asker, other), thing))
@@ -222,7 +222,7 @@ class Story:
             if teller in saw and others and others[0] not in saw and teller not in event.people
         ]
         if seen:
-            past = self.draws.pick(seen)
+            past = self.rng.pick(seen)
             people = (teller, others[0], *past.people)
             event = Event("report", people, past.thing, past.place, past.spot, past.kind)
             self._say(plans.REPORT[past.kind], event)
@@ -231,7 +231,7 @@ class Story:
         asker, *others = self._here()
         things = [thing for thing in self.things if thing.owner not in (asker, *others)]
         if others and things:
-            thing = self.draws.pick(things)
+            thing = self.rng.pick(things)
             self._say(plans.WHOSE, Event("whose", (asker, others[0], thing.owner), thing))
 
     def _leave(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.rng import Rng
 from ropewalk.lab.data.tales import elements as w
 from ropewalk.lab.data.tales.world import Event, Person, Thing, World
 
@@ -35,8 +35,8 @@ class Telling:
     speaks of anybody else of that gender; "it" likewise for a thing.
     """
 
-    def __init__(self, draws: Draws, world: World) -> None:
-        self.draws, self.world = draws, world
+    def __init__(self, rng: Rng, world: World) -> None:
+        self.rng, self.world = rng, world
         self.paragraphs: list[list[Passage]] = []
         self._before: list[Meant] = []
         self._now: list[Meant] = []
@@ -54,7 +54,7 @@ class Telling:
 
     def say(self, plans: Sequence[str], event: Event, meant: Mapping[str, Meant]) -> None:
         """Tell an event by one of these plans; ``meant`` says what the plan's slots stand for."""
-        plan = self.draws.pick(plans)
+        plan = self.rng.pick(plans)
         self._before, self._now, self._meant = self._now, [], list(meant.values())
 
         def fill(slot: re.Match[str]) -> str:
@@ -80,7 +80,7 @@ class Telling:
         self._now.append(person)
         if form in PRONOUNS and (form == "he" or form == "his" or certain):
             return PRONOUNS[form][not person.woman]
-        if form == "" and certain and self.draws.chance(0.7):
+        if form == "" and certain and self.rng.chance(0.7):
             return PRONOUNS["he"][not person.woman]
         phrase = self._phrase(person)
         return f"{phrase}'s" if form == "s" else phrase
@@ -101,9 +101,9 @@ class Telling:
             "animal": person.animal.name,
         }
         if form == "does":
-            return self.draws.pick(person.animal.does)
+            return self.rng.pick(person.animal.does)
         if form == "work":
-            return self.draws.pick(person.trade.works)
+            return self.rng.pick(person.trade.works)
         return fields.get(form)
 
     def _certain(self, person: Person) -> bool:
@@ -115,7 +115,7 @@ class Telling:
         )
 
     def _phrase(self, person: Person) -> str:
-        draw = self.draws.random()
+        draw = self.rng.random()
         if draw < 0.6:
             return person.name
         if draw < 0.85 or (person, "temper") not in self.world.told:
@@ -133,9 +133,9 @@ class Telling:
             return f"a {full}"
         if form in ("full", "bare"):
             return full if form == "bare" else f"the {full}"
-        if form == "" and certain and self.draws.chance(0.7):
+        if form == "" and certain and self.rng.chance(0.7):
             return "it"
-        draw = self.draws.random()
+        draw = self.rng.random()
         people = [each for each in self._now + self._meant if isinstance(each, Person)]
         if draw < 0.2 and all(thing.owner.woman != each.woman for each in people):
             self._now.append(thing.owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ropewalk.lab.data.rng import Draws
+from ropewalk.lab.data.rng import Rng
 from ropewalk.lab.data.tales import elements as w
 
 #: What there is to know about a person besides name and trade.
@@ -67,13 +67,13 @@ class World:
     events and those who saw them, ``told`` the facts that the tale has told.
     """
 
-    def __init__(self, draws: Draws, cast: int) -> None:
-        self.village = draws.pick(w.VILLAGES)
-        self.season = draws.pick(w.SEASONS)
-        self.cast = _cast(draws, cast)
-        self.places = draws.shuffled(w.PLACES, cast // 2 + 3)
-        owners = [*self.cast, *draws.shuffled(self.cast, cast // 2)]
-        nouns, looks = draws.shuffled(w.THINGS), draws.shuffled(w.LOOKS)
+    def __init__(self, rng: Rng, cast: int) -> None:
+        self.village = rng.pick(w.VILLAGES)
+        self.season = rng.pick(w.SEASONS)
+        self.cast = _cast(rng, cast)
+        self.places = rng.shuffled(w.PLACES, cast // 2 + 3)
+        owners = [*self.cast, *rng.shuffled(self.cast, cast // 2)]
+        nouns, looks = rng.shuffled(w.THINGS), rng.shuffled(w.LOOKS)
         things = [Thing(nouns[i], looks[i], owner) for i, owner in enumerate(owners)]
         self.where = {person: person.home for person in self.cast}
         self.holder: dict[Thing, Person | None] = {thing: thing.owner for thing in things}
@@ -105,14 +105,14 @@ class World:
             self.holder[thing] = event.people[-1]
 
 
-def _cast(draws: Draws, size: int) -> list[Person]:
-    women = draws.shuffled(w.WOMEN, size)
-    men = draws.shuffled(w.MEN, size)
-    first = draws.below(2)
-    trades, tempers = draws.shuffled(w.TRADES, size), draws.shuffled(w.TEMPERS)
-    near, pets = draws.shuffled(w.PLACES, size), draws.shuffled(w.ANIMAL_NAMES, size)
-    dishes, wishes = draws.shuffled(w.DISHES, size), draws.shuffled(w.WISHES, size)
-    animals, fears = draws.shuffled(w.ANIMALS), draws.shuffled(w.FEARS)
+def _cast(rng: Rng, size: int) -> list[Person]:
+    women = rng.shuffled(w.WOMEN, size)
+    men = rng.shuffled(w.MEN, size)
+    first = rng.below(2)
+    trades, tempers = rng.shuffled(w.TRADES, size), rng.shuffled(w.TEMPERS)
+    near, pets = rng.shuffled(w.PLACES, size), rng.shuffled(w.ANIMAL_NAMES, size)
+    dishes, wishes = rng.shuffled(w.DISHES, size), rng.shuffled(w.WISHES, size)
+    animals, fears = rng.shuffled(w.ANIMALS), rng.shuffled(w.FEARS)
     people = []
     for i in range(size):
         woman = (i + first) % 2 == 0
@@ -122,16 +122,16 @@ def _cast(draws: Draws, size: int) -> list[Person]:
                 woman=woman,
                 trade=trades[i],
                 temper=tempers[i % len(tempers)],
-                home=w.Place(f"{draws.pick(w.NEAR)} {near[i].name}"),
+                home=w.Place(f"{rng.pick(w.NEAR)} {near[i].name}"),
                 dish=dishes[i],
                 wish=wishes[i],
                 fear=fears[i % len(fears)],
                 animal=animals[i % len(animals)],
                 pet=pets[i],
-                saying=draws.pick(w.SAYINGS).format(
-                    look=draws.pick(w.LOOKS),
-                    thing=draws.pick(w.THINGS),
-                    animal=draws.pick(w.ANIMALS).name,
+                saying=rng.pick(w.SAYINGS).format(
+                    look=rng.pick(w.LOOKS),
+                    thing=rng.pick(w.THINGS),
+                    animal=rng.pick(w.ANIMALS).name,
                 ),
             )
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ropewalk.files import Facts
+from ropewalk.lab.report.formats import format_number
 
-MINUS = "−"
 MOST_DIGITS = 6  # of a difference
 
 # Of results that were written when translation was the only task, and do not say.
@@ -15,20 +15,20 @@ _TRANSLATION: list[Facts] = [
 _USUAL: Facts = {"unit": "", "higher_is_better": True, "digits": 1, "floor": None}
 
 
-def measures(results: Facts) -> list[Facts]:
+def metrics(results: Facts) -> list[Facts]:
     """Give the scores of a run, the headline first: key, name, unit, digits, what is better."""
     return [_USUAL | each for each in results.get("metrics", _TRANSLATION)]
 
 
-def headline_measure(results: Facts) -> Facts:
+def headline_metric(results: Facts) -> Facts:
     """Give the score that a run is judged by."""
-    return measures(results)[0]
+    return metrics(results)[0]
 
 
-def tested_measure(results: Facts) -> Facts:
+def tested_metric(results: Facts) -> Facts:
     """Give the score whose differences are tested: the headline's, or one it is made from."""
-    key = results.get("tested_metric", measures(results)[0]["key"])
-    return next(each for each in measures(results) if each["key"] == key)
+    key = results.get("tested_metric", metrics(results)[0]["key"])
+    return next(each for each in metrics(results) if each["key"] == key)
 
 
 def is_translation(results: Facts) -> bool:
@@ -36,31 +36,24 @@ def is_translation(results: Facts) -> bool:
     return bool(results.get("task", "translation") == "translation")
 
 
-def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
-    """Write a number for people; an unknown one is a dash."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
-
-
-def column(measure: Facts, split: str = "") -> str:
+def column_title(metric: Facts, split: str = "") -> str:
     """Write the title of a column: ``BLEU test``, ``exact match x2, %``."""
-    title = f"{measure['name']} {split}".strip()
-    return f"{title}, {measure['unit']}" if measure["unit"] else title
+    title = f"{metric['name']} {split}".strip()
+    return f"{title}, {metric['unit']}" if metric["unit"] else title
 
 
-def amount(value: float | None, measure: Facts, digits: int | None = None) -> str:
+def format_score(value: float | None, metric: Facts, digits: int | None = None) -> str:
     """Write a score with its unit: ``41.4``, ``85.0 %``."""
-    text = number(value, measure["digits"] if digits is None else digits)
-    return f"{text} {measure['unit']}" if measure["unit"] and value is not None else text
+    text = format_number(value, metric["digits"] if digits is None else digits)
+    return f"{text} {metric['unit']}" if metric["unit"] and value is not None else text
 
 
-def digits_for(versus: Facts, measure: Facts) -> int:
+def digits_of_difference(versus: Facts, metric: Facts) -> int:
     """Give the digits that a difference needs, so that none is called better by 0.0.
 
     Where there is no difference at all, there is nothing to tell more closely.
     """
-    digits, size = int(measure["digits"]), round(abs(versus["difference"]), MOST_DIGITS)
+    digits, size = int(metric["digits"]), round(abs(versus["difference"]), MOST_DIGITS)
     while 0 < size < 10**-digits and digits < MOST_DIGITS:
         digits += 1
     return digits

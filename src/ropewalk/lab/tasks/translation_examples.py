@@ -80,9 +80,9 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
             target = tokens.pieces([BOS, *encoded.target[i]])
             sentences.append(
                 {
-                    "encoder": _map(source, source, maps.encoder),
-                    "decoder": _map(target, target, maps.decoder),
-                    "cross": _map(target, source, maps.cross),
+                    "encoder": _map_facts(source, source, maps.encoder),
+                    "decoder": _map_facts(target, target, maps.decoder),
+                    "cross": _map_facts(target, source, maps.cross),
                 }
             )
         encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
@@ -98,7 +98,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     }
 
 
-def _map(rows: list[str], columns: list[str], layers: list[Tensor]) -> Facts:
+def _map_facts(rows: list[str], columns: list[str], layers: list[Tensor]) -> Facts:
     weights = [
         [[[round(w, 3) for w in row] for row in head] for head in layer[0].tolist()]
         for layer in layers

@@ -1,0 +1,98 @@
+"""What earlier versions called things in the files of a run, and what they are called now."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+#: Fields of a config: former name -> name.
+FIELDS = {
+    "length": "train_length",
+    "multiples": "length_multiples",
+    "tested": "test_examples",
+    "masked": "mask_ratio",
+    "longest": "max_tokens",
+}
+#: Arguments of encodings: (encoding, former name) -> name.
+ARGUMENTS = {("learned", "longest"): "max_positions", ("tupe", "longest"): "max_positions"}
+#: Keys of results.json: former name -> name.
+RESULTS = {"tested": "tested_metric"}
+
+
+def current_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the fields of a config, or some of them, under their present names."""
+    named = {FIELDS.get(name, name): value for name, value in fields.items()}
+    if "encodings" in named:
+        named["encodings"] = [current_encoding(each) for each in named["encodings"]]
+    return named
+
+
+def current_encoding(text: str) -> str:
+    """Give an encoding, or a text that names some, with the present names of its arguments."""
+    for (encoding, former), name in ARGUMENTS.items():
+        text = _rename_argument(text, encoding, former, name)
+    return text
+
+
+def former_encoding(text: str) -> str:
+    """Give an encoding as an earlier version wrote it, which named its folder so."""
+    for (encoding, former), name in ARGUMENTS.items():
+        text = _rename_argument(text, encoding, name, former)
+    return text
+
+
+def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what is kept beside a checkpoint, its config and encoding under their present names."""
+    named = dict(facts)
+    if "config" in named:
+        named["config"] = current_fields(named["config"])
+    if "encoding" in named:
+        named["encoding"] = current_encoding(named["encoding"])
+    return named
+
+
+def current_evaluation(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the content of a split's file of a cell under present names."""
+    named = {**facts, "decoding": current_fields(facts.get("decoding", {}))}
+    if "no_result" in named:  # the reason may name an encoding
+        named["no_result"] = current_encoding(named["no_result"])
+    return named
+
+
+def current_results(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the content of results.json under present names, and a command that still runs."""
+    named = current_facts({RESULTS.get(key, key): value for key, value in results.items()})
+    if "encodings" in named:  # names of encodings also stand in the reasons for no result
+        named["encodings"] = _current_texts(named["encodings"])
+    if "command" in named:
+        named["command"] = current_command(named["command"])
+    return named
+
+
+def current_command(command: str) -> str:
+    """Give a command line with the present names of its FIELD=VALUE settings and encodings."""
+    words = shlex.split(command)
+    settings = (word.partition("=") for word in words)
+    named = [
+        current_encoding(f"{FIELDS.get(name, name) if equals else name}{equals}{value}")
+        for name, equals, value in settings
+    ]
+    return command if named == words else shlex.join(named)
+
+
+def _current_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return current_encoding(value)
+    if isinstance(value, list):
+        return [_current_texts(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _current_texts(each) for key, each in value.items()}
+    return value
+
+
+def _rename_argument(text: str, encoding: str, name: str, new: str) -> str:
+    return re.sub(
+        rf"\b{encoding}\([^()]*\)", lambda call: re.sub(rf"\b{name}\b(?=\s*=)", new, call[0]), text
+    )

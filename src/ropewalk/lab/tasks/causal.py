@@ -1,0 +1,62 @@
+"""The next token of running text, predicted by a decoder."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ropewalk.files import Facts
+from ropewalk.lab.decoding.greedy import generate
+from ropewalk.lab.tasks.base import Metric
+from ropewalk.lab.tasks.language import LanguageBatch
+from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, TextTask, mean_loss
+
+CONTINUED = 20  # tokens that a decoder goes on with in a report's passage
+
+
+def _perplexity(sums: Tensor) -> Tensor:
+    return mean_loss(sums).exp()
+
+
+PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+
+
+class CausalText(TextTask):
+    """Foretell each token of a window from those before it: perplexity."""
+
+    metrics: ClassVar = (PERPLEXITY, LOSS)
+    goal: ClassVar = "the next token of running text"
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
+        return LanguageBatch(ids[:, :-1], ids[:, 1:])
+
+    def examples(self, results: Facts) -> Facts:
+        length, decode = self.config.train_length, self.tokens.decode
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
+        prompt = length - min(CONTINUED, length // 2)
+        ids = torch.stack([self.data["test"][s : s + length] for s in starts])
+        found = {
+            slug: [
+                decode(row) for row in generate(model, ids[:, :prompt], max_tokens=length - prompt)
+            ]
+            for slug, model in self.first_models(results)
+        }
+        sentences = [
+            {
+                "index": start,
+                "source": decode(ids[i, :prompt].tolist()),
+                "reference": decode(ids[i, prompt:].tolist()),
+                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; "
+            f"the last {length - prompt} are foretold, the likeliest token each time; "
+            f"seed {self.config.seeds[0]}"
+        )
+        terms = ("text", "goes on")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}

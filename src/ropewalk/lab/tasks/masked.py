@@ -1,0 +1,76 @@
+"""Masked tokens of running text, filled in by an encoder."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ropewalk.files import Facts
+from ropewalk.lab.tasks.language import LanguageBatch
+from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, SEED, TextTask
+from ropewalk.lab.tokens import PAD, SPECIAL
+
+FIRST_WORD = len(SPECIAL)
+
+
+class MaskedText(TextTask):
+    """Fill in masked tokens of a window from all others.
+
+    Of the tokens, a share is chosen and at least one; 80 % of these are masked, 10 % replaced by
+    another word and 10 % left. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
+    """
+
+    metrics: ClassVar = (LOSS,)
+    goal: ClassVar = "masked tokens of running text"
+
+    @property
+    def mask(self) -> int:
+        """The id of the mask, behind those of the words."""
+        return self.vocabulary - 1
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length)]
+        generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
+        draws = torch.rand(ids.shape, generator=generator)
+        chosen = (draws < self.config.mask_ratio) | (draws == draws.amin(1, keepdim=True))
+        how = torch.rand(ids.shape, generator=generator)
+        others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
+        changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
+        return LanguageBatch(
+            torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
+        )
+
+    @torch.no_grad()
+    def examples(self, results: Facts) -> Facts:
+        length = self.config.train_length
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
+        batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
+        asked = batch.targets != PAD
+        found = {
+            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
+            for slug, model in self.first_models(results)
+        }
+        right = torch.where(asked, batch.targets, batch.tokens)
+        sentences = [
+            {
+                "index": start,
+                "source": self._text(batch.tokens[i]),
+                "reference": self._text(right[i]),
+                "hypotheses": {slug: self._text(ids[i]) for slug, ids in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; the "
+            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
+        )
+        terms = ("masked", "text")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+    def _text(self, ids: Tensor) -> str:
+        parts: list[list[int]] = [[]]
+        for i in ids.tolist():
+            parts[-1].append(i) if i != self.mask else parts.append([])
+        return " [mask] ".join(self.tokens.decode(part) for part in parts)

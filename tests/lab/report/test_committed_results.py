@@ -1,0 +1,95 @@
+"""The folders in results/: their READMEs, and the commands that these say make them again.
+
+These fail if a README and the numbers beside it drift apart, if a recorded command can no longer be
+typed, or if it asks for another config than the one that the numbers were taken with.
+"""
+
+import shlex
+
+import pytest
+from scripts import ROOT, load_scripts
+from typer.testing import CliRunner
+
+from ropewalk.cli import app
+from ropewalk.files import read_json
+from ropewalk.lab.config import Config
+from ropewalk.lab.report.readme import readme
+from ropewalk.lab.results import read_results, read_tuning
+
+extrapolation, rotary_parts_report, sharpness, small_samples = load_scripts(
+    "studies", "extrapolation", "rotary_parts_report", "sharpness", "small_samples"
+)
+
+RESULTS = ROOT / "results"
+STUDIES = {
+    "extrapolation": extrapolation.readme,
+    "generated": extrapolation.readme,
+    "rotary-parts": rotary_parts_report.readme,
+    "sharpness": sharpness.readme,
+    "small-samples": small_samples.readme,
+}
+FOLDERS = sorted(path.parent for path in RESULTS.rglob("results.json"))
+COMPARISONS = [path for path in FOLDERS if "ropewalk" in read_json(path / "results.json")]
+FIGURES = ("bleu", "bleu-by-length", "score", "score-by-length", "loss", "attention")
+
+
+def name_of(folder):
+    return str(folder.relative_to(RESULTS))
+
+
+def commands(folder):
+    """Give the lines of the README's first block of commands."""
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    return text.partition("```sh\n")[2].partition("\n```")[0].splitlines()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_readme_is_what_is_written_of_the_numbers(folder):
+    if folder in COMPARISONS:
+        pictures = [f"{name}.png" for name in FIGURES if (folder / f"{name}.png").exists()]
+        text = readme(read_results(folder), pictures, read_tuning(folder))
+    else:
+        text = STUDIES[folder.name](read_json(folder / "results.json"))
+    assert (folder / "README.md").read_text(encoding="utf-8") == text
+
+
+@pytest.fixture
+def config_of(monkeypatch):
+    """Give a function from a command line to the config that it asks for; nothing is run."""
+
+    def asked(command):
+        found = []
+
+        def take(config, *arguments, **options):
+            found.append(config)
+            raise ValueError("only asked")
+
+        monkeypatch.setattr("ropewalk.lab.compare.compare", take)
+        program, *words = shlex.split(command)
+        assert program == "ropewalk"
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2
+        assert found, done.output
+        return found[0]
+
+    return asked
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_every_recorded_command_can_be_typed_today(folder, config_of):
+    lines = commands(folder)
+    assert lines
+    for line in lines:
+        if line.startswith("ropewalk"):
+            config_of(line)
+        else:
+            program, script, *_ = shlex.split(line)
+            assert program == "python"
+            assert (ROOT / script).exists()
+
+
+@pytest.mark.parametrize("folder", COMPARISONS, ids=name_of)
+def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
+    (line,) = commands(folder)
+    # Config fills in the fields that there were not yet when the oldest were written.
+    assert config_of(line) == Config.model_validate(read_json(folder / "results.json")["config"])

@@ -1,0 +1,84 @@
+"""What a report says of its numbers.
+
+These fail where it says "better" where no difference was shown, ranks models that have not learned,
+or rounds a difference away.
+"""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import results
+
+from ropewalk.lab.report.findings import findings, headline
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return results()
+
+
+def test_the_headline_says_no_more_than_the_test():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    versus = facts["encodings"][1]["summary"]["test"]["versus_first"]
+    for verdict, said in (
+        ("better", "On test, learned is better than sinusoidal (30.6 against 37.8 BLEU"),
+        ("worse", "On test, learned is worse than sinusoidal"),
+        ("no difference shown", "On test, no difference is shown between learned and sinusoidal"),
+    ):
+        versus["verdict"] = verdict
+        assert headline(facts).startswith(said)
+    facts["encodings"][1]["summary"]["test"]["versus_first"] = None
+    assert headline(facts).startswith("On test, learned was not tested against sinusoidal")
+
+
+def test_models_that_have_not_learned_are_not_ranked():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    for row in facts["encodings"]:
+        bleu = row["summary"]["test"]["bleu"]
+        bleu["mean"], bleu["values"] = bleu["mean"] / 20, [value / 20 for value in bleu["values"]]
+    said = "No model has learned to translate test: all are below 5 BLEU"
+    assert headline(facts).startswith(said)
+    assert "learned is better" not in headline(facts)
+    facts["encodings"][1]["summary"]["test"]["bleu"] = {"mean": None, "values": [30.0, None]}
+    assert "No model has learned" not in headline(facts)  # one has, and another seed has no score
+
+
+def test_a_small_difference_is_not_rounded_away():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    versus = {"difference": 0.04, "low": 0.01, "high": 0.07, "p_holm": 0.01, "verdict": "better"}
+    facts["encodings"][1]["summary"]["test"]["versus_first"] = versus
+    facts["encodings"][1]["summary"]["test"]["bleu"]["mean"] = 37.83
+    assert "37.83 against 37.79 BLEU" in headline(facts)
+    assert "difference +0.04, 95 % interval +0.01 to +0.07, p = 0.010" in headline(facts)
+
+
+def test_several_verdicts_are_kept_apart():
+    facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
+    assert headline(facts) == (
+        "Against none (27.9 BLEU on test, means of 2 seeds), sinusoidal (+9.9) and "
+        "rotary(theta=1e6) (+12.3) are better; no difference is shown for learned (+2.7)."
+    )
+    assert "not against the others" in findings(facts)[-1]
+
+
+def test_where_it_did_not_win_is_said():
+    facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
+    said = " ".join(findings(facts))
+    assert (
+        "is not ahead of sinusoidal in the mean of 2 of 10 measures taken: training speed and "
+        "peak memory." in said
+    )
+    for cell in facts["encodings"][1]["cells"]:
+        cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
+    assert (
+        "3 of 10 measures taken: training speed, peak memory and test sentences of 9 words."
+        in " ".join(findings(facts))
+    )
+
+
+def test_one_seed_is_said_to_be_one():
+    facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
+    for row in facts["encodings"]:
+        del row["cells"][1:]
+    assert "one seed" in headline(facts)
+    assert findings(facts)[-1].startswith("With one seed each")

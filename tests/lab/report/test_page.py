@@ -1,0 +1,152 @@
+"""The page of a run, read back from what was written.
+
+These fail where it would load anything from elsewhere, let a corpus sentence become markup, leave
+out or change a number, or grow beyond its limit.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from html_pages import Page
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import AWKWARD, attention, examples, results, write_run
+
+from ropewalk.lab.report import write_report
+from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.report.page import pack_weights, report
+
+BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return results()
+
+
+@pytest.fixture(scope="module")
+def page(facts, tmp_path_factory):
+    path = write_report(write_run(tmp_path_factory.mktemp("run"), facts))
+    assert path.name == "report.html"
+    assert path.stat().st_size < 10_000_000
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_it_loads_nothing_from_elsewhere(page):
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert not re.search(r"url\(|@import", page.held["style"][0])
+    assert not re.search(r"fetch|XMLHttp|import|https?://(?!www\.w3\.org/)", page.held["script"][2])
+
+
+def test_a_sentence_stays_text(page):
+    assert len(page.held["script"]) == 3  # data, plotly, the page's own
+    assert "b" not in page.tags
+    assert page.text.count(AWKWARD) == 2  # a translation, and a choice of sentence
+    assert "German to English, corpus <ä>" in page.text
+
+
+def test_all_numbers_are_there(page, facts):
+    for row in facts["encodings"]:
+        wanted = [row["name"], f"{row['parameters']:,}", f"{row['extra_parameters']:+,}"]
+        for summary in row["summary"].values():
+            for metric in ("bleu", "chrf"):
+                wanted += [
+                    format_number(v) for v in [summary[metric]["mean"], *summary[metric]["values"]]
+                ]
+            if summary["versus_first"]:
+                wanted += [
+                    format_number(summary["versus_first"][k], signed=True)
+                    for k in ("difference", "low", "high")
+                ]
+                wanted += [
+                    format_p_value(summary["versus_first"]["p_holm"]),
+                    summary["versus_first"]["verdict"],
+                ]
+        for cell in row["cells"]:
+            wanted += [cell["status"], f"{cell['steps']:,}", format_number(cell["tokens_per_s"], 0)]
+            wanted += [
+                format_number(cell["peak_memory_bytes"] / 2**20, 0),
+                format_number(cell["validation_loss"], 3),
+            ]
+            wanted += [format_number(score["bleu"], 2) for score in cell["scores"].values()]
+        wanted += [format_number(v, 3) for v in row["equal_time"]["validation_loss"]["values"]]
+        missing = [text for text in wanted if text not in page.text]
+        assert not missing
+    conditions = [facts["command"], facts["commit"], "1 h 12 min in 2 sittings", "2.13.0"]
+    overlap = "6 pairs of 120 (5.0 %); source sentences 17, target sentences 19"
+    for text in (*facts["signatures"].values(), *conditions, overlap, "line 7 was blank"):
+        assert text in page.text
+
+
+def test_a_diverged_run_is_shown(page):
+    assert "0.0 †" in page.text
+    assert "rotary(theta=1e6), seed 2, diverged after 60 steps" in page.text
+    assert "1 of 6 runs diverged" in page.text
+
+
+def test_figures_hold_the_numbers(page, facts):
+    figures = page.data["figures"]
+    means = {
+        trace["name"]: trace["y"]
+        for trace in figures["length"][0]["data"]
+        if "lines" in trace["mode"]
+    }
+    for row in facts["encodings"]:
+        scores = [[b["bleu"] for b in cell["scores"]["test"]["by_length"]] for cell in row["cells"]]
+        assert means[row["name"]] == pytest.approx([sum(c) / 2 for c in zip(*scores, strict=True)])
+    for against, field in (("steps", "step"), ("seconds", "seconds")):
+        traces = figures["loss"][against]["validation"]["data"]
+        first = facts["encodings"][0]["cells"][0]["validation"]
+        assert traces[0]["x"] == pytest.approx([point[field] for point in first], abs=0.01)
+        assert traces[0]["y"] == pytest.approx([point["loss"] for point in first], abs=1e-4)
+
+
+def test_maps_hold_the_weights(page, facts):
+    for slug, held in attention(facts)["encodings"].items():
+        for given_, found in zip(
+            held["sentences"], page.data["attention"][slug]["sentences"], strict=True
+        ):
+            for site in ("encoder", "decoder", "cross"):
+                assert found[site]["rows"] == given_[site]["rows"]
+                heads = [h for layer in given_[site]["weights"] for h in layer]
+                texts = [h for layer in found[site]["weights"] for h in layer]
+                for head, text in zip(heads, texts, strict=True):
+                    assert _unpacked(text) == [weight for row in head for weight in row]
+
+
+@given(st.lists(st.lists(st.floats(-2, 2), min_size=3, max_size=3)))
+def test_packing_keeps_thousandths_also_below_0_and_above_1(weights):
+    flat = [weight for row in weights for weight in row]
+    assert _unpacked(pack_weights(weights)) == pytest.approx(flat, abs=0.0005001)
+
+
+def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
+    maps = attention(facts, sentences=3)
+    whole = len(report(facts, examples(facts), maps).encode())
+    less = report(facts, examples(facts), maps, limit=whole - 1)
+    assert len(less.encode()) < whole
+    assert "The maps of 2 of these 3 sentences are here" in less
+    assert "There are no maps to show" in report(facts, examples(facts), maps, limit=1)
+
+
+def test_it_opens_with_nothing_but_one_encoding():
+    alone = results(("rotary",), diverged=False)
+    text = Page(report(alone, examples(alone), attention(alone))).text
+    assert "rotary reaches 30.6 BLEU on test (means of 2 seeds)." in text
+    assert "against" not in text
+
+
+def test_importing_the_report_pulls_in_no_plot_library():
+    code = "import ropewalk.lab.report, sys; print({'plotly', 'matplotlib'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def _unpacked(text: str) -> list[float]:
+    digits = [BASE64.index(letter) for letter in text]
+    pairs = zip(digits[::2], digits[1::2], strict=True)
+    return [(64 * high + low - 2048) / 1000 for high, low in pairs]

@@ -1,0 +1,89 @@
+"""What is published of a run, read back.
+
+These fail where a published folder holds a sentence of the corpus, differs the next time, or tells
+other numbers than the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import results, write_run
+
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.publish import publish, readable_json
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return results()
+
+
+def test_published_folder(tmp_path, facts):
+    run = write_run(tmp_path / "run", facts)
+    publish(run, tmp_path / "one")
+    publish(run, tmp_path / "two")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    assert set(files) == {
+        "README.md",
+        "results.json",
+        "bleu.png",
+        "bleu-by-length.png",
+        "loss.png",
+        "attention.png",
+    }
+    for name, content in files.items():
+        if name.endswith(".png"):
+            assert content.startswith(b"\x89PNG")
+            assert len(content) < 150_000
+    for name in ("README.md", "results.json"):
+        text = files[name].decode()
+        assert not re.search("grüß|greets|hello|Mann", text)
+
+
+def test_the_readme_tells_the_numbers(tmp_path, facts):
+    publish(write_run(tmp_path / "run", facts), tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert facts["command"] in text
+    for row in facts["encodings"]:
+        mean = format_number(row["summary"]["test"]["bleu"]["mean"])
+        (line,) = re.findall(
+            rf"^\| {re.escape(row['name'])}<br>[^|]* \| {mean}<br>.*",
+            text,
+            re.M,
+        )
+        assert all(format_number(v) in line for v in row["summary"]["test"]["bleu"]["values"])
+    assert "| better |" in text
+    assert "| worse |" in text
+    assert "corpus &lt;ä&gt;" in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1
+
+
+def test_the_published_numbers_are_the_run_s(tmp_path):
+    whole = results(diverged=False)
+    publish(write_run(tmp_path / "run", whole), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8")) == whole
+
+
+def test_a_run_that_is_not_finished_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"run must be a finished run's folder, got .*no results\.json"
+    ):
+        publish(tmp_path, tmp_path / "out")
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.none(),
+        lambda held: st.lists(held) | st.dictionaries(st.text(), held),
+    )
+)
+def test_readable_json_is_json(value):
+    assert json.loads(readable_json(value)) == value

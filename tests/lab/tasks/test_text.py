@@ -1,0 +1,64 @@
+"""Running text: what a model meets in masked and causal language modelling.
+
+These fail if masks hide or ask for anything else, or if encodings or sittings meet other windows.
+"""
+
+import pytest
+import torch
+from tiny_tasks import config_of
+
+from ropewalk.lab.run import prepare
+from ropewalk.lab.tokens import PAD
+
+
+def test_a_test_text_shorter_than_a_window_is_refused_at_once(tmp_path):
+    for name, words in (("train", 300), ("validation", 60), ("test", 3)):
+        (tmp_path / f"{name}.txt").write_text("ein Wort " * words + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="windows in the test text, got 32: it has"):
+        prepare(config_of("causal-lm", data=str(tmp_path), train_length=32), tmp_path / "run")
+
+
+@pytest.fixture
+def masked(tmp_path):
+    task = prepare(config_of("masked-lm", train_length=40, examples=6), tmp_path)
+    return task, task.batch(task.plan(1, 0)[0], 7), task.data["train"]
+
+
+def test_masking_hides_a_share_and_asks_for_nothing_else(masked):
+    task, _, stream = masked
+    rows = torch.arange(20) * 40
+    batch = task.windows("train", rows, 40, 3)
+    truth = stream[rows[:, None] + torch.arange(40)]
+    asked = batch.targets != PAD
+    assert torch.equal(batch.targets[asked], truth[asked])
+    assert torch.equal(batch.tokens[~asked], truth[~asked])
+    assert asked.any(1).all()
+    assert 0.10 < asked.double().mean() < 0.22
+    hidden = batch.tokens[asked] == task.mask
+    assert 0.65 < hidden.double().mean() < 0.95
+    assert (batch.tokens[asked] == truth[asked]).any()  # some stay, and are asked for all the same
+    assert batch.tokens.max() <= task.mask < task.vocabulary
+
+
+def test_masks_are_drawn_anew_for_each_step_and_alike_for_each_encoding(masked):
+    task, batch, _ = masked
+    rows = task.plan(1, 0)[0]
+    again, other = task.batch(rows, 7), task.batch(rows, 8)
+    assert torch.equal(batch.tokens, again.tokens)
+    assert not torch.equal(batch.targets, other.targets)
+    first, second = (next(iter(task.validation_batches())) for _ in range(2))
+    assert torch.equal(first.tokens, second.tokens)
+
+
+def test_text_is_read_whole_and_in_order(tmp_path):
+    task = prepare(config_of("causal-lm"), tmp_path)
+    stream = task.data["train"]
+    seen = torch.cat([task.batch(rows, 0).targets.flatten() for rows in task.plan(1, 0)])
+    assert len(stream) - 3 * 8 <= len(seen) <= len(stream)
+    batch = task.batch([5, 30], 0)
+    assert torch.equal(batch.tokens, torch.stack([stream[5:13], stream[30:38]]))
+    assert torch.equal(batch.targets, torch.stack([stream[6:14], stream[31:39]]))
+    starts = [sorted(row for rows in task.plan(1, epoch) for row in rows) for epoch in range(4)]
+    assert len({len(s) for s in starts}) == 1
+    assert len({s[0] for s in starts}) > 1  # windows begin elsewhere in each epoch
+    assert task.plan(1, 0) == task.plan(1, 0) != task.plan(2, 0)

@@ -1,0 +1,69 @@
+"""Translation is what it was: these fail if it gives other numbers than before there were other
+tasks, or if a checkpoint of that time is refused.
+"""
+
+import pytest
+import torch
+from tiny_tasks import TINY
+
+from ropewalk.files import read_json, write_json
+from ropewalk.lab.batches import EncodedSplit
+from ropewalk.lab.config import make_config
+from ropewalk.lab.tasks.translation import Translation
+from ropewalk.lab.train import Trainer
+
+# Losses of the program before there were other tasks: same splits, config and seed.
+GOLDEN = {
+    "rotary": (
+        [
+            *(3.6631, 3.6643, 3.7951, 3.5054, 3.1301, 3.4862, 3.1782),
+            *(3.1037, 3.3462, 3.2743, 3.3599, 3.1913, 3.012, 3.1665),
+        ],
+        [3.43729, 3.26541, 3.22347],
+    ),
+    "learned": (
+        [
+            *(3.6704, 3.7136, 3.7644, 3.5667, 3.0823, 3.517, 3.1757),
+            *(3.0932, 3.3388, 3.3079, 3.3983, 3.2172, 2.9725, 3.1855),
+        ],
+        [3.45317, 3.29526, 3.25604],
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", GOLDEN)
+def test_translation_gives_the_losses_that_it_gave(tmp_path, encoding):
+    fields = {name: TINY[name] for name in ("width", "heads", "feed_forward", "batch_tokens")}
+    fields |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "epochs": 2}
+    fields |= {"precision": "float32", "device": "cpu", "validations": 3, "keep": 2}
+    generator = torch.Generator().manual_seed(0)
+
+    def rows(count):
+        lengths = torch.randint(2, 9, (count,), generator=generator).tolist()
+        return [torch.randint(4, 20, (n,), generator=generator).tolist() for n in lengths]
+
+    task = Translation(make_config(settings={**fields, "encodings": encoding}), tmp_path)
+    task.data = {
+        "train": EncodedSplit(rows(60), rows(60)),
+        "validation": EncodedSplit(rows(10), rows(10)),
+    }
+    task.vocabulary = 20
+    record = Trainer(task, encoding, 1, tmp_path).run()
+    training, validation = GOLDEN[encoding]
+    assert [p["loss"] for p in record.training] == pytest.approx(training, abs=2e-3)
+    assert [p["loss"] for p in record.validation] == pytest.approx(validation, abs=2e-3)
+
+
+def test_a_checkpoint_of_before_is_gone_on_with(tmp_path):
+    """What was written without the later fields is that of a translation with softmax attention."""
+    task = Translation(make_config(settings={"device": "cpu"}), tmp_path)
+    held = {name: value for name, value in task.config.training().items() if name != "task"}
+    del held["attention"]
+    task.vocabulary = 30
+    task.data = {name: EncodedSplit([[5, 6]], [[7]]) for name in ("train", "validation")}
+    first = Trainer(task, "rotary", 1, tmp_path / "cell")
+    first.facts["config"] = held
+    first._save()
+    assert Trainer(task, "rotary", 1, tmp_path / "cell").record.step == 0
+    write_json(tmp_path / "facts.json", held)
+    assert "attention" not in read_json(tmp_path / "facts.json")

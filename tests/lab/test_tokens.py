@@ -1,0 +1,78 @@
+"""Subword tokens: these fail when text does not come back from them."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL, UNK, Tokens
+
+TEXT = [
+    "Der Müller fährt heute nicht nach Österreich.",
+    "The miller isn't going to Austria today.",
+    "„Weiß sie, daß es schön ist?“, fragte er.",
+    '"Does she know that it is beautiful?", he asked.',
+    "Zwei Männer (beide ohne Mütze) stehen auf der Straße; einer übt.",
+    "A well-known man's dog, 3 years old, can't be found!",
+]
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    return Tokens.train(TEXT, 200)
+
+
+@cache
+def known_letters() -> Tokens:
+    return Tokens.train(["a e i n r s ä ö ü ß E I N Ä Ö Ü . , ! ?", "eine, rein."], 100)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_sentences_come_back_from_their_tokens(lowercase):
+    tokens = Tokens.train(TEXT, 200, lowercase=lowercase)
+    for text, encoded in zip(TEXT, tokens.encode(TEXT), strict=True):
+        assert tokens.decode(encoded) == (text.lower() if lowercase else text)
+        assert not set(encoded) & {PAD, BOS, EOS, UNK}
+        assert len(encoded) < len(text)
+
+
+@given(
+    st.lists(st.text("aeinrsäöüßEINÄÖÜ", min_size=1, max_size=9), min_size=1),
+    st.sampled_from(".,!?"),
+)
+def test_unseen_words_with_umlauts_and_punctuation_come_back(words, end):
+    tokens, text = known_letters(), ", ".join(words) + end
+    assert tokens.decode(tokens.encode([text])[0]) == text
+
+
+def test_text_is_normalised_and_what_is_unknown_is_dropped():
+    tokens = known_letters()
+    composed, decomposed = tokens.encode(["ä", "a\u0308"])
+    assert composed == decomposed
+    assert UNK in tokens.encode(["a€a"])[0]
+    assert tokens.decode(tokens.encode(["a €a"])[0]) == "a a"
+
+
+def test_special_tokens_have_their_places_and_are_not_shown(tokens):
+    assert tokens.pieces([PAD, BOS, EOS, UNK]) == SPECIAL
+    encoded = tokens.encode(["er"])[0]
+    assert tokens.decode([BOS, *encoded, EOS, PAD]) == "er"
+
+
+def test_punctuation_is_no_part_of_a_word(tokens):
+    for piece in tokens.pieces(range(tokens.size)):
+        assert piece in SPECIAL or len(piece) == 1 or not set(piece) & set(",.?!;()")
+
+
+def test_a_vocabulary_is_as_large_as_asked_and_kept_in_a_file(tokens, tmp_path):
+    assert tokens.size == 200
+    tokens.save(tmp_path / "tokenizer.json")
+    loaded = Tokens.load(tmp_path / "tokenizer.json")
+    assert loaded.encode(TEXT) == tokens.encode(TEXT)
+    assert loaded.pieces(range(200)) == tokens.pieces(range(200))
+
+
+def test_training_twice_gives_the_same_vocabulary():
+    one, two = (Tokens.train(TEXT, 150) for _ in range(2))
+    assert one.pieces(range(150)) == two.pieces(range(150))

@@ -1,0 +1,52 @@
+"""What few sentences show: these fail if chance is measured on sentences that differ between two
+systems.
+"""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scripts import load_scripts
+
+from ropewalk.lab.scoring.bleu import bleu_statistics
+
+entropy, small_samples = load_scripts("studies", "entropy", "small_samples")
+attention_entropy, chances, gaps = (
+    entropy.attention_entropy,
+    small_samples.chances,
+    small_samples.gaps,
+)
+TEXTS = ["the red cat sat on the mat", "a dog runs in the park", "two men play chess outside"] * 4
+WORSE = [text.replace("the", "one", 1).replace("park", "yard") for text in TEXTS]
+
+
+class TestGaps:
+    @given(seed=st.integers(0, 50), sentences=st.integers(1, 6))
+    def test_a_system_never_differs_from_itself(self, seed, sentences):
+        """Fails if the two systems are scored on different sentences."""
+        statistics = bleu_statistics(WORSE, TEXTS)[0]
+        found = gaps(statistics, statistics, sentences=sentences, draws=50, seed=seed)
+        assert torch.equal(found, torch.zeros(50, dtype=found.dtype))
+
+    def test_all_sentences_at_once_give_the_corpus_gap(self):
+        """Fails if sentences are drawn twice, or scores averaged instead of statistics summed."""
+        a, b = bleu_statistics(WORSE, TEXTS)[0], bleu_statistics(TEXTS, TEXTS)[0]
+        found = gaps(a, b, sentences=len(TEXTS), draws=3)
+        from sacrebleu.metrics.bleu import BLEU
+
+        expected = 100 / BLEU().corpus_score(WORSE, [TEXTS]).score * 100 - 100
+        assert found.tolist() == pytest.approx([expected] * 3)
+
+    def test_chances_tell_alike_from_apart(self):
+        """Fails if an encoding's own seeds are taken for a difference, or the sign is turned."""
+        a, b = bleu_statistics(WORSE, TEXTS)[0], bleu_statistics(TEXTS, TEXTS)[0]
+        found = chances({"first": [a, a], "other": [b]}, gap=1.0)
+        assert found["alike"]["above"] == found["alike"]["below"] == 0
+        assert found["apart"]["other"]["above"] > 0.9
+        assert found["apart"]["other"]["below"] == 0
+
+    def test_too_few_sentences_are_refused(self):
+        """Fails if fewer sentences than asked for are scored in silence."""
+        statistics = bleu_statistics(TEXTS[:3], TEXTS[:3])[0]
+        with pytest.raises(ValueError, match="at least 5, got 3 and 3"):
+            gaps(statistics, statistics)

@@ -1,0 +1,58 @@
+"""What a browser would find in a page of HTML."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from synthetic_run import results, write_run
+
+from ropewalk.lab.report import write_report
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page: elements, what they link to, text, scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.held: dict[str, list[str]] = {"script": [], "style": []}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        linking = {"src", "href", "srcset", "data", "poster", "action", "xlink:href"}
+        self.links += [value for name, value in attrs if name in linking]
+        if tag in self.held:
+            self.held[tag].append("")
+
+    def handle_data(self, data):
+        inside = self.tags[-1] if self.tags else ""
+        if inside in self.held and self.cdata_elem == inside:
+            self.held[inside][-1] += data
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+    @property
+    def data(self):
+        return json.loads(self.held["script"][0])
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return results()
+
+
+@pytest.fixture(scope="module")
+def page(facts, tmp_path_factory):
+    path = write_report(write_run(tmp_path_factory.mktemp("run"), facts))
+    assert path.name == "report.html"
+    assert path.stat().st_size < 10_000_000
+    return Page(path.read_text(encoding="utf-8"))
