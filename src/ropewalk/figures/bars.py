@@ -26,7 +26,7 @@ class Bar:
 
 
 def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Figure:
-    """One panel under another, each with its title; a line stands at the limit."""
+    """Draw one panel under another, each with its title; a line stands at the limit."""
     heights = [max(1, len(rows)) + 2.4 for rows in panels.values()]
     figure = new_figure(7.5, 0.5 + 0.24 * sum(heights))
     each = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)

@@ -22,7 +22,7 @@ Spec = dict[str, Any]
 
 
 def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str = "") -> Spec:
-    """Loss of every seed as a thin line, their mean as a bold one, a cross where one diverged."""
+    """Draw each seed's loss as a thin line, their mean bold, a cross where one diverged."""
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
@@ -52,7 +52,7 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Spec:
-    """Score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
 
     Where a seed has no score (None), there is no mean.
     """
@@ -90,7 +90,7 @@ def score_by_length(
 
 
 def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") -> Spec:
-    """Score of each encoding: a dot for each seed, a bar for the mean."""
+    """Draw the score of each encoding: a dot for each seed, a bar for the mean."""
     data: list[Spec] = []
     for y, (name, outcome) in enumerate(outcomes.items()):
         look = style(y)
@@ -103,7 +103,7 @@ def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") ->
 
 
 def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
-    """Difference in a score from the first encoding, with its interval."""
+    """Draw the difference in a score from the first encoding, with its interval."""
     data: list[Spec] = []
     names = list(outcomes)
     for y, (name, outcome) in enumerate(outcomes.items()):

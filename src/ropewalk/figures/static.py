@@ -34,7 +34,7 @@ def loss_curves(
     validation: Mapping[str, Sequence[Curve]],
     x_title: str,
 ) -> Figure:
-    """Training beside validation loss: seeds thin, their mean bold, a cross where one diverged."""
+    """Draw training and validation loss: seeds thin, means bold, a cross where one diverged."""
     figure = new_figure(8.0, 3.2)
     panels = figure.subplots(1, 2)
     for axes, title, curves in zip(
@@ -60,7 +60,7 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Figure:
-    """Score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
 
     Where a seed has no score (None), there is no mean.
     """
@@ -88,7 +88,7 @@ def score_by_length(
 def score_by_encoding(
     outcomes: Mapping[str, Outcome], score: str = "BLEU", tested_metric: str = ""
 ) -> Figure:
-    """A score, a dot for each seed and a bar for the mean; beside it differences from the first.
+    """Draw a score, dots for seeds and a bar for the mean, beside differences from the first.
 
     ``tested_metric``: of which score these are, where that is another one.
     """
@@ -131,7 +131,7 @@ def score_by_encoding(
 def attention_map(
     weights: Matrix, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Figure:
-    """Attention weights (S, T), with tokens on the axes where they are given, else positions."""
+    """Draw attention weights (S, T), with tokens on the axes where given, else positions."""
     figure = new_figure(4.0, 4.0)
     axes = figure.subplots()
     _draw_map(axes, weights, style(0).colour)
@@ -144,7 +144,7 @@ def attention_map(
 
 
 def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
-    """Every head's attention, small and without tokens: encoding -> layer -> head -> (S, T)."""
+    """Draw every head's attention, small, no tokens: encoding -> layer -> head -> (S, T)."""
     layers = max(len(stack) for stack in maps.values())
     heads = max(len(layer) for stack in maps.values() for layer in stack)
     side = min(0.55, 9.0 / (heads * len(maps)))
@@ -183,7 +183,7 @@ def svg(figure: Figure) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size, in inches; ImportError says what brings matplotlib."""
+    """Make an empty figure of this size, in inches; ImportError says what brings matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -224,7 +224,7 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
 
 
 def calm(axes: Axes) -> None:
-    """Axes that stand back behind what they hold."""
+    """Make axes that stand back behind what they hold."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK, labelsize=8)

@@ -147,7 +147,7 @@ class Config(BaseModel):
         return self.task != "masked-lm"
 
     def shape(self, vocabulary: int) -> TransformerShape:
-        """Sizes of the model, with the vocabulary that the data really gave."""
+        """Give the sizes of the model, with the vocabulary that the data really gave."""
         encoder, decoder = self.encoder_layers, self.decoder_layers
         if self.task != "translation":
             encoder, decoder = (0, self.layers) if self.causal else (self.layers, 0)
@@ -164,16 +164,16 @@ class Config(BaseModel):
         )
 
     def facts(self) -> dict[str, Any]:
-        """The fields that the task has, as JSON can hold them."""
+        """Give the fields that the task has, as JSON can hold them."""
         others = fields_of_other_tasks(self.task)
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
-        """The fields that a trained cell depends on: its checkpoint is good for these alone."""
+        """Give the fields that a trained cell depends on: its checkpoint serves these alone."""
         return {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
 
     def decoding(self) -> dict[str, Any]:
-        """The further fields that a cell's scores depend on."""
+        """Give the further fields that a cell's scores depend on."""
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 

@@ -84,7 +84,7 @@ class Corpus:
 
 
 def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
-    """Reads the corpus that `data` names: see the head of this module for what it may be.
+    """Read the corpus that `data` names: see the head of this module for what it may be.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
     ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and the hub; write
@@ -113,7 +113,7 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
 
 
 def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """How many sentences of each other split are, letter for letter, in the training split too.
+    """Count the sentences of each other split that are, letter for letter, in training too.
 
     Returns, for every split but "train", the counts "source", "target" and "pairs" (both sides of
     one training pair); a sentence that occurs twice in a split counts twice.
@@ -184,7 +184,7 @@ def _download(filename: str) -> Path:
 
 
 def _from_folder(folder: Path, source: str, target: str) -> Corpus:
-    """Reads NAME.SOURCE and NAME.TARGET (plain or .gz), or NAME.jsonl, for every NAME."""
+    """Read NAME.SOURCE and NAME.TARGET (plain or .gz), or NAME.jsonl, for every NAME."""
     ending = re.compile(rf"(.+)\.({re.escape(source)}|{re.escape(target)}|jsonl)(\.gz)?")
     found: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.iterdir()):
@@ -238,7 +238,7 @@ def _check_folder(
 
 
 def _from_files(source_path: Path, target_path: Path, source: str, target: str) -> Corpus:
-    """Reads one pair of files and holds out validation and test by a hash of the source sentence.
+    """Read one pair of files and hold out validation and test by a hash of the source sentence.
 
     The endings of their names say the languages, where they are as short as a language's code.
     A source sentence is in one split only, whatever its place in the file; a held-out split has

@@ -22,7 +22,7 @@ class CorpusError(ValueError):
 def read_sides(
     source_path: Path, target_path: Path, split: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """The pairs of two files, line by line; what was left out is added to `notes`.
+    """Give the pairs of two files, line by line; what was left out is added to `notes`.
 
     Raises:
         CorpusError: a file is missing or is not whole UTF-8, the files differ in length, or one
@@ -44,7 +44,7 @@ def read_sides(
 def _pairs(
     rows: Sequence[Pair], source_file: str, target_file: str, split: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """Drops rows empty on both sides, with a note; an empty line on one side only is an error."""
+    """Drop rows empty on both sides, with a note; an empty line on one side only is an error."""
     for number, (source, target) in enumerate(rows, start=1):
         if bool(source) != bool(target):
             empty, other = (target_file, source_file) if source else (source_file, target_file)
@@ -64,7 +64,7 @@ def _pairs(
 def read_jsonl(
     path: Path, split: str, source: str, target: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """The pairs of one file of JSON objects, a line each, with the fields `source` and `target`.
+    """Give the pairs of a file of JSON objects, a line each, with fields `source` and `target`.
 
     Raises:
         CorpusError: as `read_sides`, and a line that is not such an object.
@@ -88,7 +88,7 @@ def read_jsonl(
 
 
 def _read_lines(path: Path) -> list[str]:
-    r"""The stripped lines of a UTF-8 file, plain or gzipped.
+    r"""Give the stripped lines of a UTF-8 file, plain or gzipped.
 
     Lines end at "\n" alone ("\r" before it goes with the white space): str.splitlines would also
     split at U+2028 or form feeds, on one side and not on the other.
@@ -100,7 +100,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, plain or gzipped, as it is but for a byte order mark.
+    """Give the text of a UTF-8 file, plain or gzipped, as it is but for a byte order mark.
 
     Raises:
         CorpusError: the file is missing, cannot be read or is not whole UTF-8.
@@ -134,7 +134,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def nearest(path: Path, names: Sequence[str] = ()) -> str:
-    """A few words on what is there instead of `path`: the nearest name, or the missing folder."""
+    """Say what is there instead of `path`: the nearest name, or the missing folder."""
     parent = path.parent
     if not parent.is_dir():
         return f" (and no folder {parent})"

@@ -65,7 +65,7 @@ class Texts:
 
 
 def load_texts(data: str) -> Texts:
-    """Reads the texts that `data` names: see the head of this module for what it may be.
+    """Read the texts that `data` names: see the head of this module for what it may be.
 
     "tales" is always the built-in generator; write "./tales" for a file or folder of that name.
 
@@ -92,7 +92,7 @@ def load_texts(data: str) -> Texts:
 
 
 def read_texts(paths: Path | Sequence[Path]) -> Texts:
-    """Reads a file, a folder or several files; what is not split already, is split here.
+    """Read a file, a folder or several files; what is not split already, is split here.
 
     Of fewer than 20 files, each gives its last twentieth to test and the one before to validation,
     cut at line ends where there are any. From 20 files on, whole files are held out, a twentieth
@@ -171,7 +171,7 @@ def _document(path: Path) -> str:
 
 
 def _cut(path: Path, text: str) -> tuple[str, str, str]:
-    """The text in three: all but two twentieths, and one each; cut at line ends, else at spaces."""
+    """Cut a text in three, at line ends, else at spaces: all but two twentieths, and one each."""
     places = [round(len(text) * (1 - share * HELD_OUT_SHARE)) for share in (2, 1)]
     for end in ("\n", " "):
         first, second = (text.find(end, place) for place in places)

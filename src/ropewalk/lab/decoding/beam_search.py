@@ -29,7 +29,7 @@ class Hypothesis:
     log_probability: float
 
     def score(self, length_penalty: float) -> float:
-        """Log-probability over ``((5 + length) / 6) ** length_penalty``, the end mark counted.
+        """Give log-probability over ``((5 + length) / 6) ** length_penalty``, the end mark counted.
 
         Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
         """

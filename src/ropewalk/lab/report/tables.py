@@ -34,7 +34,7 @@ class Table:
 
 
 def main_table(results: Facts) -> Table:
-    """One row an encoding: the first test split with its test, long sentences, losses and cost.
+    """Give one row an encoding: first test split with its test, long sentences, losses, cost.
 
     Long sentences are the other test splits, or where there is none the longest of the first one.
     """
@@ -76,7 +76,7 @@ def legend(results: Facts) -> str:
 
 
 def splits_table(results: Facts) -> Table:
-    """One row a further test split and encoding: scores, and the test against the first."""
+    """Give one row a further test split and encoding: scores, and the test against the first."""
     rows = tuple(
         (TableCell(split), _name(row), *_split_cells(results, row, split))
         for split in results["splits"][1:]
@@ -87,7 +87,7 @@ def splits_table(results: Facts) -> Table:
 
 
 def length_table(results: Facts, split: str) -> Table:
-    """BLEU of each encoding in bins of the source's length: mean, and every seed."""
+    """Give BLEU of each encoding in bins of the source's length: mean, and every seed."""
     bins = results["length_bins"][split]
     columns = ("encoding", *(f"{bin_label(b)} words ({b['sentences']:,} sentences)" for b in bins))
     rows = []
@@ -98,7 +98,7 @@ def length_table(results: Facts, split: str) -> Table:
 
 
 def multiples_table(results: Facts) -> Table:
-    """The headline score of each encoding at each length, trained and past it."""
+    """Give the headline score of each encoding at each length, trained and past it."""
     metric, lengths = headline_metric(results), results["lengths"]
     columns = ("encoding", *(f"{n:,} {lengths['unit']} ({s})" for s, n in lengths["of"].items()))
     rows = [
@@ -109,7 +109,7 @@ def multiples_table(results: Facts) -> Table:
 
 
 def runs_table(results: Facts) -> Table:
-    """One row a training: how it ended, what it took, what it scored."""
+    """Give one row a training: how it ended, what it took, what it scored."""
     splits = results["splits"]
     columns = [
         "encoding",

@@ -48,7 +48,7 @@ def score(
     lowercase: bool = False,
     bins: int = 5,
 ) -> Score:
-    """BLEU and chrF of the whole, BLEU of each sentence and of each length bin of the sources.
+    """Give BLEU and chrF of the whole, BLEU of each sentence and of each length bin of the sources.
 
     Raises:
         ValueError: the three differ in length, or are empty.
@@ -69,13 +69,13 @@ def score(
 
 
 def signatures(*, lowercase: bool = False) -> dict[str, str]:
-    """sacrebleu's signatures of "bleu" and "chrf" as `score` computes them."""
+    """Give sacrebleu's signatures of "bleu" and "chrf" as `score` computes them."""
     bleu, chrf = _metrics(lowercase, references=[["one reference"]])
     return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
 
 
 def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
-    """Ranges of length in words that hold about equally many sentences each.
+    """Give ranges of length in words that hold about equally many sentences each.
 
     "from" and "to" are both inclusive, ranges touch, and none is empty: sentences of one length
     stay together, so there may be fewer than `bins`.
@@ -92,7 +92,7 @@ def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
 
 
 def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int]:
-    """The place in `bins` of each sentence, by its length in words.
+    """Give the place in `bins` of each sentence, by its length in words.
 
     Raises:
         ValueError: a sentence is shorter or longer than every bin.
@@ -111,7 +111,7 @@ def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int
 def bleu_statistics(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> tuple[Tensor, list[float]]:
-    """BLEU statistics (N, 10), float64 whole numbers, and BLEU of each sentence, by sacrebleu."""
+    """Give BLEU statistics (N, 10), whole numbers in float64, and BLEU of each sentence."""
     bleu, _ = _metrics(lowercase, effective_order=True)
     rows = [
         bleu.sentence_score(hypothesis, [reference])
@@ -122,7 +122,7 @@ def bleu_statistics(
 
 
 def bleu_from_statistics(sums: Tensor) -> Tensor:
-    """Corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
+    """Give corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
 
     Equal to sacrebleu's default: brevity penalty, geometric mean of four precisions, exponential
     smoothing (the k-th order without a match counts as 1 / 2^k matches; Chen and Cherry 2014,
@@ -139,7 +139,7 @@ def bleu_from_statistics(sums: Tensor) -> Tensor:
 
 
 def check_lengths(**texts: Sequence[str]) -> None:
-    """Refuses texts of different length, or none.
+    """Refuse texts of different length, or none.
 
     Raises:
         ValueError: names each text with its number of sentences.

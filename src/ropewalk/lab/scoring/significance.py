@@ -1,7 +1,7 @@
 """Whether one system's score differs from another's by more than chance.
 
 A score is formed from sums over items of a few statistics: BLEU from ten of each sentence (see
-`scores`), a mean loss from each window's loss and tokens, exact match from ones and zeros.
+`scoring.bleu`), a mean loss from each window's loss and tokens, exact match from ones and zeros.
 
 Axes: N items (sentences, windows, examples), C statistics of each, Z training seeds, M resamples.
 """
@@ -59,7 +59,7 @@ def compare_statistics(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Whether `other` differs from `first` in mean score, over items and over training seeds.
+    """Tell whether `other` differs from `first` in mean score, over items and over training seeds.
 
     Each system is its statistics (Z, N, C), whose sums `score` takes; their Z may differ. A
     resample draws the items with replacement, the same for both systems and all seeds (paired
@@ -113,7 +113,7 @@ def compare_systems(
     seed: int = 0,
     lowercase: bool = False,
 ) -> Comparison:
-    """`compare_statistics` of BLEU: each system is its hypotheses, a list for each training seed.
+    """Compare BLEU by `compare_statistics`: each system is a list of hypotheses for each seed.
 
     Raises:
         ValueError: no seed, no sentence, or hypotheses that are not as many as the references.
@@ -135,7 +135,7 @@ def compare_with_first(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> list[VersusFirst | None]:
-    """`compare_statistics` of every system with the first, under Holm's correction over them all.
+    """Compare every system with the first, under Holm's correction over them all.
 
     Returns one row a system: None for the first, where a system, or the first, has none, and where
     there are fewer than ten items.
@@ -157,7 +157,7 @@ def compare_with_first(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values (Holm 1979), in the order given.
+    """Give Holm's step-down adjusted p-values (Holm 1979), in the order given.
 
     The k-th smallest of n is multiplied by n - k + 1, is at least the one before it, at most 1.
     """
@@ -170,7 +170,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
-    """What may be said of a gain, up or down: "better", "worse" or "no difference shown"."""
+    """Give what may be said of a gain, up or down: "better", "worse" or "no difference shown"."""
     if p_holm >= alpha or gain == 0:
         return NOT_SHOWN
     return BETTER if gain > 0 else WORSE
@@ -179,7 +179,7 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
 def _resample(
     first: Tensor, other: Tensor, resamples: int, generator: torch.Generator, score: ScoreOf
 ) -> tuple[float, Tensor]:
-    """The observed difference, and how far each resample is from the resamples' mean (M,).
+    """Give the observed difference, and how far each resample is from the resamples' mean (M,).
 
     `first` and `other` are statistics (Z, N, C); their Z may differ.
     """
@@ -201,7 +201,7 @@ def _resample(
 def _resampled_scores(
     runs: Tensor, resamples: int, generator: torch.Generator, score: ScoreOf
 ) -> Tensor:
-    """Scores (M, Z) of each run's statistics (Z, N, C) on items drawn with replacement."""
+    """Give scores (M, Z) of each run's statistics (Z, N, C) on items drawn with replacement."""
     items = runs.shape[1]
     chunk = max(1, CHUNK // items)
     scores = []
@@ -215,7 +215,7 @@ def _resampled_scores(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Of resampled scores (M, Z): the variance of their mean over Z that single runs bring in."""
+    """Give the variance that single runs bring into the mean over Z of resampled scores (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0
@@ -224,7 +224,7 @@ def _run_variance(scores: Tensor) -> float:
 
 
 def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> Tensor:
-    """What drawing seeds with replacement adds to their mean (M,), widened; `scores` is (Z,)."""
+    """Give what drawing seeds with replacement adds to the mean of `scores` (Z,), widened: (M,)."""
     seeds = len(scores)
     widen = math.sqrt(seeds / (seeds - 1)) if seeds > 1 else 0.0
     drawn = torch.randint(seeds, (resamples, seeds), generator=generator)
@@ -232,7 +232,7 @@ def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> T
 
 
 def _student(freedom: int, count: int, generator: torch.Generator) -> Tensor:
-    """Factors (count,) that turn a normal variable into Student's t of `freedom` degrees."""
+    """Give factors (count,) that turn a normal variable into Student's t of `freedom` degrees."""
     if freedom == 0:
         return torch.zeros(count, dtype=torch.float64)
     normal = torch.randn(count, freedom, dtype=torch.float64, generator=generator)

@@ -34,12 +34,12 @@ SEED = 0  # of the data: every training seed meets the same examples, in an orde
 
 
 def _exact_match(sums: Tensor) -> Tensor:
-    """Share of examples that are right as a whole, in percent."""
+    """Give the share of examples that are right as a whole, in percent."""
     return 100 * sums[..., 0] / sums[..., 1]
 
 
 def _token_accuracy(sums: Tensor) -> Tensor:
-    """Share of answers' tokens that stand where they should, in percent."""
+    """Give the share of answers' tokens that stand where they should, in percent."""
     return 100 * sums[..., 2] / sums[..., 3]
 
 

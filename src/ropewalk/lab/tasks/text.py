@@ -37,7 +37,7 @@ PASSAGES_SHOWN = 5  # passages in a report
 
 
 def mean_loss(sums: Tensor) -> Tensor:
-    """Mean negative log-likelihood of a token in nats."""
+    """Give the mean negative log-likelihood of a token in nats."""
     return sums[..., 0] / sums[..., 1]
 
 

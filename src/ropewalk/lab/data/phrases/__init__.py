@@ -40,7 +40,7 @@ _NO_MARKS = str.maketrans("", "", ",.?")
 
 
 def generate(seed: int = 0) -> dict[str, list[Pair]]:
-    """The splits "train", "validation", "test" and "long" as (German, English) sentences.
+    """Give the splits "train", "validation", "test" and "long" as (German, English) sentences.
 
     Equal seeds give equal sentences, whatever the version of Python.
     """
@@ -48,7 +48,7 @@ def generate(seed: int = 0) -> dict[str, list[Pair]]:
 
 
 def derive(seed: int = 0) -> dict[str, list[tuple[Pair, Sentence]]]:
-    """The splits of `generate`, each pair with the abstract sentence that it was read off from."""
+    """Give the splits of `generate`, each pair with the abstract sentence it was read from."""
     usual = range(SHORTEST, LONGEST + 1)
     longer = range(LONGEST + 1, 2 * LONGEST + 1)
     known, every = Grammar(seed), Grammar(seed + 1, every=True)
@@ -71,7 +71,7 @@ def derive(seed: int = 0) -> dict[str, list[tuple[Pair, Sentence]]]:
 
 
 def forms(text: str) -> list[str]:
-    """The word forms of a sentence, in lower case and without punctuation."""
+    """Give the word forms of a sentence, in lower case and without punctuation."""
     return text.translate(_NO_MARKS).lower().split()
 
 
@@ -87,7 +87,7 @@ def _draw(
     seen: set[str],
     learnt: tuple[set[str], set[str]] | None = None,
 ) -> list[tuple[Pair, Sentence]]:
-    """So many new sentences, of such lengths in words and of no word forms but those `learnt`.
+    """Give so many new sentences, of such lengths in words and of no word forms but those `learnt`.
 
     Both sides of all that were taken are in `seen`.
     """

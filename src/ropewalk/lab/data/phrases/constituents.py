@@ -49,7 +49,7 @@ class Constituents:
         return options[int(self.random() * len(options))]
 
     def word(self, options: Sequence[T]) -> T:
-        """One of these lexemes, the first ones more often, as some words are in any language."""
+        """Pick one of these lexemes, the first more often, as some words are in any language."""
         draw = self.random()
         # Products and roots are rounded alike everywhere, which powers are not.
         return options[int(draw * draw * math.sqrt(draw) * len(options))]
@@ -77,7 +77,7 @@ class Constituents:
         definite: bool = False,
         gap: str = "subject",
     ) -> Predicate:
-        """The verb with its complements but the `gap`; `extra` is the chance of an adjunct."""
+        """Give the verb with its complements but the `gap`; `extra` is the chance of an adjunct."""
         part = Predicate(verb)
         valency = verb.valency
         if valency == "quality":
@@ -114,7 +114,7 @@ class Constituents:
     def _extras(
         self, verb: Verb, subject: Nominal | None, chance: float
     ) -> tuple[Prepositional | None, w.Adverb | None]:
-        """A place or company, and a manner."""
+        """Give a place or company, and a manner."""
         adjunct = manner = None
         if self.chance(chance):
             if self.chance(0.3):
@@ -158,7 +158,7 @@ class Constituents:
         relative: float,
         last: bool,
     ) -> Nominal:
-        """An object; only the `last` of a clause has a relative clause, which would part them."""
+        """Draw an object; only a clause's `last` has a relative clause, which would part them."""
         if role in ("accusative", "dative") and kinds[0] == "P" and self.chance(0.1):
             pronouns = (w.HE, w.WE) if role == "accusative" else w.PRONOUNS
             options = [p for p in pronouns if p is not subject]
@@ -192,7 +192,7 @@ class Constituents:
         possessor: bool = False,
         determiner: w.Determiner | None = None,
     ) -> NounPhrase:
-        """A noun of one of the kinds with its determiner, mostly an adjective, and perhaps more."""
+        """Draw a noun of one of the kinds with determiner, mostly an adjective, perhaps more."""
         noun = self._noun(kinds, role)
         plural = self.chance(0.1 if plain else 0.3)
         owner = None
@@ -217,7 +217,7 @@ class Constituents:
         return NounPhrase(determiner, noun, plural, self._adjectives(noun.kind), owner, clause)
 
     def _noun(self, kinds: str, role: str) -> Noun:
-        """A noun that the sentence does not have yet, as far as three draws can tell."""
+        """Give a noun that the sentence does not have yet, as far as three draws can tell."""
         options = pools.nouns(kinds, f"{role} {self.order}", self.every)
         noun = self.word(options)
         for _ in range(2):
@@ -239,7 +239,7 @@ class Constituents:
         return (first, second) if draw > 0.8 and second.topic != first.topic else (first,)
 
     def _relative(self, head: Noun, plural: bool, matrix: str) -> Relative | None:
-        """A relative clause without another inside it, or None where no verb fits."""
+        """Give a relative clause without another inside it, or None where no verb fits."""
         tense = self.pick(pools.RELATIVE_TENSES[matrix])
         gap = self.pick(pools.GAPS) if head.kind != "L" else self.pick(("adjunct", "accusative"))
         options = pools.relative_verbs(gap, head.kind, f"final {tense}", self.every)

@@ -24,7 +24,7 @@ _AN = ("a", "e", "i", "o", "u", "honest")
 
 
 def nominal(phrase: Nominal, role: str = "object") -> list[str]:
-    """A noun phrase, two of them, or a pronoun as "subject" or "object"."""
+    """Give a noun phrase, two of them, or a pronoun as "subject" or "object"."""
     if isinstance(phrase, Pronoun):
         return [phrase.subject if role == "subject" else phrase.object]
     if isinstance(phrase, Coordination):
@@ -63,7 +63,7 @@ def _relative(relative: Relative, head: NounPhrase) -> list[str]:
 
 
 def _verbs(part: Predicate, sentence: Clause, plural: bool, lone: bool) -> tuple[str, str]:
-    """The auxiliary, "" if there is none, and the rest of the verb.
+    """Give the auxiliary, "" if there is none, and the rest of the verb.
 
     `lone` asks for an auxiliary in any case, as negations and questions need it.
     """
@@ -106,7 +106,7 @@ def _complements(part: Predicate) -> list[str]:
 
 
 def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None) -> list[str]:
-    """The words of a clause; `asked` puts the auxiliary first.
+    """Give the words of a clause; `asked` puts the auxiliary first.
 
     `plural` is the number of the subject where the clause has none of its own.
     """
@@ -147,7 +147,7 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
 
 
 def english(sentence: Sentence) -> str:
-    """The sentence in English."""
+    """Give the sentence in English."""
     words: list[str] = []
     opening = sentence.opening
     if opening is not None:

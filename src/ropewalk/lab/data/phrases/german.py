@@ -79,7 +79,7 @@ _CONTRACTIONS = {
 
 
 def determiner(word: Determiner, key: str, case: int) -> str:
-    """The determiner for a gender ("p" for the plural) and a case; "" where there is none."""
+    """Give the determiner for a gender ("p" for the plural) and a case; "" where there is none."""
     if word.kind == "definite":
         return _DEFINITE[key][case]
     if word.kind == "fixed":
@@ -88,7 +88,7 @@ def determiner(word: Determiner, key: str, case: int) -> str:
 
 
 def nominal(phrase: Nominal, case: int) -> list[str]:
-    """A noun phrase, two of them, or a pronoun in the given case."""
+    """Give a noun phrase, two of them, or a pronoun in the given case."""
     if isinstance(phrase, Pronoun):
         return [phrase.german[case]]
     if isinstance(phrase, Coordination):
@@ -131,7 +131,7 @@ def _relative(relative: Relative, key: str) -> list[str]:
 
 
 def _verbs(part: Predicate, sentence: Clause, plural: bool) -> tuple[str, list[str]]:
-    """The finite verb and what stands in the right bracket."""
+    """Give the finite verb and what stands in the right bracket."""
     verb, tense = part.verb, sentence.tense
     if tense == "modal":
         assert sentence.modal is not None
@@ -153,7 +153,7 @@ def _verbs(part: Predicate, sentence: Clause, plural: bool) -> tuple[str, list[s
 
 
 def _slots(part: Predicate) -> dict[str, list[str]]:
-    """The complements and adjuncts that may stand in front of the finite verb."""
+    """Give the complements and adjuncts that may stand in front of the finite verb."""
     slots = {}
     if part.dative is not None:
         slots["dative"] = nominal(part.dative, DATIVE)
@@ -167,7 +167,7 @@ def _slots(part: Predicate) -> dict[str, list[str]]:
 
 
 def _pronouns(part: Predicate, slots: dict[str, list[str]]) -> list[str]:
-    """The objects that are pronouns, taken out of the slots."""
+    """Give the objects that are pronouns, taken out of the slots."""
     words = []
     for slot, phrase in (("dative", part.dative), ("accusative", part.accusative)):
         if isinstance(phrase, Pronoun):
@@ -178,7 +178,7 @@ def _pronouns(part: Predicate, slots: dict[str, list[str]]) -> list[str]:
 def _middle(
     part: Predicate, slots: dict[str, list[str]], adverbs: list[str], negated: bool
 ) -> list[str]:
-    """Adverbs, manner, dative, accusative, negation, place or company, oblique, quality."""
+    """Give adverbs, manner, dative, accusative, negation, place or company, oblique, quality."""
     words = adverbs[:]
     if part.manner is not None:
         words.append(part.manner.german)
@@ -192,7 +192,7 @@ def _middle(
 
 
 def clause(sentence: Clause, order: str, plural: bool | None = None) -> list[str]:
-    """The words of a clause with its finite verb "first", "second" or "final".
+    """Give the words of a clause with its finite verb "first", "second" or "final".
 
     `plural` is the number of the subject where the clause has none of its own.
     """
@@ -235,7 +235,7 @@ def clause(sentence: Clause, order: str, plural: bool | None = None) -> list[str
 def _front(
     sentence: Clause, subject: list[str], slots: dict[str, list[str]], adverbs: list[str]
 ) -> tuple[list[str], list[str]]:
-    """What stands before the finite verb, and the subject that is left for the middle."""
+    """Give what stands before the finite verb, and the subject that is left for the middle."""
     if sentence.front == "subject":
         return subject, []
     if sentence.front == "time":
@@ -244,7 +244,7 @@ def _front(
 
 
 def german(sentence: Sentence) -> str:
-    """The sentence in German."""
+    """Give the sentence in German."""
     words: list[str] = []
     opening = sentence.opening
     if opening is not None:

@@ -28,7 +28,7 @@ class Grammar(Constituents):
     """Draws whole sentences."""
 
     def sentence(self) -> Sentence:
-        """A question, a clause, two clauses, or a clause with a subordinate one on either side."""
+        """Draw a question, a clause, two, or one with a subordinate clause on either side."""
         self.used.clear()
         shape, tense = self.random(), self.pick(pools.TENSES)
         if shape < 0.05:
@@ -48,7 +48,7 @@ class Grammar(Constituents):
         return Sentence((Main(last),), opening)
 
     def long(self) -> Sentence:
-        """Two main clauses, at least one of them with a subordinate clause."""
+        """Give two main clauses, at least one of them with a subordinate clause."""
         self.used.clear()
         conjunction, tense, sub = self._subordination()
         opening, order = None, "second"
@@ -87,7 +87,7 @@ class Grammar(Constituents):
         closed: bool = True,
         timed: bool = True,
     ) -> Clause:
-        """A clause in the order "second", "opening", "question" or "final".
+        """Give a clause in the order "second", "opening", "question" or "final".
 
         `rich` makes relative clauses and two predicates more likely; a main clause that is `closed`
         may have a clause as its object, because no other one follows it; `timed` allows an adverb
@@ -136,7 +136,7 @@ class Grammar(Constituents):
         return Clause(subject, parts, tense, modal, time, frequency, negated, front)
 
     def _second(self, verb: Verb, subject: Nominal, tense: str) -> Predicate:
-        """Another predicate for the same subject, with the same auxiliary."""
+        """Give another predicate for the same subject, with the same auxiliary."""
         frame = f"{self.order} {tense}"
         # Verbs with an object have the auxiliary haben.
         valency = "acc" if verb.auxiliary == "haben" else "none"
@@ -156,7 +156,7 @@ class Grammar(Constituents):
         return Content(w.THAT if verb.valency == "that" else w.IF, clause)
 
     def _front(self, part: Predicate, subject: Nominal, time: w.Adverb | None) -> str:
-        """The slot before the finite verb: half the time the subject."""
+        """Give the slot before the finite verb: half the time the subject."""
         slots = ["time", "time"] if time is not None else []
         if part.adjunct is not None and part.adjunct.german not in ("mit", "ohne"):
             slots += ["adjunct", "adjunct"]

@@ -233,7 +233,7 @@ TABLES = {
 
 
 def english_s(word: str) -> str:
-    """The word with the ending -s, as regular plurals and the third person of verbs have it."""
+    """Give the word with the ending -s of regular plurals and verbs in the third person."""
     if word.endswith(("s", "x", "z", "ch", "sh", "o")):
         return word + "es"
     if word.endswith("y") and word[-2] not in _VOWELS:

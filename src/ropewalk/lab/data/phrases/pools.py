@@ -43,7 +43,7 @@ GAPS = ("subject", "subject", "subject", "accusative", "accusative", "dative", "
 
 @cache
 def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
-    """The nouns of these classes that may take the frame."""
+    """Give the nouns of these classes that may take the frame."""
     return tuple(
         noun
         for noun in NOUNS
@@ -53,13 +53,13 @@ def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
 
 @cache
 def adjectives(kind: str) -> tuple[w.Adjective, ...]:
-    """The adjectives that may describe a noun of this class."""
+    """Give the adjectives that may describe a noun of this class."""
     return tuple(adjective for adjective in w.ADJECTIVES if kind in adjective.kinds)
 
 
 @cache
 def verbs(valency: str, frame: str, every: bool) -> tuple[Verb, ...]:
-    """The verbs of this valency that may take the frame."""
+    """Give the verbs of this valency that may take the frame."""
     return tuple(
         verb
         for verb in VERBS
@@ -69,7 +69,7 @@ def verbs(valency: str, frame: str, every: bool) -> tuple[Verb, ...]:
 
 @cache
 def relative_verbs(gap: str, kind: str, frame: str, every: bool) -> tuple[Verb, ...]:
-    """The verbs of which a noun of this kind can be the subject, the object and so on."""
+    """Give the verbs of which a noun of this kind can be the subject, the object and so on."""
     return tuple(
         verb
         for valency in dict.fromkeys(SIMPLE)
@@ -83,7 +83,7 @@ def relative_verbs(gap: str, kind: str, frame: str, every: bool) -> tuple[Verb, 
 
 
 def marked(phrase: Nominal) -> bool:
-    """Whether nominative and accusative differ, so that the phrase shows its own role."""
+    """Tell whether nominative and accusative differ, so that the phrase shows its own role."""
     if isinstance(phrase, NounPhrase):
         return phrase.noun.gender == "m" and not phrase.plural
     return phrase in (w.HE, w.WE)

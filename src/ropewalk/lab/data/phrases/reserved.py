@@ -78,7 +78,7 @@ RESERVED: frozenset[Combination] = frozenset((*_reserved_nouns(), *_reserved_ver
 
 
 def combinations(sentence: Sentence) -> Iterator[Combination]:
-    """Every (lexeme, frame) of the sentence; a lexeme is named by its German dictionary form."""
+    """Give each (lexeme, frame) of the sentence; a lexeme goes by its German dictionary form."""
     if sentence.opening is not None:
         yield from _clause(sentence.opening.clause, "final")
     for main in sentence.mains:

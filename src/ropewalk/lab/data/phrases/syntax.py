@@ -135,11 +135,11 @@ class Sentence:
 
 
 def is_plural(subject: Nominal) -> bool:
-    """Whether the finite verb after this subject is plural."""
+    """Tell whether the finite verb after this subject is plural."""
     return isinstance(subject, Coordination) or subject.plural
 
 
 def written(tokens: list[str], mark: str) -> str:
-    """The sentence as text: commas attached and never doubled, a capital first, a mark last."""
+    """Write the sentence: commas attached and never doubled, a capital first, a mark last."""
     text = " ".join(tokens).replace(" ,", ",").replace(",,", ",").rstrip(",")
     return text[0].upper() + text[1:] + mark

@@ -55,7 +55,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _rows(text: str) -> tuple[tuple[str, ...], ...]:
-    """The lines of a table, each cut at its bars."""
+    """Give the lines of a table, each cut at its bars."""
     return tuple(
         tuple(cell.strip() for cell in line.split("|")) for line in text.strip().splitlines()
     )

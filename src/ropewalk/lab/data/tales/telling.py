@@ -86,7 +86,7 @@ class Telling:
         return f"{phrase}'s" if form == "s" else phrase
 
     def _told(self, person: Person, form: str) -> str | None:
-        """What a slot says about a person, where it does not stand for the person."""
+        """Give what a slot says about a person, where it does not stand for the person."""
         if form == "name":
             self._now.append(person)
         if form in FIELDS:
@@ -107,7 +107,7 @@ class Telling:
         return fields.get(form)
 
     def _certain(self, person: Person) -> bool:
-        """Whether a pronoun can only mean this person."""
+        """Tell whether a pronoun can only mean this person."""
         spoken = self._before + self._now
         people = [each for each in spoken + self._meant if isinstance(each, Person)]
         return person in spoken and not any(
