@@ -131,7 +131,7 @@ class Layer(nn.Module):
 class AnnotatedTransformer(nn.Module):
     """Pre-norm encoder-decoder: sinusoidal, an embedding for each side, a generator of its own."""
 
-    def __init__(self, shape: TransformerShape, longest: int = 512) -> None:
+    def __init__(self, shape: TransformerShape, max_positions: int = 512) -> None:
         super().__init__()
         self.shape = shape
         self.embeddings = nn.ModuleList(
@@ -147,7 +147,7 @@ class AnnotatedTransformer(nn.Module):
         self.generator = nn.Linear(shape.width, shape.vocabulary)
         self.dropout = nn.Dropout(shape.dropout)
         self.positions: Tensor
-        self.register_buffer("positions", sinusoids(torch.arange(longest), shape.width))
+        self.register_buffer("positions", sinusoids(torch.arange(max_positions), shape.width))
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)

@@ -107,7 +107,7 @@ def compare(
             reference = exact(frequencies, positions)
             vectors = unit_vectors(heads, window, 0)
             for name, rope in made.items():
-                if rope is None or end > rope.longest:
+                if rope is None or end > rope.max_positions:
                     continue
                 x = paired(vectors, rope.pairing)
                 out = rope.rotate(x, positions)

@@ -35,7 +35,7 @@ class Rope:
     tables: Callable[[Tensor], Tables]
     rotate: Callable[[Tensor, Tensor], Tensor]  # x, positions
     pairing: str
-    longest: int = FARTHEST + 1
+    max_positions: int = FARTHEST + 1
 
 
 def ropewalk(theta: float) -> Rope:

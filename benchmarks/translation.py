@@ -160,7 +160,7 @@ def measure(
     return ways
 
 
-def agreement(
+def compare_hypotheses(
     model: Transformer, sources: list[list[int]], ours: Way, theirs: Way, length_penalty: float
 ) -> dict[str, Any]:
     """Compare the best hypotheses of two ways; where they differ, search anew in float64.
@@ -256,7 +256,7 @@ def summarised(
             "seconds": round(search_operations(model, sources, ways[3]) / rate, 3),
         },
         "agreement": {
-            f"{way.name} and batched": agreement(model, sources, ways[3], way, penalty)
+            f"{way.name} and batched": compare_hypotheses(model, sources, ways[3], way, penalty)
             for way in ways[:3]
         },
     }

@@ -24,11 +24,16 @@ from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics
 FOLDER = RESULTS / "small-samples"
 SENTENCES = 5
 GAP = 8.01  # % of BLEU that a report of five sentences claimed for rotary over sinusoidal
-DRAWS = 20_000
+SAMPLES = 20_000
 
 
 def gaps(
-    first: Tensor, other: Tensor, *, sentences: int = SENTENCES, draws: int = DRAWS, seed: int = 0
+    first: Tensor,
+    other: Tensor,
+    *,
+    sentences: int = SENTENCES,
+    samples: int = SAMPLES,
+    seed: int = 0,
 ) -> Tensor:
     """Give by how many % `other`'s BLEU is above `first`'s on few sentences, draw by draw (M,).
 
@@ -45,7 +50,7 @@ def gaps(
             f"and {len(other)}"
         )
     generator = torch.Generator().manual_seed(seed)
-    keys = torch.rand(draws, len(first), generator=generator)
+    keys = torch.rand(samples, len(first), generator=generator)
     drawn = keys.topk(sentences, dim=1).indices
     a, b = (bleu_from_statistics(system[drawn].sum(1)) for system in (first, other))
     ratio = torch.where(a == b, 1.0, b / a)
@@ -84,7 +89,7 @@ def chances(
     return {
         "sentences": sentences,
         "gap_percent": gap,
-        "draws_a_pair": DRAWS,
+        "draws_a_pair": SAMPLES,
         "alike": _shares(torch.cat([*alike, *mirrored]), gap) if alike else None,
         "apart": {name: _shares(found, gap) for name, found in apart.items()},
     }

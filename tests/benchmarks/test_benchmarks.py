@@ -132,9 +132,9 @@ def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it
     model, rows = build_model("sinusoidal").float(), [[4, 5], [6], [7, 8, 9]]
     ways = translation.measure(model, rows, 2, every=1, rounds=1)
     first, last = ways[0], ways[3]
-    assert translation.agreement(model, rows, last, first, 0.6)["identical"] == 3
+    assert translation.compare_hypotheses(model, rows, last, first, 0.6)["identical"] == 3
     first.found[1] = [Hypothesis((4, 4, 4), 0.0)]
-    seen = translation.agreement(model, rows, last, first, 0.6)
+    seen = translation.compare_hypotheses(model, rows, last, first, 0.6)
     assert (seen["sentences"], seen["identical"]) == (3, 2)
     assert seen["differing_but_identical_in_float64"] == 1  # searched anew, both find the same
 

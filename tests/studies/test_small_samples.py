@@ -25,13 +25,13 @@ class TestGaps:
     def test_a_system_never_differs_from_itself(self, seed, sentences):
         """Fails if the two systems are scored on different sentences."""
         statistics = bleu_statistics(WORSE, TEXTS)[0]
-        found = gaps(statistics, statistics, sentences=sentences, draws=50, seed=seed)
+        found = gaps(statistics, statistics, sentences=sentences, samples=50, seed=seed)
         assert torch.equal(found, torch.zeros(50, dtype=found.dtype))
 
     def test_all_sentences_at_once_give_the_corpus_gap(self):
         """Fails if sentences are drawn twice, or scores averaged instead of statistics summed."""
         a, b = bleu_statistics(WORSE, TEXTS)[0], bleu_statistics(TEXTS, TEXTS)[0]
-        found = gaps(a, b, sentences=len(TEXTS), draws=3)
+        found = gaps(a, b, sentences=len(TEXTS), samples=3)
         from sacrebleu.metrics.bleu import BLEU
 
         expected = 100 / BLEU().corpus_score(WORSE, [TEXTS]).score * 100 - 100

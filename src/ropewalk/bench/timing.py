@@ -85,13 +85,13 @@ def _peak_on_cpu(run: Run) -> int:
     return most
 
 
-def _sample(run: Run, calls: int, device: torch.device) -> float:
+def _sample(run: Run, call_count: int, device: torch.device) -> float:
     _finish(device)
     began = time.perf_counter()
-    for _ in range(calls):
+    for _ in range(call_count):
         run()
     _finish(device)
-    return (time.perf_counter() - began) / calls
+    return (time.perf_counter() - began) / call_count
 
 
 def _calls_per_sample(run: Run, device: torch.device) -> int:

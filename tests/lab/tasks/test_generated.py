@@ -12,7 +12,7 @@ from ropewalk.encodings import REGISTRY
 from ropewalk.lab.data.sequences import TASKS as SEQUENCES
 from ropewalk.lab.models import build_model
 from ropewalk.lab.run import prepare
-from ropewalk.lab.tasks.language import LanguageBatch, pad_examples
+from ropewalk.lab.tasks.language_task import LanguageBatch, pad_examples
 from ropewalk.lab.tokens import EOS, PAD
 from ropewalk.lab.train import Trainer
 

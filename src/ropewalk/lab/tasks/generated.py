@@ -18,7 +18,7 @@ from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, draw_examples, example_text
 from ropewalk.lab.decoding.greedy import answer
 from ropewalk.lab.tasks.base import Metric
-from ropewalk.lab.tasks.language import (
+from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
     MAPPED_EXAMPLES,
     MAPPED_TOKENS,

@@ -21,7 +21,7 @@ from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.tasks.base import Metric
-from ropewalk.lab.tasks.language import (
+from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
     MAPPED_EXAMPLES,
     MAPPED_TOKENS,

@@ -92,7 +92,7 @@ def _draw(
     Both sides of all that were taken are in `seen`.
     """
 
-    def fits(text: str, side: int) -> bool:
+    def is_wanted(text: str, side: int) -> bool:
         if text.count(" ") + 1 not in lengths or text in seen:
             return False
         return learnt is None or learnt[side].issuperset(forms(text))
@@ -101,10 +101,10 @@ def _draw(
     while len(items) < size:
         sentence = draw()
         source = german(sentence)
-        if not fits(source, 0):
+        if not is_wanted(source, 0):
             continue
         target = english(sentence)
-        if fits(target, 1):
+        if is_wanted(target, 1):
             seen.update((source, target))
             items.append(((source, target), sentence))
     return items

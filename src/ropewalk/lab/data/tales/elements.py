@@ -10,7 +10,7 @@ class Trade:
     """A trade, and what those who follow it do all day."""
 
     name: str
-    works: tuple[str, ...]
+    chores: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Telling:
         if form == "does":
             return self.rng.pick(person.animal.does)
         if form == "work":
-            return self.rng.pick(person.trade.works)
+            return self.rng.pick(person.trade.chores)
         return fields.get(form)
 
     def _certain(self, person: Person) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ropewalk.files import Facts
 from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.tasks.base import Metric
-from ropewalk.lab.tasks.language import LanguageBatch
+from ropewalk.lab.tasks.language_task import LanguageBatch
 from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, TextTask, mean_loss
 
 CONTINUED = 20  # tokens that a decoder goes on with in a report's passage

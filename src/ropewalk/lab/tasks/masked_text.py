@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.tasks.language import LanguageBatch
+from ropewalk.lab.tasks.language_task import LanguageBatch
 from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, SEED, TextTask
 from ropewalk.lab.tokens import PAD, SPECIAL
 
