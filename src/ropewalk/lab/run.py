@@ -92,14 +92,14 @@ def run_cells(
             if error is not None and not stopping.is_set():
                 failures.append(f"{cell}: {error}")
 
-    def worker(end: threading.Event) -> None:
+    def work_to(end: threading.Event) -> None:
         try:
             work()
         finally:
             end.set()
 
     for end in ended:
-        threading.Thread(target=worker, args=(end,), daemon=True).start()
+        threading.Thread(target=work_to, args=(end,), daemon=True).start()
     try:
         for end in ended:
             while not end.wait(0.2):

@@ -8,13 +8,14 @@ A config goes down through the files once, and has one name at each stage:
     reader          → `settings`, the section over the family's `defaults`
     layer_types     → `layer_type` of each layer, and whether it has a rope
     layer_config    → the layer's `overrides`; the settings with them are its `layer_config`
-    rope_fields     → `rope_fields`, of one rope, in today's form: `partial_rotary_factor` is read
-                    here, under each name that it has had
+    rope_fields     → `rope_fields`, of one rope, under today's names, whatever form they came in
     scaling_rules   → the scaling rule
-    rope_layouts    → `RotarySpec`: which dimensions of a head rotate, by which axes
+    head_layouts    → `RotarySpec`: which dimensions of a head rotate, by which axes; R from
+                    `partial_rotary_factor`
     reader          → `LayerSpec`, and the layers of each stack
 
-`conventions` says what a family of models does that its configs do not say, as data, which
-`text_models`, `vision_audio_models` and `multimodal_models` fill in and `model_types` brings
-together. `values` checks single values. `writer` goes the way back, and reads what it wrote.
+`text_models`, `vision_audio_models` and `multimodal_models` say, by model type, what configs do not
+say: pairing (half or interleaved), theta where it is missing, layout of heads. `conventions`
+defines the fields of such an entry, `model_types` gathers the entries and lists the types that are
+refused. `values` checks single values. `writer` goes the way back, and reads what it wrote.
 """

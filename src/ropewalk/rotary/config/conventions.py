@@ -18,7 +18,8 @@ class RopeConventions:
     """How the layers of one stack are read, and what their code takes where config.json is silent.
 
     Which dimensions rotate, and in what order:
-    layout: which dimensions of a head rotate: its `head` or the first part of it, the rope part of
+    head_layout: which dimensions of a head rotate: its `head` or the first part of it, the rope
+    part of
         `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
     partial_rotary: whether `partial_rotary_factor` counts.
     rotary_dim_key: a key that holds R itself.
@@ -55,7 +56,7 @@ class RopeConventions:
     rope_parameters_names: what `rope_parameters` calls types of layers.
     """
 
-    layout: Literal["head", "latent", "trailing", "axial"] = "head"
+    head_layout: Literal["head", "latent", "trailing", "axial"] = "head"
     pairing: Pairing = "half"
     write_pairing: Pairing | None = None
     reverse: bool = False

@@ -7,12 +7,12 @@ from os import PathLike
 from typing import NamedTuple, cast
 
 from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.head_layouts import read_rope
 from ropewalk.rotary.config.layer_config import read_layer_overrides
 from ropewalk.rotary.config.layer_types import has_rope, read_layer_types
 from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED
 from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
 from ropewalk.rotary.config.rope_fields import read_rope_fields
-from ropewalk.rotary.config.rope_layouts import read_rope
 from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import find_sections, normalise_section
 from ropewalk.rotary.config.source import load_config
@@ -93,7 +93,7 @@ def _layer_spec(
 def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
     """DeepSeek-V2's: with YaRN, latent attention sharpens the softmax besides."""
     rule = rope.scaling
-    if conventions.layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:
+    if conventions.head_layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:
         return rule.sharpening(rule.mscale_all_dim) ** 2
     return 1.0
 

@@ -40,7 +40,9 @@ def read_scaling(
     if rope_type == "dynamic" and "alpha" in rope_fields and "alpha" in extra_fields:
         return _read_alpha(rope_fields, extra_fields)
     extra_fields.discard("alpha")
-    if rope_type in DEFAULT_ROPE_TYPES and (rope_type != "axial" or conventions.layout == "axial"):
+    if rope_type in DEFAULT_ROPE_TYPES and (
+        rope_type != "axial" or conventions.head_layout == "axial"
+    ):
         if rope_fields.get("factor", 1.0) != 1.0:
             raise ValueError(
                 f"factor must be absent for rope_type {rope_type!r}, got {rope_fields['factor']}"

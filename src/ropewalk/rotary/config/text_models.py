@@ -20,7 +20,7 @@ TEXT = ConventionsByModelType()
 NEEDS_LAYER_TYPES = ("layer_types",)
 NEEDS_ROPE = ("rope_parameters",)
 
-LATENT = RopeConventions(layout="latent", pairing="interleaved", write_pairing="half")
+LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
 PARTIAL = RopeConventions(partial_rotary=True)
 PAIRWISE = RopeConventions(pairing="interleaved")
 
@@ -241,7 +241,7 @@ TEXT.add("hy_v4 minicpm3", LATENT, pairing="half", write_pairing=None)
 COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")
 TEXT.add(
     "deepseek_v4",
-    RopeConventions(layout="trailing", pairing="interleaved"),
+    RopeConventions(head_layout="trailing", pairing="interleaved"),
     defaults={"compress_rope_theta": 16e4},
     keys_by_layer_type={
         layer_type: {"rope_theta": "compress_rope_theta"} for layer_type in COMPRESSED

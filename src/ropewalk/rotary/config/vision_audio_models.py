@@ -5,7 +5,7 @@ from __future__ import annotations
 from ropewalk.rotary.config.conventions import ConventionsByModelType, RopeConventions
 
 VISION_AUDIO = ConventionsByModelType()
-AXIAL = RopeConventions(layout="axial")
+AXIAL = RopeConventions(head_layout="axial")
 
 # Patches of images.
 VISION_AUDIO.add(

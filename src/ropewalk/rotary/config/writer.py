@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.rope_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH, write_scaling
 from ropewalk.rotary.config.values import JsonObject
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
@@ -154,9 +154,9 @@ def _earlier_form(by_layer_type: FieldsByLayerType, conventions: RopeConventions
 
 
 def _sizes(rope: RotarySpec, conventions: RopeConventions) -> dict[str, Any]:
-    if conventions.layout == "latent":
+    if conventions.head_layout == "latent":
         return {"qk_nope_head_dim": rope.start, "qk_rope_head_dim": rope.rotary_dim}
-    if conventions.layout == "trailing":
+    if conventions.head_layout == "trailing":
         return {"head_dim": rope.head_dim, "qk_rope_head_dim": rope.rotary_dim}
     key = next((key for key in HEAD_DIM_KEYS if key in conventions.required_keys), "head_dim")
     sizes = {key: rope.head_dim}

@@ -21,7 +21,7 @@ def read_rope(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
     """Return the rope that these fields describe, by the layout of its family."""
-    return LAYOUTS[conventions.layout](layer_config, conventions, rope_fields)
+    return READERS_BY_LAYOUT[conventions.head_layout](layer_config, conventions, rope_fields)
 
 
 def _head(
@@ -123,7 +123,7 @@ def _axial(
     )
 
 
-LAYOUTS = {"head": _head, "latent": _latent, "trailing": _trailing, "axial": _axial}
+READERS_BY_LAYOUT = {"head": _head, "latent": _latent, "trailing": _trailing, "axial": _axial}
 
 
 def _spec(
