@@ -19,8 +19,7 @@ class RopeConventions:
 
     Which dimensions rotate, and in what order:
     head_layout: which dimensions of a head rotate: its `head` or the first part of it, the rope
-    part of
-        `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
+        part of `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
     partial_rotary: whether `partial_rotary_factor` counts.
     rotary_dim_key: a key that holds R itself.
     axis_order: the order of axes, where positions have several.
