@@ -21,9 +21,8 @@ from ropewalk.lab.models import load_translator
 from ropewalk.lab.results import read_tuning
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.scoring.bleu import score
+from ropewalk.lab.snapshots import mean_of, snapshots
 from ropewalk.lab.tokens import Tokens
-from ropewalk.lab.train import snapshots
-from ropewalk.lab.worker import mean_of
 from ropewalk.machine import pick_device
 
 AVERAGES = (1, 3, 5)

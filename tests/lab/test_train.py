@@ -13,8 +13,9 @@ import torch
 
 from ropewalk.lab.batches import EncodedSplit
 from ropewalk.lab.config import make_config
+from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.tasks.translation import Translation
-from ropewalk.lab.train import Trainer, interruptions, learning_rate, snapshots
+from ropewalk.lab.train import Trainer, interruptions, learning_rate
 
 TINY = {
     "epochs": 2,

@@ -19,6 +19,7 @@ from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, writ
 from ropewalk.lab.config import Config
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import build_model
+from ropewalk.lab.snapshots import best_snapshot, snapshot_path, snapshots, step_of
 from ropewalk.lab.tasks.base import Task
 from ropewalk.machine import peak_memory, pick_device, pick_precision
 
@@ -147,10 +148,10 @@ class Trainer:
             {"step": record.step, "seconds": round(record.seconds, 3), "loss": round(loss, 5)}
         )
         facts = {**self.facts, "step": record.step, "validation_loss": loss}
-        path = self.folder / f"snapshot-{record.step:07d}.safetensors"
+        path = snapshot_path(self.folder, record.step)
         write_tensors(path, weights_of(self.model), facts)
         for old in snapshots(self.folder)[: -self.config.keep]:
-            if old != best_snapshot(self.folder, record):
+            if old != best_snapshot(self.folder, record.validation):
                 old.unlink()
 
     def _validation_steps(self) -> set[int]:
@@ -218,22 +219,6 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
     if step <= warmup:
         return config.learning_rate * step / warmup
     return config.learning_rate * (steps + 1 - step) / max(1.0, steps + 1 - warmup)
-
-
-def snapshots(folder: Path) -> list[Path]:
-    """Give the folder's snapshots, oldest first."""
-    return sorted(folder.glob("snapshot-*.safetensors"))
-
-
-def step_of(snapshot: Path) -> int:
-    """Give the step at which a snapshot was taken."""
-    return int(snapshot.stem.removeprefix("snapshot-"))
-
-
-def best_snapshot(folder: Path, record: Record) -> Path:
-    """Give the snapshot of the lowest validation loss."""
-    step = int(min(record.validation, key=lambda seen: seen["loss"])["step"])
-    return folder / f"snapshot-{step:07d}.safetensors"
 
 
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:

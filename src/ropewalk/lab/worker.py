@@ -14,17 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, read_config
 from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.models import Model, load_model
+from ropewalk.lab.snapshots import chosen_snapshots, mean_of
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import Record, Trainer, best_snapshot, check_facts, snapshots
+from ropewalk.lab.train import Record, Trainer, check_facts
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]
@@ -45,7 +43,9 @@ def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
             continue
         else:
             if model is None:
-                model = load_model(finish(config, record, folder), pick_device(config.device))[0]
+                model = load_model(
+                    _final_model(config, record, folder), pick_device(config.device)
+                )[0]
             emit({"phase": f"{task.evaluation_phase} {split}"})
             began = time.perf_counter()
             try:
@@ -86,27 +86,14 @@ def train(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Rec
     return record
 
 
-def finish(config: Config, record: Record, folder: Path) -> Path:
-    """Write the model to be scored, ``model.safetensors``: the mean of snapshots or the best."""
-    if config.select == "best":
-        chosen = [best_snapshot(folder, record)]
-    else:
-        chosen = snapshots(folder)[-config.average :]
+def _final_model(config: Config, record: Record, folder: Path) -> Path:
+    """Write ``model.safetensors``, the model to be scored, and return its path."""
+    chosen = chosen_snapshots(folder, config.select, config.average, record.validation)
     tensors, facts = mean_of(chosen)
     facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
     path = folder / "model.safetensors"
     write_tensors(path, tensors, facts)
     return path
-
-
-def mean_of(chosen: list[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Give the mean of these snapshots' parameters, and the facts of the last."""
-    held = [read_tensors(path) for path in chosen]
-    mean = {
-        name: torch.stack([tensors[name].double() for tensors, _ in held]).mean(0).float()
-        for name in held[0][0]
-    }
-    return mean, held[-1][1]
 
 
 def _main(run: str, encoding: str, seed: str) -> int:

@@ -7,7 +7,7 @@ training knows the word and knows the construction, but not the two together. Se
 have more words on either side than any of the other splits. Every word form of validation, test and
 long is in training at least `OFTEN` times.
 
-nouns, verbs, words             the lexemes
+nouns, verbs, lexemes           the words
 syntax                          what is said
 reserved                        what training never says
 pools, constituents, grammar    draw what is said

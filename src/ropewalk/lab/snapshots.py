@@ -1,0 +1,51 @@
+"""Snapshots of a model in training, and which of them, or their mean, is scored in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.lab.checkpoint import read_tensors
+
+
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Name the snapshot that is taken at this step."""
+    return folder / f"snapshot-{step:07d}.safetensors"
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """List the folder's snapshots, oldest first."""
+    return sorted(folder.glob("snapshot-*.safetensors"))
+
+
+def step_of(snapshot: Path) -> int:
+    """Return the step at which a snapshot was taken."""
+    return int(snapshot.stem.removeprefix("snapshot-"))
+
+
+def best_snapshot(folder: Path, validation: Sequence[dict[str, float]]) -> Path:
+    """Return the snapshot of the lowest validation loss."""
+    return snapshot_path(folder, int(min(validation, key=lambda seen: seen["loss"])["step"]))
+
+
+def chosen_snapshots(
+    folder: Path, select: str, average: int, validation: Sequence[dict[str, float]]
+) -> list[Path]:
+    """Return the snapshots whose mean is scored: the last ones, or with select="best" the best."""
+    if select == "best":
+        return [best_snapshot(folder, validation)]
+    return snapshots(folder)[-average:]
+
+
+def mean_of(chosen: Sequence[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the mean of these snapshots' parameters, and the facts of the last."""
+    read = [read_tensors(path) for path in chosen]
+    mean = {
+        name: torch.stack([tensors[name].double() for tensors, _ in read]).mean(0).float()
+        for name in read[0][0]
+    }
+    return mean, read[-1][1]
