@@ -26,7 +26,7 @@ from ropewalk.encodings.absolute import Sinusoidal
 from ropewalk.files import write_json
 from ropewalk.lab.config import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate
+from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.lab.train import build_model
@@ -126,10 +126,10 @@ def ways_of(model: Transformer, beam: int) -> list[Way]:
         return [uncached_search(model, source, beam) for source in sources]
 
     def cached(sources: list[list[int]]) -> Found:
-        return [translate(model, [source], beam=beam)[0] for source in sources]
+        return [translate_ids(model, [source], beam=beam)[0] for source in sources]
 
     def batched(sources: list[list[int]]) -> Found:
-        return translate(model, sources, beam=beam)
+        return translate_ids(model, sources, beam=beam)
 
     return [
         Way("The Annotated Transformer's, no cache", beam, True, annotated),

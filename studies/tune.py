@@ -14,9 +14,9 @@ from ropewalk.files import Facts, write_json
 from ropewalk.lab.batches import EncodedSplit, read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights
-from ropewalk.lab.config import Config, read_config
+from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.decoding.beam_search import best, translate
+from ropewalk.lab.decoding.beam_search import best, translate_ids
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.results import read_tuning
 from ropewalk.lab.run import cells_of
@@ -34,7 +34,7 @@ def tune(run: Path) -> Facts:
 
     Writes ``tuning.json`` after each cell, and takes from there what is known already.
     """
-    config = read_config(run)
+    config = read_run_config(run)
     corpus = load_corpus(config.data, source=config.source, target=config.target)
     split = read_splits(run / "splits.safetensors")["validation"]
     tokens = Tokens.load(run / "tokenizer.json")
@@ -66,7 +66,7 @@ def _translations(
     model, _ = load_translator(snapshots(folder)[-1], device)
     for average in AVERAGES:
         load_weights(model, mean_of(snapshots(folder)[-average:])[0])
-        hypotheses = translate(model, split.source, beam=config.beam)
+        hypotheses = translate_ids(model, split.source, beam=config.beam)
         for penalty in LENGTH_PENALTIES:
             texts = [tokens.decode(best(h, penalty).ids) for h in hypotheses]
             found[f"average={average} length_penalty={penalty}"] = texts

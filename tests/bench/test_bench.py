@@ -28,7 +28,7 @@ from ropewalk.bench.correctness import allowed, worst_error
 from ropewalk.bench.output import duration, print_notes, print_part, save_figure
 from ropewalk.bench.plan import check_target, make_plan, using_threads
 from ropewalk.bench.run import measure, write_results
-from ropewalk.bench.timing import peak_memory, time_rows
+from ropewalk.bench.timing import peak_call_memory, time_rows
 from ropewalk.bench.workloads import (
     GRADIENT,
     IN_PLACE,
@@ -363,7 +363,7 @@ def test_rows_are_sampled_in_every_round_and_five_times_at_least():
 def test_the_peak_is_what_torch_held_at_once(run, held):
     x = torch.ones(1 << 14)
     # A number that meets a tensor becomes one itself, of a few bytes.
-    assert 0 <= peak_memory(lambda: run(x), CPU) - held * x.nbytes < 64
+    assert 0 <= peak_call_memory(lambda: run(x), CPU) - held * x.nbytes < 64
 
 
 def test_threads_are_those_asked_for_and_then_as_before():

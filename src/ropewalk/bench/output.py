@@ -49,7 +49,7 @@ def print_timings(console: Console, timed: Facts) -> None:
     table = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
-        title=f"{title(timed)}; {shapes}",
+        title=f"{table_title(timed)}; {shapes}",
         title_justify="left",
         title_style="bold",
     )
@@ -97,7 +97,7 @@ def save_figure(path: Path, results: Facts) -> None:
     from ropewalk.figures.static import png, svg
 
     panels = {
-        title(timed): [
+        table_title(timed): [
             Bar(
                 row["name"],
                 row["of_copy"],
@@ -114,7 +114,7 @@ def save_figure(path: Path, results: Facts) -> None:
     path.write_bytes(svg(figure) if path.suffix == ".svg" else png(figure))
 
 
-def title(timed: Facts) -> str:
+def table_title(timed: Facts) -> str:
     """What a table is of."""
     return f"{timed['work']}, {timed['form']}, {timed['dtype']}"
 

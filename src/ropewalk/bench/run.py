@@ -15,7 +15,7 @@ from ropewalk.bench.contenders import Absent, Contender, Rotation, kernel_serves
 from ropewalk.bench.correctness import allowed, forward_backward, worst_error
 from ropewalk.bench.peers import TRANSFORMERS
 from ropewalk.bench.plan import Plan, using_threads
-from ropewalk.bench.timing import Run, peak_memory, quartiles, time_rows
+from ropewalk.bench.timing import Run, peak_call_memory, quartiles, time_rows
 from ropewalk.bench.workloads import GRADIENT, IN_PLACE, Case
 from ropewalk.files import Facts
 from ropewalk.machine import conditions, load
@@ -85,7 +85,7 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
                 }
     with torch.set_grad_enabled(case.form == GRADIENT):
         samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
-        peaks = {name: peak_memory(run, case.device) for name, run in runs.items()}
+        peaks = {name: peak_call_memory(run, case.device) for name, run in runs.items()}
     return {
         "work": case.workload.name,
         "form": case.form,

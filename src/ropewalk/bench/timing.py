@@ -55,7 +55,7 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def peak_memory(run: Run, device: torch.device) -> int | None:
+def peak_call_memory(run: Run, device: torch.device) -> int | None:
     """Most bytes that a call holds at once beyond what it was given, its results included.
 
     None where there is no way to tell: torch's allocator is asked, on a CPU through its profiler.

@@ -16,7 +16,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model import Attention
 from ropewalk.rotary import RotarySpec
 
-Rotate = Callable[[Tensor, Tensor | None, Placement], tuple[Tensor, Tensor | None]]
+RotateMethod = Callable[[Tensor, Tensor | None, Placement], tuple[Tensor, Tensor | None]]
 
 
 class QueriesAndKeys(NamedTuple):
@@ -91,7 +91,7 @@ def position_left(hidden: Tensor, ridge: float = 1e-3) -> float:
     return float(1 - error / wanted.var(correction=0))
 
 
-def _recording(site: AttentionEncoding, seen: list[QueriesAndKeys]) -> Rotate:
+def _recording(site: AttentionEncoding, seen: list[QueriesAndKeys]) -> RotateMethod:
     turn = site.rotate
 
     def rotate(q: Tensor, k: Tensor | None, placement: Placement) -> tuple[Tensor, Tensor | None]:

@@ -217,7 +217,7 @@ def make_config(
         raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
 
 
-def read_config(run: Path) -> Config:
+def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
     return Config.model_validate(current_fields(read_json(run / "config.json")))
 

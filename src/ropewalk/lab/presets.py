@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.lab.data.sequences import TASKS as SEQUENCES
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 
 _MULTI30K: dict[str, Any] = {
     "data": "multi30k",
@@ -66,7 +66,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 #: Every task, in the order in which all are run.
-TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCES)
+TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCE_TASKS)
 
 # Fields that only some tasks have; what is named nowhere here, every task has.
 _TRANSLATION_FIELDS = {
@@ -113,7 +113,7 @@ _SEQUENCE_TASK: dict[str, dict[str, Any]] = {
 _QUICK: dict[str, dict[str, Any]] = {
     "masked-lm": {"seeds": (1,), "examples": 600},
     "causal-lm": {"seeds": (1,), "examples": 600},
-    **{task: {"seeds": (1,), "examples": 100_000, "test_examples": 100} for task in SEQUENCES},
+    **{task: {"seeds": (1,), "examples": 100_000, "test_examples": 100} for task in SEQUENCE_TASKS},
     "recall": {"seeds": (1,), "examples": 150_000, "test_examples": 100},
     "passkey": {"seeds": (1,), "examples": 30_000, "test_examples": 100},
 }
@@ -128,8 +128,8 @@ def defaults(task: str, preset: str) -> dict[str, Any]:
     fields = {"task": task, **_LANGUAGE}
     if task == "masked-lm":
         fields |= {"length_multiples": (1,)}
-    elif task in SEQUENCES:
-        fields = {"task": task, "train_length": SEQUENCES[task].trained_size, **_SEQUENCE}
+    elif task in SEQUENCE_TASKS:
+        fields = {"task": task, "train_length": SEQUENCE_TASKS[task].trained_size, **_SEQUENCE}
         fields |= _SEQUENCE_TASK.get(task, {})
     return fields | (_QUICK[task] if preset == "quick" else {})
 
@@ -139,7 +139,7 @@ def fields_of_other_tasks(task: str) -> set[str]:
     if task == "translation":
         return _LANGUAGE_FIELDS | _MASKED_FIELDS
     others = set(_TRANSLATION_FIELDS)
-    if task in SEQUENCES:
+    if task in SEQUENCE_TASKS:
         others |= _TEXT_FIELDS
     if task != "masked-lm":
         others |= _MASKED_FIELDS

@@ -15,7 +15,7 @@ from typing import Any
 
 from ropewalk.files import Facts, read_json, write_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config, read_config
+from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.machine import cores, pick_device
 
@@ -178,7 +178,7 @@ def _follow(
 
 
 def _check_same(run: Path, config: Config, digest: str) -> None:
-    held = read_config(run).training()
+    held = read_run_config(run).training()
     differing = [
         f"{name} is {held.get(name)!r} there and {value!r} here"
         for name, value in config.training().items()

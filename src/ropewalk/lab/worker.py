@@ -17,7 +17,7 @@ from typing import Any
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
-from ropewalk.lab.config import Config, read_config
+from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
@@ -30,10 +30,10 @@ Emit = Callable[[dict[str, Any]], None]
 
 def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
     """Train and score one cell of a prepared run, skipping what is there already."""
-    config = read_config(run)
+    config = read_run_config(run)
     task = open_task(config, run)
     folder = Cell(encoding, seed).folder(run)
-    record = train(task, encoding, seed, folder, emit)
+    record = train_cell(task, encoding, seed, folder, emit)
     model: Model | None = None
     for split in task.splits:
         began = time.perf_counter()
@@ -56,7 +56,7 @@ def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
         write_json(folder / f"{split}.json", facts)
 
 
-def train(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
+def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
     """Train a cell to its end, unless it is there, and give what was seen of the training."""
     config, done = task.config, folder / "training.json"
     if done.exists():

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from ropewalk.checks import check_int
 from ropewalk.encodings.parsing import check_arguments, read_call
 
-Rotate = Literal["after", "before"]
+RotateWhen = Literal["after", "before"]
 
 
 class Features(NamedTuple):
@@ -107,7 +107,7 @@ class Performer:
     """
 
     features: int | None = None
-    rotate: Rotate = "after"
+    rotate: RotateWhen = "after"
 
     def __post_init__(self) -> None:
         _check_rotate(self.rotate)
@@ -134,7 +134,7 @@ class Performer:
 class Elu:
     """Linear attention with the features elu(x) + 1; ``rotate`` as of ``Performer``."""
 
-    rotate: Rotate = "after"
+    rotate: RotateWhen = "after"
 
     def __post_init__(self) -> None:
         _check_rotate(self.rotate)

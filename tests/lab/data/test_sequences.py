@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.lab.data.rng import SPLITS, Rng, split_of
-from ropewalk.lab.data.sequences import TASKS, Example, draw_examples, example_text
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS, Example, draw_examples, example_text
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
 SEEDS = st.integers(0, 2**31)
@@ -84,17 +84,17 @@ READERS: dict[str, Callable[[str, str], tuple[int, bool]]] = {
 
 def read(task: str, example: Example) -> tuple[int, bool]:
     """The size of an example and whether its answer is right, read from its words."""
-    words = TASKS[task].words
+    words = SEQUENCE_TASKS[task].words
     prompt = " ".join(words[i] for i in example.prompt[1:])
     answer = " ".join(words[i] for i in example.answer[:-1])
     return READERS[task](prompt, answer)
 
 
 def test_every_task_is_read_here() -> None:
-    assert list(READERS) == list(TASKS)
+    assert list(READERS) == list(SEQUENCE_TASKS)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 @given(low=st.integers(1, 24), more=st.integers(0, 24), seed=SEEDS, split=st.sampled_from(SPLITS))
 def test_answers_are_right_and_sizes_in_range(
     task: str, low: int, more: int, seed: int, split: str
@@ -106,10 +106,10 @@ def test_answers_are_right_and_sizes_in_range(
         assert example.prompt[0] == BOS
         assert example.answer[-1] == EOS
         inside = (*example.prompt[1:], *example.answer[:-1])
-        assert all(EOS < i < len(TASKS[task].words) for i in inside)
+        assert all(EOS < i < len(SEQUENCE_TASKS[task].words) for i in inside)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_sizes_are_uniform(task: str) -> None:
     """Fails where a size comes up too often: 200 of each are expected, 5 deviations are allowed."""
     drawn = draw_examples(task, split="train", lengths=(3, 7), count=1000, seed=0)
@@ -118,10 +118,10 @@ def test_sizes_are_uniform(task: str) -> None:
     assert all(abs(count - 200) < 5 * math.sqrt(160) for count in sizes.values())
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_prompt_is_in_two_splits(task: str) -> None:
     """Every size has examples in every split, also the smallest, where there are few prompts."""
-    for n in (1, 2, 3, TASKS[task].trained_size):
+    for n in (1, 2, 3, SEQUENCE_TASKS[task].trained_size):
         drawn = {
             split: draw_examples(task, split=split, lengths=(n, n), count=150, seed=seed)
             for seed, split in enumerate(SPLITS)
@@ -130,14 +130,14 @@ def test_no_prompt_is_in_two_splits(task: str) -> None:
         assert sum(map(len, prompts.values())) == len(set().union(*prompts.values()))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_large_sizes_do_not_repeat(task: str) -> None:
-    n = TASKS[task].trained_size
+    n = SEQUENCE_TASKS[task].trained_size
     drawn = draw_examples(task, split="train", lengths=(n, n), count=300, seed=1)
     assert len({each.prompt for each in drawn}) == 300
 
 
-@given(st.sampled_from(list(TASKS)), st.sampled_from(SPLITS), SEEDS)
+@given(st.sampled_from(list(SEQUENCE_TASKS)), st.sampled_from(SPLITS), SEEDS)
 def test_equal_arguments_give_equal_examples(task: str, split: str, seed: int) -> None:
     first, again, longer, other = (
         draw_examples(task, split=split, lengths=(5, 9), count=count, seed=seed)
@@ -150,44 +150,44 @@ def test_equal_arguments_give_equal_examples(task: str, split: str, seed: int) -
 def test_the_examples_of_seed_0_are_the_same_everywhere() -> None:
     lines = [
         f"{task}: {example_text(task, example)}\n"
-        for task in TASKS
+        for task in SEQUENCE_TASKS
         for example in draw_examples(task, split="test", lengths=(1, 30), count=20, seed=0)
     ]
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert digest == "b16733545aff8f5f54c01a5690a26c7a6d9b132d0d1437fd03579e61c38ee666"
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_eight_times_the_trained_size_fits(task: str) -> None:
-    n = 8 * TASKS[task].trained_size
+    n = 8 * SEQUENCE_TASKS[task].trained_size
     for example in draw_examples(task, split="test", lengths=(n, n), count=3, seed=0):
         assert read(task, example) == (n, True)
         assert len(example.prompt) + len(example.answer) <= 700
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_vocabulary_is_all_used(task: str) -> None:
-    words = TASKS[task].words
+    words = SEQUENCE_TASKS[task].words
     assert len(set(words)) == len(words)
     assert words[: EOS + 1] == ("<pad>", "<s>", "</s>")
     assert (PAD, BOS, EOS) == (0, 1, 2)
-    n = TASKS[task].trained_size
+    n = SEQUENCE_TASKS[task].trained_size
     drawn = draw_examples(task, split="train", lengths=(1, n), count=1500, seed=0)
     met = {i for each in drawn for i in (*each.prompt, *each.answer)}
     assert met | {PAD} == set(range(len(words)))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_single_answer_is_worth_guessing(task: str) -> None:
     """Fails if one answer is right for far more than a tenth of the prompts, as a count is."""
-    for n in (TASKS[task].trained_size, 4 * TASKS[task].trained_size):
+    for n in (SEQUENCE_TASKS[task].trained_size, 4 * SEQUENCE_TASKS[task].trained_size):
         drawn = draw_examples(task, split="test", lengths=(n, n), count=400, seed=0)
         most = Counter(example.answer for example in drawn).most_common(1)[0][1]
         assert most < 40 + 5 * math.sqrt(36)
 
 
 def test_show_writes_prompt_and_answer() -> None:
-    words = TASKS["copy"].words
+    words = SEQUENCE_TASKS["copy"].words
     ids = tuple(words.index(each) for each in "ab>")
     example = Example((BOS, *ids), (*ids[:2], EOS))
     assert example_text("copy", example) == "a b > a b"
@@ -210,7 +210,7 @@ def test_mistakes_are_named(changed: dict[str, object], expected: str) -> None:
 
 
 def test_a_size_that_a_task_cannot_have_is_refused() -> None:
-    max_size = TASKS["recall"].max_size
+    max_size = SEQUENCE_TASKS["recall"].max_size
     assert max_size
     draw_examples("recall", split="train", lengths=(max_size, max_size), count=1, seed=0)
     with pytest.raises(ValueError, match=f"high <= {max_size} for 'recall'"):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import source_batch
-from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate
+from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate_ids
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import Transformer, TransformerShape, initialise
 
@@ -144,19 +144,19 @@ def test_a_beam_of_one_takes_the_likeliest_word_each_time(sources, seed, end):
 @settings(max_examples=10)
 def test_translations_come_in_order_whatever_stands_beside_them(sources, beam, tokens, seed):
     model = toy(seed=seed, end=2.0)
-    together = translate(model, sources, beam=beam, tokens=tokens)
+    together = translate_ids(model, sources, beam=beam, tokens=tokens)
     assert len(together) == len(sources)
     for source, found in zip(sources, together, strict=True):
-        assert_same(found, translate(model, [source], beam=beam)[0])
+        assert_same(found, translate_ids(model, [source], beam=beam)[0])
 
 
 def test_nothing_gives_nothing():
-    assert translate(toy(), [], beam=2) == []
+    assert translate_ids(toy(), [], beam=2) == []
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_never_ends_is_cut(beam):
-    found = translate(toy(end=-1e9), [[3], [3, 4, 5]], beam=beam)
+    found = translate_ids(toy(end=-1e9), [[3], [3, 4, 5]], beam=beam)
     assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[14] * beam, [18] * beam]
     assert all(len({h.ids for h in hypotheses}) == beam for hypotheses in found)
     (short,) = search(toy(end=-1e9), [[3]], beam, max_tokens=5)
@@ -164,15 +164,15 @@ def test_a_model_that_never_ends_is_cut(beam):
 
 
 def test_a_model_that_ends_at_once_is_believed():
-    (found,) = translate(toy(end=1e3), [[3, 4]], beam=1)
+    (found,) = translate_ids(toy(end=1e3), [[3, 4]], beam=1)
     assert found == [Hypothesis((), 0.0)]
 
 
 def test_a_learned_table_cuts_the_search_where_it_ends():
     model = toy(encoding="learned(max_positions=6)", end=-1e9)
-    assert [len(h.ids) for h in translate(model, [[3, 4]], beam=2)[0]] == [6, 6]
+    assert [len(h.ids) for h in translate_ids(model, [[3, 4]], beam=2)[0]] == [6, 6]
     with pytest.raises(ValueError, match=r"must lie in 0\.\.5, the rows of this learned table"):
-        translate(model, [[3] * 6], beam=2)
+        translate_ids(model, [[3] * 6], beam=2)
 
 
 @pytest.mark.parametrize(("vocabulary", "beam"), [(4, 3), (4, 10), (5, 64)])
@@ -215,6 +215,6 @@ def test_a_greater_length_penalty_prefers_longer_sentences():
 def test_search_is_deterministic_and_leaves_the_model_alone():
     model = toy()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    first = translate(model, [[3, 4], [5]], beam=3)
-    assert translate(model, [[3, 4], [5]], beam=3) == first
+    first = translate_ids(model, [[3, 4], [5]], beam=3)
+    assert translate_ids(model, [[3, 4], [5]], beam=3) == first
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -9,7 +9,7 @@ from tiny_tasks import config_of
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.lab.data.sequences import TASKS as SEQUENCES
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.models import build_model
 from ropewalk.lab.run import prepare
 from ropewalk.lab.tasks.language_task import LanguageBatch, pad_examples
@@ -50,7 +50,7 @@ def test_the_loss_is_the_cross_entropy_of_what_is_asked(tmp_path):
     assert task.validation_loss(model, "float32") == pytest.approx(float(sum(losses)) / tokens)
 
 
-@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("name", SEQUENCE_TASKS)
 def test_generated_splits_have_their_lengths_and_share_no_prompt(tmp_path, name):
     task = prepare(config_of(name), tmp_path)
     assert len(task.data["train"]) == 40

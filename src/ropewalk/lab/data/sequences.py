@@ -77,7 +77,7 @@ def draw_examples(
 
 def example_text(task: str, example: Example) -> str:
     """Write an example as text: ``a b c > c b a``; pad, begin and end marks are left out."""
-    words = TASKS[task].words
+    words = SEQUENCE_TASKS[task].words
 
     def text(ids: Sequence[int]) -> str:
         return " ".join(words[i] for i in ids if i not in (PAD, BOS, EOS))
@@ -86,14 +86,15 @@ def example_text(task: str, example: Example) -> str:
 
 
 def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> SequenceTask:
-    if task not in TASKS:
+    if task not in SEQUENCE_TASKS:
         raise ValueError(
-            f"task must be one of {', '.join(TASKS)}, got {task!r}{did_you_mean(task, TASKS)}"
+            f"task must be one of {', '.join(SEQUENCE_TASKS)}, got {task!r}"
+            f"{did_you_mean(task, SEQUENCE_TASKS)}"
         )
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     low, high = lengths
-    max_size = TASKS[task].max_size
+    max_size = SEQUENCE_TASKS[task].max_size
     if not 1 <= low <= high or (max_size is not None and high > max_size):
         most = "" if max_size is None else f" <= {max_size}"
         raise ValueError(
@@ -101,7 +102,7 @@ def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> Seque
         )
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")
-    return TASKS[task]
+    return SEQUENCE_TASKS[task]
 
 
 MARKS = tuple(SPECIAL[: EOS + 1])
@@ -171,7 +172,7 @@ def _vocabulary(*groups: Words) -> tuple[str, ...]:
 _NOPE = "Kazemnejad et al. 2023, arXiv 2305.19466"
 
 #: A new task is one function and one entry here.
-TASKS: Mapping[str, SequenceTask] = MappingProxyType(
+SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
     {
         "copy": SequenceTask(
             words=_vocabulary([ASK], LETTERS),

@@ -121,7 +121,7 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
     return max(hypotheses, key=lambda h: h.score(length_penalty))
 
 
-def translate(
+def translate_ids(
     model: Transformer, sources: list[list[int]], *, beam: int, tokens: int = 2048
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark), in batches of like length; result in order."""

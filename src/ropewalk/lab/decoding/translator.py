@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.lab.config import read_config
+from ropewalk.lab.config import read_run_config
 from ropewalk.lab.decoding.beam_search import best
-from ropewalk.lab.decoding.beam_search import translate as search
+from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
@@ -44,7 +44,7 @@ class Translator:
                 f"{file} has no tokenizer.json in the folders above it; give a model that "
                 f"lies in its run folder"
             )
-        config = read_config(run)
+        config = read_run_config(run)
         tokens = Tokens.load(run / "tokenizer.json")
         if tokens.size != model.shape.vocabulary:
             raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.lab.config import Config
-from ropewalk.lab.data.sequences import TASKS as SEQUENCES
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.tasks.base import Metric, SplitScores, Task
 from ropewalk.lab.tasks.causal_text import CausalText
 from ropewalk.lab.tasks.generated import Generated
@@ -17,7 +17,7 @@ CLASSES: dict[str, type[Task]] = {
     "translation": Translation,
     "masked-lm": MaskedText,
     "causal-lm": CausalText,
-    **dict.fromkeys(SEQUENCES, Generated),
+    **dict.fromkeys(SEQUENCE_TASKS, Generated),
 }
 
 

@@ -15,7 +15,13 @@ from ropewalk.files import Facts
 from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.sequences import TASKS, Example, SequenceTask, draw_examples, example_text
+from ropewalk.lab.data.sequences import (
+    SEQUENCE_TASKS,
+    Example,
+    SequenceTask,
+    draw_examples,
+    example_text,
+)
 from ropewalk.lab.decoding.greedy import answer
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import (
@@ -58,7 +64,7 @@ class Generated(LanguageTask):
     @property
     def sequence(self) -> SequenceTask:
         """What is generated."""
-        return TASKS[self.config.task]
+        return SEQUENCE_TASKS[self.config.task]
 
     def draw(self, split: Split, lengths: tuple[int, int], count: int) -> EncodedSplit:
         """Draw examples of these lengths."""

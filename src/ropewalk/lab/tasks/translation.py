@@ -25,7 +25,7 @@ from ropewalk.lab.batches import (
 )
 from ropewalk.lab.cells import read_hypotheses, write_hypotheses
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
-from ropewalk.lab.decoding.beam_search import best, translate
+from ropewalk.lab.decoding.beam_search import best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.tasks import translation_examples
@@ -142,7 +142,7 @@ class Translation(Task):
 
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         assert isinstance(model, Transformer)
-        found = translate(model, self.data[split].source, beam=self.config.beam)
+        found = translate_ids(model, self.data[split].source, beam=self.config.beam)
         texts = [self.tokens.decode(best(h, self.config.length_penalty).ids) for h in found]
         write_hypotheses(folder, split, texts)
         return {}
