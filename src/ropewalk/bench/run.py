@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from ropewalk.bench.contenders import Absent, Contender, Rotation, kernel_serves
+from ropewalk.bench.copying import COPIES, copying
 from ropewalk.bench.correctness import allowed, forward_backward, worst_error
 from ropewalk.bench.peers import TRANSFORMERS
 from ropewalk.bench.plan import Plan, using_threads
@@ -19,8 +19,6 @@ from ropewalk.bench.timing import Run, peak_call_memory, quartiles, time_rows
 from ropewalk.bench.workloads import GRADIENT, IN_PLACE, Case
 from ropewalk.files import Facts
 from ropewalk.machine import conditions, load
-
-COPIES = {IN_PLACE: "copy_ into existing memory", GRADIENT: "clone, both ways"}
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer
@@ -62,7 +60,7 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
     it may have left half a module behind.
     """
     limit = COPIES.get(case.form, "clone")
-    runs: dict[str, Run] = {limit: _copying(case)}
+    runs: dict[str, Run] = {limit: copying(case)}
     facts: dict[str, Facts] = {limit: {"limit": True, "package": None, "worst_error": 0.0}}
     refused = []
     for contender in plan.contenders:
@@ -134,17 +132,6 @@ def _rows(
         }
         for name, (low, middle, high) in times.items()
     ]
-
-
-def _copying(case: Case) -> Run:
-    """The limit: what moves the same bytes and computes nothing."""
-    tensors: list[Tensor] = list(case.tensors(-2))
-    if case.form == IN_PLACE:
-        pairs = [(torch.empty_like(x).copy_(x), x) for x in tensors]  # pages touched once
-        return lambda: [there.copy_(x) for there, x in pairs]
-    if case.form == GRADIENT:
-        tensors += case.tensors(-2, seed=1)
-    return lambda: [x.clone() for x in tensors]
 
 
 def _rotating(rotation: Rotation, case: Case) -> Run:

@@ -1,9 +1,8 @@
 """Which axis and which exponent each pair has, in the orders that published models use.
 
 Each function gives the `axes` of a `RotarySpec`: for each of the R/2 pairs its axis and its
-exponent e, by which it rotates by theta^-e per step along that axis. Axes are numbered as the rows
-of
-the positions are: time, height, width in the M-RoPE family; height, width in most vision towers.
+exponent e: it rotates by theta^-e per step along that axis. Axes are numbered as the rows of the
+positions are: time, height, width in the M-RoPE family; height, width in most vision towers.
 """
 
 from __future__ import annotations
