@@ -22,7 +22,7 @@ anything = st.recursive(
 def test_what_is_shown_is_short_and_stands_in_one_line(value, limit):
     text = shown(value, limit)
     assert "\n" not in text
-    assert len(text) <= max(limit, 32)
+    assert len(text) <= max(limit, 40)
 
 
 @given(st.integers(-(10**9), 10**9) | st.text(max_size=10) | st.none() | st.floats())

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 LARGEST = 2**63 - 1
+MOST_BITS = 10_000  # of an int that is shown in digits: Python refuses 4,300 of them
 
 
 def shown(value: object, limit: int = 80) -> str:
@@ -16,7 +17,7 @@ def shown(value: object, limit: int = 80) -> str:
     The work is bounded too: of a long string or sequence only the beginning is read. What has no
     repr, such as an int of too many digits or lists nested too deep, is described.
     """
-    if type(value) is int and value.bit_length() > 4 * limit:
+    if type(value) is int and value.bit_length() > MOST_BITS:
         return f"an int of {value.bit_length()} bits"
     long = isinstance(value, (str, bytes, list, tuple)) and len(value) > limit
     try:

@@ -13,7 +13,7 @@ from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import sequence_length
-from ropewalk.rotary.shape_checks import check_same_length, check_tensor
+from ropewalk.rotary.shape_checks import check_same_batch, check_same_length, check_tensor, is_int
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
 
@@ -87,6 +87,9 @@ class RotaryEmbedding(nn.Module):
             if both is not None:
                 return both[0], both[1]
         source = self._tables
+        check_tensor("k", k, "positions", None, seq_dim, self.spec)
+        check_tensor("q", q, "positions", None, seq_dim, self.spec)
+        check_same_batch(q, k)
         if key_positions is None:
             check_same_length(q, k, seq_dim)
             check_tensor("k", k, "positions", positions, seq_dim, self.spec)
@@ -136,7 +139,7 @@ class RotaryEmbedding(nn.Module):
         each key goes, less where it was. Keys must have been rotated with the same `length`; their
         amplitude stays.
         """
-        if isinstance(by, int):
+        if not isinstance(by, Tensor) and is_int(by):
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
         source = self._tables
@@ -173,7 +176,7 @@ class RotaryEmbedding(nn.Module):
         if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
             return None
         width = (self.spec.head_dim,)
-        if q.shape[-1:] != width or k.shape[-1:] != width:
+        if q.shape[-1:] != width or k.shape[-1:] != width or q.shape[0] != k.shape[0]:
             return None
         layout = self._layout if seq_dim == -2 else self._layout._replace(seq_dim=seq_dim)
         return operator.dispatch_rows((q, k), *rows, offset, layout)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from torch import Tensor
+from torch import SymInt, Tensor
 
 from ropewalk.checks import check_amplitude, check_bool, check_int, check_number
 from ropewalk.rotary import frequencies
@@ -138,8 +138,7 @@ class RotarySpec:
 
     def length_key(self, length: int | None) -> int | None:
         """Check a length; return the least one with the same frequencies, None if none matters."""
-        if length is not None:
-            check_int("length", length, 1)
+        self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None
         if length is None:
@@ -148,6 +147,12 @@ class RotarySpec:
                 f"long the sequence is that is served, got None; nothing is guessed from positions"
             )
         return self.scaling.length_key(length)
+
+    def check_length(self, length: int | None) -> None:
+        """Raise unless length is None or an int of at least 1."""
+        # Sizes of a model that is being traced have no number yet.
+        if length is not None and not isinstance(length, SymInt):
+            check_int("length", length, 1)
 
     def _fill(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
