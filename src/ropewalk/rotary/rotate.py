@@ -134,6 +134,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
             f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "
             f"got {tuple(out.shape)} and {out.dtype}"
         )
+    if out._is_zerotensor():
+        raise ValueError("out must have memory to write to, got a zero tensor of torch, with none")
     if _overlaps_itself(out):
         raise ValueError(
             f"out must hold each of its elements in memory of its own, got strides {out.stride()} "
