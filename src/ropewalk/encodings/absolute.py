@@ -104,6 +104,9 @@ class Binary(Encoding):
         return x + pad(bits, (0, self.rest)).to(x.dtype)
 
     def _check(self, positions: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            _check_compiled(positions, 2**self.bits)
+            return
         if positions.numel() == 0:
             return
         first, last = int(positions.min()), int(positions.max())
@@ -141,7 +144,13 @@ class Learned(Encoding):
 
 
 def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
-    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows."""
+    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows.
+
+    A compiled or exported model raises RuntimeError, when it runs.
+    """
+    if torch.compiler.is_compiling():
+        _check_compiled(positions, max_positions)
+        return
     if positions.numel() == 0:
         return
     first, last = int(positions.min()), int(positions.max())
@@ -153,3 +162,9 @@ def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
         )
     if first < 0:
         raise ValueError(f"positions must be at least 0, where this table starts, got {first}")
+
+
+def _check_compiled(positions: Tensor, count: int) -> None:
+    """Let the graph check what no compiler can know, that positions lie in 0..count - 1."""
+    fits = ((positions >= 0) & (positions <= count - 1)).all()
+    torch._assert_async(fits, f"positions must lie in 0..{count - 1}")

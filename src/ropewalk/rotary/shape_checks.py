@@ -93,6 +93,38 @@ def check_offset(offset: object, length: int) -> None:
             )
 
 
+def check_serves(
+    length: object, spec: RotarySpec, end: int | None, positions: Tensor | None = None
+) -> None:
+    """Raise where a length that frequencies depend on is less than the positions it serves.
+
+    end: one more than the last of contiguous positions; else `positions`. Says nothing of numbers
+    that are not at hand: on another device, or not yet known to a compiler or a transform; nor of
+    lengths (B,), of rows that are padded and so stand at more positions than they have tokens.
+    """
+    if not spec.needs_length or torch.compiler.is_compiling():
+        return
+    if type(length) is not int or length < 1:  # what that is worth is checked elsewhere
+        return
+    if positions is not None:
+        # Coordinates are no tokens to be counted.
+        if spec.continuous or not positions.numel() or _is_hidden(positions):
+            return
+        end = int(positions.max()) + 1
+    if type(end) is int and end > length:
+        raise ValueError(
+            f"length must be at least {end}, to serve position {end - 1}, got {length}; it counts "
+            f"all tokens of the sequence, those in a cache too, not the new ones alone"
+        )
+
+
+def _is_hidden(x: Tensor) -> bool:
+    """Whether reading x's numbers would wait for a device, or is not possible."""
+    plain = x.is_cpu and type(x) in (Tensor, torch.nn.Parameter)
+    traced = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()
+    return not plain or bool(traced) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
 def check_same_batch(q: Tensor, k: Tensor) -> None:
     """Raise unless q and k, where they have a batch for certain, have one that attention takes."""
     if q.ndim < 4 or k.ndim < 4 or q.shape[0] == k.shape[0]:

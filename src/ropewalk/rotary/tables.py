@@ -21,6 +21,7 @@ from ropewalk.rotary.shape_checks import (
     INTEGERS,
     check_offset,
     check_positions,
+    check_serves,
     check_tensor,
     check_width,
 )
@@ -64,10 +65,12 @@ class RopeTables(ABC):
         *,
         name: str = "x",
         positions_name: str = "positions",
+        distances: bool = False,
     ) -> Tables:
         """Form the tables that rotate x, on its device; `name` and the other are for messages.
 
-        Without positions, x stands at offset, offset + 1, …
+        Without positions, x stands at offset, offset + 1, … distances: what is given as positions
+        is how far x moves, for which no length can be too small.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -79,6 +82,7 @@ class RopeTables(ABC):
         check_offset(offset, x.shape[seq_dim])
         if positions is None:
             end = offset + x.shape[seq_dim]
+            check_serves(length, self.spec, end)
             if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
@@ -87,6 +91,8 @@ class RopeTables(ABC):
                 f"offset must be left at 0 where positions are given, got {shown(offset)}; "
                 f"add it to the positions"
             )
+        if not distances:
+            check_serves(length, self.spec, None, positions)
         return self._build_tables(positions.to(x.device), length)
 
     def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
