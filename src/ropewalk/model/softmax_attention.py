@@ -46,7 +46,8 @@ def attend(
     back (``causal``), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
     is computed once more for its gradients (but not under torch.compile and torch.func, which need
-    all at once, as torch.export does). Compiled, looking back, in inference, a bias may come from the kernel (``flex``).
+    all at once, as torch.export does). Compiled, looking back, in inference, a bias may come from
+    the kernel (``flex``).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))

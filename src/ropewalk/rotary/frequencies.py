@@ -10,8 +10,9 @@ and position · w in 64-bit integers is the fraction of a turn that remains afte
 for full turns are just what overflows. The one error is that of rounding w, at most
 |position| · 2^-65 turns: 4e-10 radians at 2^31, less than float32 rounds off up to 2^38, and 2e-4
 at 2^50. That is said and not refused: a smaller error than that of bfloat16's rounding is no reason
-to reject positions, and most lie on a device, where nobody can look. Frequencies are formed in decimal arithmetic, from
-theta and the fields of a scaling rule taken as the exact binary64 numbers that they are.
+to reject positions, and most lie on a device, where nobody can look. Frequencies are formed in
+decimal arithmetic, from theta and the fields of a scaling rule taken as the exact binary64 numbers
+that they are.
 """
 
 from __future__ import annotations

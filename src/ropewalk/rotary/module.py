@@ -32,9 +32,9 @@ class RotaryEmbedding(nn.Module):
         q, k = rope(q, k, offset=cached)   # the next S positions of a decode
 
     Positions are integers; cos and sin are within 1e-7 up to ±2^31, whatever the dtype of q and k.
-    Beyond, the angle's error grows as |position| · 2^-65 turns: 6e-7 at 2^41, where milliseconds
-    since 1970 lie, 2e-4 at 2^50. (A spec with continuous positions takes floats.) The module has no parameters and no buffers, so
-    `.half()`, `to_empty` or a state dict cannot harm it.
+    Beyond, the angle's error grows as |position| · 2^-65 turns: 4e-7 at 2^41, where milliseconds
+    since 1970 lie, 2e-4 at 2^50. (A spec with continuous positions takes floats.) The module has no
+    parameters and no buffers, so `.half()`, `to_empty` or a state dict cannot harm it.
 
     Where positions are contiguous, cos and sin are rows of a table that grows in powers of two to
     at most 16,384 rows per device (4·R bytes each: 8 MiB where R = 128), kept for the two latest

@@ -86,17 +86,18 @@ def check_offset(offset: object, length: int) -> None:
             f"offset must be an int, got {shown(offset)}; "
             f"where it differs within the batch, pass positions"
         )
-    if isinstance(offset, int) and not torch.compiler.is_compiling():
-        if not -(2**63) <= offset <= 2**63 - 1 - length:
-            raise ValueError(
-                f"offset must keep all {length} positions within ±2^63, got {shown(offset)}"
-            )
+    if torch.compiler.is_compiling() or not isinstance(offset, int):
+        return
+    if not -(2**63) <= offset <= 2**63 - 1 - length:
+        raise ValueError(
+            f"offset must keep all {length} positions within ±2^63, got {shown(offset)}"
+        )
 
 
 def check_serves(
     length: object, spec: RotarySpec, end: int | None, positions: Tensor | None = None
 ) -> None:
-    """Raise where a length that frequencies depend on is less than the positions it serves.
+    """Raise where length is less than the positions it serves, so that frequencies are wrong.
 
     end: one more than the last of contiguous positions; else `positions`. Says nothing of numbers
     that are not at hand: on another device, or not yet known to a compiler or a transform; nor of
@@ -111,7 +112,8 @@ def check_serves(
         if spec.continuous or not positions.numel() or _is_hidden(positions):
             return
         end = int(positions.max()) + 1
-    if type(end) is int and end > length:
+    # Up to the original length frequencies are the same, and a smaller length does no harm.
+    if type(end) is int and end > length and spec.length_key(end) != spec.length_key(length):
         raise ValueError(
             f"length must be at least {end}, to serve position {end - 1}, got {length}; it counts "
             f"all tokens of the sequence, those in a cache too, not the new ones alone"
