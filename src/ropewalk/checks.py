@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LARGEST = 2**63 - 1
+MOST_NUMBERS = 2**28
 MOST_BITS = 10_000  # of an int that is shown in digits: Python refuses 4,300 of them
 
 
@@ -56,10 +61,51 @@ def check_amplitude(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
 
 
+def check_table(name: str, value: int, numbers: int) -> None:
+    """Raise where an argument makes tables of more numbers than a position encoding can want.
+
+    The bound is 2^28, 1 GiB in float32: ten times the position table of GPT-3.
+    """
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} must make tables of at most 2^28 numbers, got {shown(value)}, which makes "
+            f"{shown(numbers)}"
+        )
+
+
 def check_bool(name: str, value: Any) -> None:
     """Raise unless value is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def named_fields(elsewhere: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Decorate a dataclass so that a field it has not is answered with one that it has.
+
+    elsewhere: its fields by the names that other code has for them.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        construct = cls.__init__
+        known = list(inspect.signature(cls).parameters)
+
+        @functools.wraps(construct)
+        def checked(self: T, *args: Any, **fields: Any) -> None:
+            for name in fields:
+                if name not in known:
+                    guess = did_you_mean(name[:80], known)
+                    if name in elsewhere:
+                        guess = f"; it is called {elsewhere[name]} here"
+                    raise TypeError(
+                        f"{cls.__name__} has no argument {shown(name)}{guess}; "
+                        f"it has {', '.join(known)}"
+                    )
+            construct(self, *args, **fields)
+
+        cls.__init__ = checked  # type: ignore[assignment]
+        return cls
+
+    return decorate
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

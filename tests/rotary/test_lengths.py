@@ -24,7 +24,7 @@ CALLS = {
     "rotate": lambda rope, x, where, length: rope.rotate(x, length=length, **where),
     "unrotate": lambda rope, x, where, length: rope.unrotate(x, length=length, **where),
     "keys": lambda rope, x, where, length: rope(
-        x, x, torch.zeros(x.shape[2], dtype=torch.int64), torch.arange(x.shape[2]) + where.get("offset", 0),
+        x, x, torch.arange(x.shape[2]) * 0, torch.arange(x.shape[2]) + where["offset"],
         length=length,
     ),
 }  # fmt: skip

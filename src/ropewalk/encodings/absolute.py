@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from ropewalk.checks import check_int, check_table, shown
 from ropewalk.encodings.interface import Encoding, StackShape
 
 POSITION_BITS = 63  # of an int64 that is not negative
@@ -33,9 +34,9 @@ class Sinusoidal(Encoding):
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
         super().__init__()
-        if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
+        if type(theta) not in (int, float) or not 1e-300 <= theta <= sys.float_info.max:
             raise ValueError(
-                f"theta must be finite and above 0, got {theta!r}; the paper has 10000"
+                f"theta must be finite and at least 1e-300, got {shown(theta)}; the paper has 10000"
             )
         self.theta = theta
 
@@ -63,7 +64,7 @@ class Integer(Encoding):
         if length is not None and (type(length) is not int or not 1 <= length < 2**63):
             raise ValueError(
                 f"length must be an int of at least 1, or None to add the position itself, "
-                f"got {length!r}"
+                f"got {shown(length)}"
             )
         self.length = length
 
@@ -91,7 +92,7 @@ class Binary(Encoding):
         if type(bits) is not int or not 1 <= bits <= shape.width:
             raise ValueError(
                 f"bits must be an int from 1 to width={shape.width}, one column for each, "
-                f"got {bits!r}"
+                f"got {shown(bits)}"
             )
         self.bits = min(bits, POSITION_BITS)
         self.rest = shape.width - self.bits
@@ -132,8 +133,8 @@ class Learned(Encoding):
 
     def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()
-        if type(max_positions) is not int or max_positions < 1:
-            raise ValueError(f"max_positions must be an int of at least 1, got {max_positions!r}")
+        check_int("max_positions", max_positions, 1)
+        check_table("max_positions", max_positions, max_positions * shape.width)
         self.max_positions = max_positions
         self.table = nn.Embedding(max_positions, shape.width)
 

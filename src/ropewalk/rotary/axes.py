@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
 from ropewalk.rotary.frequencies import standard_exponents
 from ropewalk.rotary.spec import Axes
 
@@ -26,7 +26,7 @@ def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
     _check_sizes("pairs", pairs)
     chosen = range(len(pairs)) if order is None else order
     if sorted(chosen) != list(range(len(pairs))):
-        raise ValueError(f"order must name each of {len(pairs)} axes once, got {order!r}")
+        raise ValueError(f"order must name each of {len(pairs)} axes once, got {shown(order)}")
     return tuple((axis, Fraction(j, pairs[axis])) for axis in chosen for j in range(pairs[axis]))
 
 
@@ -114,9 +114,9 @@ def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:
     if not isinstance(sizes, (list, tuple)):
         raise TypeError(
-            f"{name} must be a list or tuple of sizes, one for each axis, got {sizes!r}"
+            f"{name} must be a list or tuple of sizes, one for each axis, got {shown(sizes)}"
         )
     if not sizes:
-        raise ValueError(f"{name} must hold a size for each axis, got {sizes!r}")
+        raise ValueError(f"{name} must hold a size for each axis, got {shown(sizes)}")
     for i, size in enumerate(sizes):
         check_int(f"{name}[{i}]", size, 1)

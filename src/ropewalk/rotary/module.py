@@ -18,7 +18,6 @@ from ropewalk.rotary.shape_checks import (
     check_same_length,
     check_serves,
     check_tensor,
-    is_int,
 )
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
@@ -106,8 +105,9 @@ class RotaryEmbedding(nn.Module):
         if key_positions is None:
             q, k = apply_tables(self.spec, tables, q, k, seq_dim=seq_dim)
             return q, k
-        names = {"name": "k", "positions_name": "key_positions"}
-        k_tables = source.for_tensor(k, key_positions, 0, length, seq_dim, **names)
+        k_tables = source.for_tensor(
+            k, key_positions, 0, length, seq_dim, name="k", positions_name="key_positions"
+        )
         (q,) = apply_tables(self.spec, tables, q, seq_dim=seq_dim)
         (k,) = apply_tables(self.spec, k_tables, k, seq_dim=seq_dim)
         return q, k
@@ -148,7 +148,7 @@ class RotaryEmbedding(nn.Module):
         each key goes, less where it was. Keys must have been rotated with the same `length`; their
         amplitude stays.
         """
-        if not isinstance(by, Tensor) and is_int(by):
+        if isinstance(by, (int, torch.SymInt)):
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
         source = self._tables

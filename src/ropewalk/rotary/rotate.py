@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.spec import Pairing, check_pairing
@@ -69,7 +70,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     if seq_dim not in (-2, -3):
         raise ValueError(
             f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
-            f"got {seq_dim!r}"
+            f"got {shown(seq_dim)}"
         )
     if x.ndim < -seq_dim:
         raise ValueError(

@@ -11,7 +11,14 @@ from typing import Any, Literal, get_args
 
 from torch import SymInt, Tensor
 
-from ropewalk.checks import check_amplitude, check_bool, check_int, check_number
+from ropewalk.checks import (
+    check_amplitude,
+    check_bool,
+    check_int,
+    check_number,
+    named_fields,
+    shown,
+)
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
@@ -24,10 +31,17 @@ Pairing = Literal["half", "interleaved"]
 
 PAIRINGS: tuple[Pairing, Pairing] = get_args(Pairing)
 
+#: What other code calls them.
+ELSEWHERE: dict[Pairing, tuple[str, ...]] = {
+    "half": ("neox", "gpt_neox", "gptneox", "neox_style", "rotate_half"),
+    "interleaved": ("gptj", "gpt_j", "gptj_style", "interleave", "rotate_every_two"),
+}
+
 Axes = tuple[tuple[int, Fraction], ...]
 """For each pair, the axis whose position it follows and its exponent e in theta^-e."""
 
 
+@named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
 @dataclass(frozen=True)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
@@ -84,7 +98,7 @@ class RotarySpec:
             check_pairing(name, getattr(self, name))
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise TypeError(
-                f"scaling must be a rule of ropewalk.scaling or None, got {self.scaling!r}"
+                f"scaling must be a rule of ropewalk.scaling or None, got {shown(self.scaling)}"
             )
         check_number("amplitude", self.amplitude)
         check_amplitude("amplitude", self.amplitude)
@@ -148,7 +162,7 @@ class RotarySpec:
             )
         return self.scaling.length_key(length)
 
-    def check_length(self, length: int | None) -> None:
+    def check_length(self, length: object) -> None:
         """Raise unless length is None or an int of at least 1."""
         # Sizes of a model that is being traced have no number yet.
         if length is not None and not isinstance(length, SymInt):
@@ -194,7 +208,7 @@ class RotarySpec:
             axes = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(
-                f"axes must hold one (axis, exponent) for each pair, got {self.axes!r}"
+                f"axes must hold one (axis, exponent) for each pair, got {shown(self.axes)}"
             ) from None
         if len(axes) != self.pairs:
             raise ValueError(
@@ -222,19 +236,20 @@ class RotarySpec:
             return
         blocks = self.blocks
         if not isinstance(blocks, (list, tuple)):
-            raise TypeError(f"blocks must be a tuple of ints, got {blocks!r}")
+            raise TypeError(f"blocks must be a tuple of ints, got {shown(blocks)}")
         for size in blocks:
             check_int("each size of blocks", size, 2, ", one pair of dimensions")
         if sum(blocks) != self.rotary_dim:
             raise ValueError(
-                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, got {blocks!r}"
+                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, "
+                f"got {shown(blocks)}"
             )
         if any(size % 2 for size in blocks):
-            raise ValueError(f"blocks must be even sizes, got {blocks!r}")
+            raise ValueError(f"blocks must be even sizes, got {shown(blocks)}")
         if self.write_pairing != self.pairing:
             raise ValueError(
                 f"write_pairing must be pairing={self.pairing!r} where there are blocks, "
-                f"got {self.write_pairing!r}"
+                f"got {shown(self.write_pairing)}"
             )
         self._fill("blocks", tuple(blocks))
 
@@ -244,8 +259,15 @@ def check_pairing(name: str, value: object) -> None:
     if value not in PAIRINGS:
         raise ValueError(
             f'{name} must be "half" (dimensions i and i + R/2 rotate together) or "interleaved" '
-            f"(2i and 2i + 1), got {value!r}"
+            f"(2i and 2i + 1), got {shown(value)}{_pairing_elsewhere(value)}"
         )
+
+
+def _pairing_elsewhere(word: object) -> str:
+    for pairing, words in ELSEWHERE.items():
+        if isinstance(word, str) and word.lower().replace("-", "_") in words:
+            return f"; what is called {shown(word)} elsewhere is {pairing!r} here"
+    return ""
 
 
 @lru_cache(maxsize=1024)

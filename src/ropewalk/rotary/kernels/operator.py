@@ -59,7 +59,8 @@ def dispatch_rows(
 
 def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
     """Whether writing out may change a table that is still to be read."""
-    return any(torch._C._is_alias_of(out, table) for table in tables)
+    is_alias_of = torch._C._is_alias_of  # type: ignore[attr-defined]
+    return any(is_alias_of(out, table) for table in tables)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
