@@ -21,9 +21,13 @@ import math
 from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
+Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
+"""For each pair, the axis whose position it follows and its exponent e in theta^-e."""
 
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 from torch import SymInt, Tensor
 
@@ -19,30 +19,16 @@ from ropewalk.checks import (
     named_fields,
     shown,
 )
-from ropewalk.rotary import frequencies
+from ropewalk.rotary import axes, frequencies
+from ropewalk.rotary.frequencies import Axes
+from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
-Pairing = Literal["half", "interleaved"]
-"""Which two of the R rotated dimensions make pair i.
-
-`half`: i and i + R/2 (GPT-NeoX, Llama as transformers has it). `interleaved`: 2i and 2i + 1
-(RoFormer, GPT-J, Llama as Meta published it).
-"""
-
-PAIRINGS: tuple[Pairing, Pairing] = get_args(Pairing)
-
-#: What other code calls them.
-ELSEWHERE: dict[Pairing, tuple[str, ...]] = {
-    "half": ("neox", "gpt_neox", "gptneox", "neox_style", "rotate_half"),
-    "interleaved": ("gptj", "gpt_j", "gptj_style", "interleave", "rotate_every_two"),
-}
-
-Axes = tuple[tuple[int, Fraction], ...]
-"""For each pair, the axis whose position it follows and its exponent e in theta^-e."""
+__all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
 
 @named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
 
@@ -130,6 +116,38 @@ class RotarySpec:
         """Whether frequencies depend on the length served, which must then be given."""
         return self.scaling is not None and self.scaling.needs_length
 
+    def for_rotary_part(self) -> RotarySpec:
+        """Return this rope for tensors of the R dimensions that rotate, without those around them.
+
+        Multi-head latent attention (DeepSeek) has heads of 192 dimensions whose last 64 rotate, but
+        keeps the 64 of keys apart, one head for all: `RotarySpec.for_rotary_part` is the rope of
+        that `k_pe`, and of `q_pe`. All fields stay but head_dim, which is R, and start, 0.
+        """
+        return replace(self, head_dim=self.rotary_dim, start=0)
+
+    def __repr__(self) -> str:
+        """Write what differs from the defaults, as a call that makes this spec.
+
+        It evaluates where `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        """
+        all_from_start = self.head_dim - self.start
+        rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)
+        implied = {"rotary_dim": rotary_dim, "write_pairing": self.pairing}
+        said = [f"head_dim={self.head_dim}"]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            default = implied.get(field.name, field.default)
+            if value == default:
+                continue
+            if field.name == "axes":
+                value = axes.as_code(value)
+            elif field.name == "scaling":
+                value = f"scaling.{value!r}"
+            else:
+                value = repr(value)
+            said.append(f"{field.name}={value}")
+        return f"RotarySpec({', '.join(said)})"
+
     def inverse_frequencies(self, length: int | None = None) -> Tensor:
         """Radians per position of each pair, float64 (R/2,).
 
@@ -205,22 +223,22 @@ class RotarySpec:
         if self.axes is None:
             return None
         try:
-            axes = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
+            pairs = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(
                 f"axes must hold one (axis, exponent) for each pair, got {shown(self.axes)}"
             ) from None
-        if len(axes) != self.pairs:
+        if len(pairs) != self.pairs:
             raise ValueError(
                 f"axes must hold one (axis, exponent) for each of R/2 = {self.pairs} pairs, "
-                f"got {len(axes)}"
+                f"got {len(pairs)}"
             )
-        for axis, _ in axes:
+        for axis, _ in pairs:
             check_int("each axis of axes", axis, 0)
-        used = {axis for axis, _ in axes}
+        used = {axis for axis, _ in pairs}
         if used != set(range(len(used))):
             raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
-        return axes
+        return pairs
 
     def _check_sizes(self, length: int | None) -> None:
         fastest = max(abs(f) for f in _frequencies(self, self.length_key(length)))
@@ -252,22 +270,6 @@ class RotarySpec:
                 f"got {shown(self.write_pairing)}"
             )
         self._fill("blocks", tuple(blocks))
-
-
-def check_pairing(name: str, value: object) -> None:
-    """Raise unless value is a `Pairing`."""
-    if value not in PAIRINGS:
-        raise ValueError(
-            f'{name} must be "half" (dimensions i and i + R/2 rotate together) or "interleaved" '
-            f"(2i and 2i + 1), got {shown(value)}{_pairing_elsewhere(value)}"
-        )
-
-
-def _pairing_elsewhere(word: object) -> str:
-    for pairing, words in ELSEWHERE.items():
-        if isinstance(word, str) and word.lower().replace("-", "_") in words:
-            return f"; what is called {shown(word)} elsewhere is {pairing!r} here"
-    return ""
 
 
 @lru_cache(maxsize=1024)

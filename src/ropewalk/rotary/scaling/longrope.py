@@ -12,7 +12,7 @@ from ropewalk.checks import check_int, check_number, shown
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
 
