@@ -23,6 +23,11 @@ MORE = [
     "sinusoidal+rotary",
 ]
 BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
+TWO_SIDED = ["rotary", "xpos", "shaw", "cope", "t5", "fire", "tupe"]
+CASES = pytest.mark.parametrize(
+    ("encoding", "causal"),
+    [(e, True) for e in [*REGISTRY, *MORE]] + [(e, False) for e in TWO_SIDED],
+)
 MOST = 2  # graphs: of the first length, and of all
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -39,28 +44,26 @@ def tokens(count: int) -> torch.Tensor:
     return torch.randint(0, SHAPE.vocabulary, (2, count))
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
-@pytest.mark.parametrize("encoding", [*REGISTRY, *MORE])
+@CASES
 @torch.no_grad()
 def test_compiled_once_for_all_lengths(encoding, causal):
     torch._dynamo.reset()
     plain, counter = model(encoding, causal), CompileCounter()
     fast = torch.compile(plain, backend=counter, fullgraph=True)
-    for count in (7, 9, 12, 5, 40):
+    for count in (7, 9, 40):
         given = tokens(count)
         torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
     assert counter.frame_count <= MOST
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
-@pytest.mark.parametrize("encoding", [*REGISTRY, *MORE])
+@CASES
 @torch.no_grad()
 def test_exported_for_any_length(encoding, causal):
     plain = model(encoding, causal)
     lengths = {1: torch.export.Dim("S", min=2, max=500)}
     program = torch.export.export(plain, (tokens(6),), dynamic_shapes=(lengths,), strict=False)
-    for count in (3, 11, 400):
+    for count in (3, 400):
         given = tokens(count)
         torch.testing.assert_close(program.module()(given), plain(given), rtol=1e-5, atol=1e-5)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropewalk.checks import check_int, check_table, shown
+from ropewalk.checks import check_table, shown
 from ropewalk.encodings.interface import Encoding, StackShape
 
 POSITION_BITS = 63  # of an int64 that is not negative
@@ -34,9 +34,13 @@ class Sinusoidal(Encoding):
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
         super().__init__()
-        if type(theta) not in (int, float) or not 1e-300 <= theta <= sys.float_info.max:
+        if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
             raise ValueError(
-                f"theta must be finite and at least 1e-300, got {shown(theta)}; the paper has 10000"
+                f"theta must be finite and above 0, got {shown(theta)}; the paper has 10000"
+            )
+        if theta < 1e-300:
+            raise ValueError(
+                f"theta must be at least 1e-300, whose inverse is a float, got {theta}"
             )
         self.theta = theta
 
@@ -133,7 +137,10 @@ class Learned(Encoding):
 
     def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()
-        check_int("max_positions", max_positions, 1)
+        if type(max_positions) is not int or max_positions < 1:
+            raise ValueError(
+                f"max_positions must be an int of at least 1, got {shown(max_positions)}"
+            )
         check_table("max_positions", max_positions, max_positions * shape.width)
         self.max_positions = max_positions
         self.table = nn.Embedding(max_positions, shape.width)

@@ -62,8 +62,9 @@ class RotarySite(AttentionEncoding):
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.rope, id(positions)
-        # Beyond the length that is stated it is not an error: how it extrapolates is what is asked.
-        return placement.memoize(key, lambda: self.rope._tables.at(positions, self.length))
+        # Beyond a length that is stated it is not an error: how it extrapolates is what is asked.
+        form = self.rope.tables if self.length is None else self.rope._tables.at
+        return placement.memoize(key, lambda: form(positions, self.length))
 
     def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
         """Leave the amplitude out: it sharpens scores, and would only stretch values."""
