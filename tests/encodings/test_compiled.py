@@ -24,9 +24,14 @@ MORE = [
 ]
 BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
 TWO_SIDED = ["rotary", "xpos", "shaw", "cope", "t5", "fire", "tupe"]
+QUICK = ["rotary", "tupe"]  # the others take minutes together
 CASES = pytest.mark.parametrize(
     ("encoding", "causal"),
-    [(e, True) for e in [*REGISTRY, *MORE]] + [(e, False) for e in TWO_SIDED],
+    [
+        pytest.param(e, causal, marks=[] if causal and e in QUICK else pytest.mark.slow)
+        for causal, names in ((True, [*REGISTRY, *MORE]), (False, TWO_SIDED))
+        for e in names
+    ],
 )
 MOST = 2  # graphs: of the first length, and of all
 
