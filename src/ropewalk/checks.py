@@ -3,42 +3,109 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LARGEST = 2**63 - 1
+MOST_NUMBERS = 2**28
+MOST_BITS = 10_000  # of an int that is shown in digits: Python refuses 4,300 of them
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Return value as a message echoes it: its repr in one line, cut to `limit` characters.
+
+    The work is bounded too: of a long string or sequence only the beginning is read. What has no
+    repr, such as an int of too many digits or lists nested too deep, is described.
+    """
+    if type(value) is int and value.bit_length() > MOST_BITS:
+        return f"an int of {value.bit_length()} bits"
+    long = isinstance(value, (str, bytes, list, tuple)) and len(value) > limit
+    try:
+        text = repr(value[:limit] if long else value)  # type: ignore[index]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too long to show"
+    if "\n" in text:
+        text = " ".join(text.split())
+    return text[: limit - 1] + "…" if long or len(text) > limit else text
 
 
 def check_int(name: str, value: Any, least: int, why: str = "") -> None:
     """Raise unless value is an int of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
+        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}{why}, got {value}")
+        raise ValueError(f"{name} must be at least {least}{why}, got {shown(value)}")
     if value > LARGEST:
-        raise ValueError(f"{name} must be at most 2^63 - 1, got {value}")
+        raise ValueError(f"{name} must be at most 2^63 - 1, got {shown(value)}")
 
 
 def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
     """Raise unless value is a finite int or float above 0, or 0 itself where `zero` lets it in."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a float, got {shown(value)} of type {type(value).__name__}"
+        )
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         rule = "finite and not negative" if zero else "finite and above 0"
-        raise ValueError(f"{name} must be {rule}, got {value}{why}")
+        raise ValueError(f"{name} must be {rule}, got {shown(value)}{why}")
 
 
 def check_amplitude(name: str, value: float) -> None:
     """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
     if not 1e-18 <= value <= 1e18:
-        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {value}")
+        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
+
+
+def check_table(name: str, value: int, numbers: int) -> None:
+    """Raise where an argument makes tables of more numbers than a position encoding can want.
+
+    The bound is 2^28, 1 GiB in float32: ten times the position table of GPT-3.
+    """
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} must make tables of at most 2^28 numbers, got {shown(value)}, which makes "
+            f"{shown(numbers)}"
+        )
 
 
 def check_bool(name: str, value: Any) -> None:
     """Raise unless value is True or False."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def named_fields(elsewhere: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Decorate a dataclass so that a field it has not is answered with one that it has.
+
+    elsewhere: its fields by the names that other code has for them.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        construct = cls.__init__
+        known = list(inspect.signature(cls).parameters)
+
+        @functools.wraps(construct)
+        def checked(self: T, *args: Any, **fields: Any) -> None:
+            for name in fields:
+                if name not in known:
+                    guess = did_you_mean(name[:80], known)
+                    if name in elsewhere:
+                        guess = f"; it is called {elsewhere[name]} here"
+                    raise TypeError(
+                        f"{cls.__name__} has no argument {shown(name)}{guess}; "
+                        f"it has {', '.join(known)}"
+                    )
+            construct(self, *args, **fields)
+
+        cls.__init__ = checked  # type: ignore[assignment]
+        return cls
+
+    return decorate
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -38,7 +38,9 @@ NAMED = {
 }
 SPECS = [pytest.param(spec, id=name) for name, spec in NAMED.items()]
 positions_30 = st.integers(-(2**30), 2**30)
-lengths = st.integers(1, 4 * L)
+# Of a batch, since a length for all must reach as far as the positions.
+lengths = st.integers(1, 4 * L).map(lambda length: torch.tensor([length]))
+NINE, LONG = torch.tensor([9]), torch.tensor([4 * L])
 
 
 def places(spec: RotarySpec, *values: int) -> Tensor:
@@ -70,12 +72,12 @@ def test_each_key_may_be_shifted_by_its_own_distance(spec):
     """As when a token is cut out of the middle of a cache: those behind it close up."""
     rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
     where, by = places(spec, 0, 1, 3, 4), places(spec, 0, 0, -1, -1)
-    rotated = rope.rotate(k, where, length=9)
-    expected = rope.rotate(k, where + by, length=9)
-    torch.testing.assert_close(rope.shift(rotated, by, length=9), expected, rtol=0, atol=4e-6)
+    rotated = rope.rotate(k, where, length=NINE)
+    expected = rope.rotate(k, where + by, length=NINE)
+    torch.testing.assert_close(rope.shift(rotated, by, length=NINE), expected, rtol=0, atol=4e-6)
     rows = torch.stack([by, by], dim=-2)
-    torch.testing.assert_close(rope.shift(rotated, rows, length=9), expected, rtol=0, atol=4e-6)
-    heads_last = rope.shift(rotated.transpose(1, 2), by, length=9, seq_dim=-3)
+    torch.testing.assert_close(rope.shift(rotated, rows, length=NINE), expected, rtol=0, atol=4e-6)
+    heads_last = rope.shift(rotated.transpose(1, 2), by, length=NINE, seq_dim=-3)
     torch.testing.assert_close(heads_last.transpose(1, 2), expected, rtol=0, atol=4e-6)
 
 
@@ -95,11 +97,11 @@ def test_unrotate_inverts_with_every_amplitude_and_pairing(spec, position, lengt
 def test_shift_leaves_the_amplitude_as_it_was(spec):
     """By 0 nothing changes; over and over, norms stay."""
     rope, k = RotaryEmbedding(spec), random(1, 2, 4, spec.head_dim)
-    rotated = rope.rotate(k, length=9)
-    torch.testing.assert_close(rope.shift(rotated, 0, length=9), rotated, rtol=0, atol=1e-6)
+    rotated = rope.rotate(k, length=NINE)
+    torch.testing.assert_close(rope.shift(rotated, 0, length=NINE), rotated, rtol=0, atol=1e-6)
     moved = rotated
     for _ in range(20):
-        moved = rope.shift(moved, 3, length=9)
+        moved = rope.shift(moved, 3, length=NINE)
     torch.testing.assert_close(moved.norm(dim=-1), rotated.norm(dim=-1), rtol=1e-5, atol=0)
 
 
@@ -109,9 +111,9 @@ def test_dimensions_that_do_not_rotate_are_not_touched_by_any_move(spec):
     still = [d for d in range(spec.head_dim) if not spec.start <= d < spec.start + spec.rotary_dim]
     where = places(spec, 0, 1, 2, 3)
     moves = [
-        rope.unrotate(k, where, length=9),
-        rope.shift(k, 5, length=9),
-        rerotate(k, where, spec, spec, old_length=9, new_length=4 * L),
+        rope.unrotate(k, where, length=NINE),
+        rope.shift(k, 5, length=NINE),
+        rerotate(k, where, spec, spec, old_length=NINE, new_length=LONG),
     ]
     for moved in moves:
         assert torch.equal(moved[..., still], k[..., still])
@@ -124,7 +126,8 @@ def test_dimensions_that_do_not_rotate_are_not_touched_by_any_move(spec):
 def test_a_cache_survives_longropes_crossing(where, back):
     spec, k = NAMED["longrope"], random(2, 3, 4, 8)
     rope, positions = RotaryEmbedding(spec), torch.tensor(where)
-    old, new = (L + 1, L) if back else (L, L + 1)
+    sides = torch.tensor([[L], [L + 1]])
+    old, new = sides.flip(0) if back else sides
     rotated = rope.rotate(k, positions, length=old)
     moved = rerotate(rotated, positions, spec, spec, old_length=old, new_length=new)
     expected = rope.rotate(k, positions, length=new)
@@ -161,11 +164,13 @@ def test_keys_go_from_any_rope_to_any_other(old, new, position, old_length, new_
 def test_low_precision_keys_are_moved_in_float32_and_rounded_once(spec, dtype):
     rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim, dtype=dtype)
     where = places(spec, 2**30, 1, 2, 3)
-    assert torch.equal(rope.shift(k, 77, length=9), rope.shift(k.float(), 77, length=9).to(dtype))
     assert torch.equal(
-        rope.unrotate(k, where, length=9), rope.unrotate(k.float(), where, length=9).to(dtype)
+        rope.shift(k, 77, length=NINE), rope.shift(k.float(), 77, length=NINE).to(dtype)
     )
-    lengths = {"old_length": 9, "new_length": 4 * L}
+    assert torch.equal(
+        rope.unrotate(k, where, length=NINE), rope.unrotate(k.float(), where, length=NINE).to(dtype)
+    )
+    lengths = {"old_length": NINE, "new_length": LONG}
     moved = rerotate(k, where, spec, spec, **lengths)
     assert moved.dtype == dtype
     assert torch.equal(moved, rerotate(k.float(), where, spec, spec, **lengths).to(dtype))
@@ -176,9 +181,9 @@ def test_gradients_run_through_every_move(spec):
     rope, k = RotaryEmbedding(spec), random(1, 2, 3, spec.head_dim).requires_grad_()
     where = places(spec, 5, 1, 2)
     moves = [
-        lambda k: rope.unrotate(k, where, length=9),
-        lambda k: rope.shift(k, 5, length=9),
-        lambda k: rerotate(k, where, spec, spec, old_length=9, new_length=4 * L),
+        lambda k: rope.unrotate(k, where, length=NINE),
+        lambda k: rope.shift(k, 5, length=NINE),
+        lambda k: rerotate(k, where, spec, spec, old_length=NINE, new_length=LONG),
     ]
     for move in moves:
         assert torch.autograd.gradcheck(move, k)

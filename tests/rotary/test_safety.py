@@ -93,25 +93,25 @@ def emptied(layer: Layer) -> nn.Module:
 )
 def test_what_is_done_to_a_model_leaves_its_rope_alone(spec, change):
     layer, (q, k) = Layer(spec), queries_and_keys(spec, 70)
-    expected = RotaryEmbedding(spec)(q, k, length=70)
-    assert same(layer.rope(q, k, length=70), expected)  # rows are cached before the change
+    expected = RotaryEmbedding(spec)(q, k, length=100)
+    assert same(layer.rope(q, k, length=100), expected)  # rows are cached before the change
     rope = change(layer).rope
-    assert same(rope(q, k, length=70), expected)
-    assert same(rope(q, k, offset=3, length=70), RotaryEmbedding(spec)(q, k, offset=3, length=70))
+    assert same(rope(q, k, length=100), expected)
+    assert same(rope(q, k, offset=3, length=100), RotaryEmbedding(spec)(q, k, offset=3, length=100))
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_autocast_changes_nothing(spec):
     q, k = queries_and_keys(spec, 70)
-    expected = RotaryEmbedding(spec)(q, k, length=70)
+    expected = RotaryEmbedding(spec)(q, k, length=100)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert same(RotaryEmbedding(spec)(q, k, length=70), expected)
+        assert same(RotaryEmbedding(spec)(q, k, length=100), expected)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_state_dict_has_nothing_of_the_rope(spec):
     layer = Layer(spec)
-    layer.rope(*queries_and_keys(spec, 70), length=70)
+    layer.rope(*queries_and_keys(spec, 70), length=100)
     assert [*layer.state_dict()] == ["projection.weight"]
     layer.load_state_dict(Layer(spec).state_dict(), strict=True)
     assert not [*layer.rope.parameters(), *layer.rope.buffers()]
@@ -256,8 +256,8 @@ def test_vmap_runs_over_positions_too(spec):
     x = torch.randn(3, 2, 5, spec.head_dim)
     front = (spec.axis_count,) * (spec.axis_count > 1)
     where = torch.randint(0, 99, (*front, 3, 5))
-    each = torch.vmap(lambda row, p: rope.rotate(row, p, length=7), (0, len(front)))(x, where)
-    torch.testing.assert_close(each, rope.rotate(x, where, length=7), rtol=0, atol=0)
+    each = torch.vmap(lambda row, p: rope.rotate(row, p, length=99), (0, len(front)))(x, where)
+    torch.testing.assert_close(each, rope.rotate(x, where, length=99), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
@@ -384,7 +384,7 @@ class Prefill(nn.Module):
         self.rope = RotaryEmbedding(spec)
 
     def forward(self, q: Tensor, k: Tensor, where: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.rope(q, k, where, length=7)
+        return self.rope(q, k, where, length=2**31)
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -191,7 +191,7 @@ def test_shapes_positions_and_lengths_as_the_rope_takes_them():
     assert torch.equal(heads_last[0].transpose(1, 2), turned_q)
     assert torch.equal(heads_last[1].transpose(1, 2), turned_k)
     for b in range(2):
-        alone = xpos.rotate_queries(q[b], q_positions[b], length=int(lengths[b]))
+        alone = xpos.rotate_queries(q[b], q_positions[b], length=lengths[b : b + 1])
         assert torch.equal(turned_q[b], alone)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ropewalk.checks import shown
 from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
 from ropewalk.encodings.alibi import ALiBi
 from ropewalk.encodings.combined import Combined, acts_in_attention
@@ -69,7 +70,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     check_arguments("encoding", name, arguments, known)
     cross = arguments.get("cross", False)
     if not isinstance(cross, bool):
-        raise ValueError(f"cross must be True or False, got {cross!r} for encoding {name!r}")
+        raise ValueError(f"cross must be True or False, got {shown(cross)} for encoding {name!r}")
     return name, arguments
 
 
@@ -80,7 +81,9 @@ def build(encoding: str, shape: StackShape) -> Encoding:
     """
     parts = _parts(encoding)
     if any("cross" in arguments for _, arguments in parts):
-        raise ValueError(f"cross belongs to an encoder-decoder, not to one stack, got {encoding!r}")
+        raise ValueError(
+            f"cross belongs to an encoder-decoder, not to one stack, got {shown(encoding)}"
+        )
     return _made(parts, shape)
 
 

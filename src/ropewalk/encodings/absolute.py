@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from ropewalk.checks import check_table, shown
 from ropewalk.encodings.interface import Encoding, StackShape
 
 POSITION_BITS = 63  # of an int64 that is not negative
@@ -35,7 +36,11 @@ class Sinusoidal(Encoding):
         super().__init__()
         if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
             raise ValueError(
-                f"theta must be finite and above 0, got {theta!r}; the paper has 10000"
+                f"theta must be finite and above 0, got {shown(theta)}; the paper has 10000"
+            )
+        if theta < 1e-300:
+            raise ValueError(
+                f"theta must be at least 1e-300, whose inverse is a float, got {theta}"
             )
         self.theta = theta
 
@@ -63,7 +68,7 @@ class Integer(Encoding):
         if length is not None and (type(length) is not int or not 1 <= length < 2**63):
             raise ValueError(
                 f"length must be an int of at least 1, or None to add the position itself, "
-                f"got {length!r}"
+                f"got {shown(length)}"
             )
         self.length = length
 
@@ -91,7 +96,7 @@ class Binary(Encoding):
         if type(bits) is not int or not 1 <= bits <= shape.width:
             raise ValueError(
                 f"bits must be an int from 1 to width={shape.width}, one column for each, "
-                f"got {bits!r}"
+                f"got {shown(bits)}"
             )
         self.bits = min(bits, POSITION_BITS)
         self.rest = shape.width - self.bits
@@ -104,6 +109,9 @@ class Binary(Encoding):
         return x + pad(bits, (0, self.rest)).to(x.dtype)
 
     def _check(self, positions: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            _check_compiled(positions, 2**self.bits)
+            return
         if positions.numel() == 0:
             return
         first, last = int(positions.min()), int(positions.max())
@@ -130,7 +138,10 @@ class Learned(Encoding):
     def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()
         if type(max_positions) is not int or max_positions < 1:
-            raise ValueError(f"max_positions must be an int of at least 1, got {max_positions!r}")
+            raise ValueError(
+                f"max_positions must be an int of at least 1, got {shown(max_positions)}"
+            )
+        check_table("max_positions", max_positions, max_positions * shape.width)
         self.max_positions = max_positions
         self.table = nn.Embedding(max_positions, shape.width)
 
@@ -141,7 +152,13 @@ class Learned(Encoding):
 
 
 def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
-    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows."""
+    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows.
+
+    A compiled or exported model raises RuntimeError, when it runs.
+    """
+    if torch.compiler.is_compiling():
+        _check_compiled(positions, max_positions)
+        return
     if positions.numel() == 0:
         return
     first, last = int(positions.min()), int(positions.max())
@@ -153,3 +170,9 @@ def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
         )
     if first < 0:
         raise ValueError(f"positions must be at least 0, where this table starts, got {first}")
+
+
+def _check_compiled(positions: Tensor, count: int) -> None:
+    """Let the graph check what no compiler can know, that positions lie in 0..count - 1."""
+    fits = ((positions >= 0) & (positions <= count - 1)).all()
+    torch._assert_async(fits, f"positions must lie in 0..{count - 1}")

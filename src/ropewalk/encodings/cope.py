@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_bool, check_int
+from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.relative import LayerSites, ScoringSite, distances
 
@@ -70,6 +70,8 @@ class CoPE(LayerSites):
     def __init__(self, shape: StackShape, npos_max: int = 64, two_sided: bool = False) -> None:
         super().__init__()
         check_int("npos_max", npos_max, 2, ", the vectors of counts 0 and 1")
+        sides = 1 if shape.causal else 2
+        check_table("npos_max", npos_max, npos_max * shape.head_dim * shape.layers * sides)
         check_bool("two_sided", two_sided)
         if not shape.causal and not two_sided:
             raise ValueError(

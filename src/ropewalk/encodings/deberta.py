@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, check_table
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
 
@@ -92,7 +92,9 @@ class Deberta(LayerSites):
             check_int("buckets", buckets, 4)
             why = f", as {buckets // 2} have a bucket of their own"
             check_int("distance", distance, buckets // 2 + 2, why)
-        rows = 2 * (distance if buckets is None else buckets)
+        name, side = ("distance", distance) if buckets is None else ("buckets", buckets)
+        rows = 2 * side
+        check_table(name, side, rows * shape.width)
         self.table = nn.Embedding(rows, shape.width)
         self.sites = nn.ModuleList(
             DebertaSite(shape, self.table, distance, buckets) for _ in range(shape.layers)

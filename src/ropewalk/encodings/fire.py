@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from ropewalk.checks import check_bool, check_int, check_number
+from ropewalk.checks import check_amplitude, check_bool, check_int, check_number, shown
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
+
+MOST_HIDDEN = 4096
 
 
 class FireSite(ScoreBias):
@@ -90,8 +92,14 @@ class Fire(Encoding):
     ) -> None:
         super().__init__()
         check_int("hidden", hidden, 1)
-        check_number("c", c)
-        check_number("length", length)
+        if hidden > MOST_HIDDEN:
+            raise ValueError(
+                f"hidden must be at most {MOST_HIDDEN}, since each pass forms its square, got "
+                f"{shown(hidden)}; the paper has 32"
+            )
+        for name, value in (("c", c), ("length", length)):
+            check_number(name, value)
+            check_amplitude(name, value)  # float32 holds their product
         check_bool("shared", shared)
         sites = 1 if shared else shape.layers
         self.sites = nn.ModuleList(FireSite(shape.heads, hidden, c, length) for _ in range(sites))

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import shown
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
@@ -60,7 +61,7 @@ class Kerple(Encoding):
     def __init__(self, shape: StackShape, kind: Literal["log", "power"] = "log") -> None:
         super().__init__()
         if kind not in ("log", "power"):
-            raise ValueError(f"kind must be 'log' or 'power', got {kind!r}")
+            raise ValueError(f"kind must be 'log' or 'power', got {shown(kind)}")
         self.shared = KerpleSite(shape.heads, kind == "power")
 
     def for_layer(self, layer: int) -> AttentionEncoding:

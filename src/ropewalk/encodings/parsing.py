@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ropewalk.checks import did_you_mean
+from ropewalk.checks import did_you_mean, shown
+
+#: Characters of one name and its arguments: LongRoPE's two lists of 128 take 5,000.
+LONGEST = 20_000
 
 
 def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
@@ -16,14 +19,19 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     ``what`` is the word for it in messages. Raises ValueError.
     """
+    if len(text) > LONGEST:
+        raise ValueError(
+            f"{what} must be of at most {LONGEST} characters, got {len(text)}: {shown(text)}"
+        )
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
     if match is None:
-        raise ValueError(f"{what} must read name or name(key=value, ...), got {text!r}")
+        raise ValueError(f"{what} must read name or name(key=value, ...), got {shown(text)}")
     name, inside = match.group(1), match.group(2) or ""
     names = list(names)
     if name not in names:
         raise ValueError(
-            f"{what} must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
+            f"{what} must be one of {', '.join(names)}, got {shown(name)}"
+            f"{did_you_mean(name[:80], names)}"
         )
     return name, _read_arguments(what, name, inside)
 
@@ -34,8 +42,8 @@ def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[
     for key in given:
         if key not in known:
             raise ValueError(
-                f"{what} {name!r} has no argument {key!r}; it has {', '.join(known) or 'none'}"
-                f"{did_you_mean(key, known)}"
+                f"{what} {name!r} has no argument {shown(key)}; it has {', '.join(known) or 'none'}"
+                f"{did_you_mean(key[:80], known)}"
             )
 
 
@@ -49,9 +57,10 @@ def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
         named = {key: value for key, value in arguments.items() if key is not None}  # no **mapping
         if call.args or len(named) < len(call.keywords):
             raise ValueError
-    except (SyntaxError, TypeError, ValueError):
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        # What is nested too deep for Python's parser is a MemoryError or a RecursionError there.
         raise ValueError(
-            f"arguments of {what} {name!r} must read key=value, ..., each once, got {inside!r}"
+            f"arguments of {what} {name!r} must read key=value, ..., each once, got {shown(inside)}"
         ) from None
     return named
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
-from ropewalk.checks import check_number, did_you_mean
+from ropewalk.checks import check_number, did_you_mean, shown
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.rotary import LearnedRotaryEmbedding, Pairing, RotaryEmbedding, RotarySpec
 from ropewalk.rotary.scaling import RULES, Scaling
@@ -62,7 +62,9 @@ class RotarySite(AttentionEncoding):
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.rope, id(positions)
-        return placement.memoize(key, lambda: self.rope.tables(positions, self.length))
+        # Beyond a length that is stated it is not an error: how it extrapolates is what is asked.
+        form = self.rope.tables if self.length is None else self.rope._tables.at
+        return placement.memoize(key, lambda: form(positions, self.length))
 
     def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
         """Leave the amplitude out: it sharpens scores, and would only stretch values."""
@@ -175,9 +177,10 @@ class Rotary(Encoding):
         for name in given:
             having = [r.__name__.lower() for r in RULES if name in signature(r).parameters]
             if having:
+                value = shown(given[name])
                 raise ValueError(
-                    f"rule must be given with {name}={given[name]!r}, which is a field of "
-                    f"{', '.join(having)}; write rotary(rule={having[0]}, {name}={given[name]!r})"
+                    f"rule must be given with {name}={value}, which is a field of "
+                    f"{', '.join(having)}; write rotary(rule={having[0]}, {name}={value})"
                 )
         return []
 
@@ -200,7 +203,7 @@ def _named(name: Any) -> type[Scaling]:
     if isinstance(name, str) and name.lower() in named:
         return named[name.lower()]
     guess = did_you_mean(str(name).lower(), named)
-    raise ValueError(f"rule must be one of {', '.join(named)}, got {name!r}{guess}")
+    raise ValueError(f"rule must be one of {', '.join(named)}, got {shown(name)}{guess}")
 
 
 def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
@@ -225,7 +228,7 @@ def _check_length(spec: RotarySpec, length: int | None) -> None:
         )
     if length is not None and not spec.needs_length:
         raise ValueError(
-            f"length must be left out where frequencies do not depend on it, got {length!r}; "
+            f"length must be left out where frequencies do not depend on it, got {shown(length)}; "
             f"they do with rule=dynamicntk and rule=longrope"
         )
     spec.length_key(length)
@@ -234,4 +237,4 @@ def _check_length(spec: RotarySpec, length: int | None) -> None:
 def _check_choice(name: str, value: object, *words: str) -> None:
     if not isinstance(value, bool) and value not in words:
         *most, last = "True", "False", *map(repr, words)
-        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {value!r}")
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {shown(value)}")

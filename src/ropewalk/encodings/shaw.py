@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_bool, check_int
+from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick, sum_by_row
 
@@ -71,6 +71,8 @@ class Shaw(LayerSites):
         super().__init__()
         check_int("distance", distance, 1, ", so that before and after differ")
         check_bool("values", values)
+        numbers = (2 * distance + 1) * shape.head_dim * shape.layers * (2 if values else 1)
+        check_table("distance", distance, numbers * (shape.heads if per_head else 1))
         check_bool("per_head", per_head)
         self.sites = nn.ModuleList(
             ShawSite(shape, distance, values, per_head) for _ in range(shape.layers)

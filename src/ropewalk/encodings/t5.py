@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_int, check_number, shown
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
 #: Distances that are given their numbers beforehand, in memory, instead of through their bucket.
 MOST_DISTANCES = 2**16
+#: Buckets, of which each takes Python some microseconds to find.
+MOST_BUCKETS = 2**13
 
 
 def bucket_borders(buckets: int, distance: int) -> list[int]:
@@ -24,9 +26,17 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
     as such: no rounding of a logarithm decides.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
-    powers = [distance**k * exact ** (wide - k) for k in range(1, wide)]
-    far = range(exact, distance + 1)
-    ratios = [far[bisect_left(far, power, key=lambda x: x**wide)] for power in powers]
+    ratios = []
+    with localcontext(Context(prec=60)):
+        step = (Decimal(distance) / max(exact, 1)).ln() / wide
+        for k in range(1, wide):
+            border = exact * (step * k).exp()
+            near = round(border)
+            if abs(border - near) > Decimal("1e-30"):
+                ratios.append(int(border.to_integral_value(ROUND_CEILING)))
+            else:  # whether it is a whole number, no digits tell
+                reached = near**wide >= distance**k * exact ** (wide - k)
+                ratios.append(near if reached else near + 1)
     return [*range(1, exact + 1), *ratios]
 
 
@@ -97,6 +107,10 @@ class T5(Encoding):
     ) -> None:
         super().__init__()
         check_int("buckets", buckets, 4)
+        if buckets > MOST_BUCKETS:
+            raise ValueError(
+                f"buckets must be at most {MOST_BUCKETS}, got {shown(buckets)}; T5 has 32"
+            )
         if buckets % 2:
             raise ValueError(f"buckets must be even, to serve two sides, got {buckets}")
         single = (buckets if shape.causal else buckets // 2) // 2

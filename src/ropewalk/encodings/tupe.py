@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_bool, check_int
+from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import check_rows
 from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
@@ -84,6 +84,7 @@ class Tupe(Encoding):
     ) -> None:
         super().__init__()
         check_int("max_positions", max_positions, 1)
+        check_table("max_positions", max_positions, max_positions * shape.width)
         check_bool("relative", relative)
         check_bool("reset", reset)
         self.max_positions = max_positions

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.rotary import RotarySite, check_head_dim
 from ropewalk.rotary import Pairing, RotaryEmbedding, RotarySpec, XPosEmbedding
@@ -72,7 +73,7 @@ class XPos(Encoding):
     ) -> None:
         super().__init__()
         if both_ways not in (None, "rotary", "xpos"):
-            raise ValueError(f"both_ways must be rotary, xpos or None, got {both_ways!r}")
+            raise ValueError(f"both_ways must be rotary, xpos or None, got {shown(both_ways)}")
         if not shape.causal and both_ways is None:
             raise ValueError(
                 "both_ways must say what acts where attention looks both ways, as an encoder's and "

@@ -102,7 +102,8 @@ class Attention(nn.Module):
         if memory is None or past == 0:  # else the cache holds memory's keys already
             k, v = self.key_value(x if memory is None else memory).chunk(2, dim=-1)
             kv = self._split(k, self.kv_heads), self._split(v, self.kv_heads)
-        causal = causal and x.shape[1] > 1  # the last token may look at all there are
+        if x.shape[1] == 1:  # the last token may look at all there are
+            causal = False
         if self.linear is None:
             assert cache is None or isinstance(cache, KeyValueCache)
             q, k, v = self._place(q, kv, placement, cache)

@@ -46,7 +46,8 @@ def attend(
     back (``causal``), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
     is computed once more for its gradients (but not under torch.compile and torch.func, which need
-    all at once). Compiled, looking back, in inference, a bias may come from the kernel (``flex``).
+    all at once, as torch.export does). Compiled, looking back, in inference, a bias may come from
+    the kernel (``flex``).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -159,6 +160,8 @@ def _rows_at_once(
     """Give the number of queries that attend at once: all, where no pairs need be formed."""
     queries, keys = q.shape[-2], k.shape[-2]
     pairs = encoding.attends or encoding.biases
+    if _exporting():  # the number of blocks would be that of one length
+        return queries
     if torch.is_grad_enabled():
         # Neither a compiler's graph nor torch.func's transforms can compute a block once more.
         if not pairs or torch.compiler.is_compiling() or is_transformed():
@@ -167,6 +170,11 @@ def _rows_at_once(
         return queries  # nor need it be narrowed to a mask (B, 1, S, T)
     block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
     return max(LEAST, block // max(1, q.shape[0] * q.shape[1] * keys))
+
+
+def _exporting() -> bool:
+    """Whether a program is being made for any length; before torch 2.7, any compiler may do so."""
+    return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
 
 
 def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
@@ -218,7 +226,8 @@ def _few(q: Tensor) -> bool:
     In generation it takes 1.3 to 5 times as long, the longer the more threads there are.
     """
     plain = q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64)
-    return plain and q.shape[-2] <= 8 and not torch.is_grad_enabled()
+    most = 1 if torch.compiler.is_compiling() else 8  # a graph for one is there in any case
+    return plain and q.shape[-2] <= most and not torch.is_grad_enabled()
 
 
 def attention_probabilities(

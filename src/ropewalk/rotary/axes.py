@@ -7,12 +7,11 @@ positions are: time, height, width in the M-RoPE family; height, width in most v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from ropewalk.checks import check_int
-from ropewalk.rotary.frequencies import standard_exponents
-from ropewalk.rotary.spec import Axes
+from ropewalk.checks import check_int, shown
+from ropewalk.rotary.frequencies import Axes, standard_exponents
 
 
 def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
@@ -25,7 +24,7 @@ def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
     _check_sizes("pairs", pairs)
     chosen = range(len(pairs)) if order is None else order
     if sorted(chosen) != list(range(len(pairs))):
-        raise ValueError(f"order must name each of {len(pairs)} axes once, got {order!r}")
+        raise ValueError(f"order must name each of {len(pairs)} axes once, got {shown(order)}")
     return tuple((axis, Fraction(j, pairs[axis])) for axis in chosen for j in range(pairs[axis]))
 
 
@@ -103,6 +102,36 @@ def ernie(sections: Sequence[int]) -> Axes:
     return tuple(zip(owners, standard_exponents(2 * len(owners)), strict=True))
 
 
+def as_code(given: Axes) -> str:
+    """Write axes as Python: a call of a function above where one gives them, else pair by pair."""
+    pairs, count = len(given), max(axis for axis, _ in given) + 1
+    owners = [axis for axis, _ in given]
+    shares = tuple(owners.count(axis) for axis in range(count))
+    order = tuple(dict.fromkeys(owners))
+    candidates: list[tuple[Callable[..., Axes], tuple[object, ...]]] = [
+        (sectioned, (shares,)),
+        (interleaved, (shares,)),
+        (interleaved, ((1, *shares[1:]), pairs)),
+        (round_robin, (pairs, count)),
+        (axial, (shares,)),
+        (axial, (shares, order)),
+        (pixtral, (2 * pairs, count)),
+        (alternating, (shares[0],)),
+        (alternating, (shares[0], order)),
+    ]
+    if count == 3:
+        candidates.append((ernie, ((shares[1], shares[2], shares[0]),)))
+    for make, arguments in candidates:
+        try:
+            found = make(*arguments)
+        except ValueError:
+            continue
+        if found == given:
+            return f"axes.{make.__name__}({', '.join(map(repr, arguments))})"
+    written = [(axis, int(e) if e.denominator == 1 else str(e)) for axis, e in given]
+    return f"({written[0]},) * {pairs}" if len(set(written)) == 1 else repr(tuple(written))
+
+
 def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
     check_int(name, size, parts)
     if size % parts:
@@ -113,9 +142,9 @@ def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:
     if not isinstance(sizes, (list, tuple)):
         raise TypeError(
-            f"{name} must be a list or tuple of sizes, one for each axis, got {sizes!r}"
+            f"{name} must be a list or tuple of sizes, one for each axis, got {shown(sizes)}"
         )
     if not sizes:
-        raise ValueError(f"{name} must hold a size for each axis, got {sizes!r}")
+        raise ValueError(f"{name} must hold a size for each axis, got {shown(sizes)}")
     for i, size in enumerate(sizes):
         check_int(f"{name}[{i}]", size, 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.rotary.rotate import check_tables
 from ropewalk.rotary.spec import Pairing, check_pairing
 from ropewalk.rotary.tables import Tables
@@ -149,7 +150,7 @@ def _check_onnx(
     if write_pairing not in (None, pairing):
         raise ValueError(
             f"write_pairing must be pairing={pairing!r}, as ONNX writes pairs where it read them, "
-            f"got {write_pairing!r}; reorder the dimensions of the result, or use rotate"
+            f"got {shown(write_pairing)}; reorder the dimensions of the result, or use rotate"
         )
     if start != 0:
         raise ValueError(

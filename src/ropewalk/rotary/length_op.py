@@ -6,6 +6,9 @@ follow; so a graph holds one call in its place, and is the same at every length.
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import fields
+
 import torch
 from torch import Tensor
 
@@ -21,7 +24,9 @@ _ROPES: dict[str, RotarySpec] = {}
 
 def register(spec: RotarySpec) -> str:
     """Make a spec known to the operator, which takes no objects; return its name there."""
-    name = repr(spec)
+    # Every field, and the same in another process, where an exported program may be read.
+    values = [(field.name, getattr(spec, field.name)) for field in fields(spec)]
+    name = hashlib.sha256(repr(values).encode()).hexdigest()
     _ROPES[name] = spec
     return name
 
@@ -55,7 +60,10 @@ def _compute(spec: RotarySpec, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 def _on_cpu(lengths: Tensor, rope: str, pairs: int, fixed_point: bool) -> tuple[Tensor, Tensor]:
     if rope not in _ROPES:
-        raise ValueError(f"rope must be one that this process has made, got {rope}; make it anew")
+        raise ValueError(
+            f"rope must be one that this process has made, got none by the name {rope}; "
+            f"make it anew"
+        )
     return _compute(_ROPES[rope], lengths)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.writer import write_config
 from ropewalk.rotary.layer_spec import LayerSpec
@@ -40,7 +40,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.stacks, Mapping):
-            raise TypeError(f"stacks must be a mapping of name to layers, got {self.stacks!r}")
+            raise TypeError(f"stacks must be a mapping of name to layers, got {shown(self.stacks)}")
         stacks = {name: tuple(layers) for name, layers in self.stacks.items()}
         for name, layers in stacks.items():
             if not all(isinstance(layer, LayerSpec) for layer in layers):
@@ -56,7 +56,9 @@ class ModelSpec:
         it; it cannot say what differs between types of layers, and raises ValueError there.
         """
         if "text" not in self.stacks:
-            raise ValueError(f"model must have a text stack to be written, got {self.model_type!r}")
+            raise ValueError(
+                f"model must have a text stack to be written, got {shown(self.model_type)}"
+            )
         return write_config(self.layers, self.model_type, form)
 
     @property
@@ -76,6 +78,6 @@ class ModelSpec:
         if not isinstance(name, str) or name not in self.stacks:
             raise ValueError(
                 f"stack must be one that the config describes, {', '.join(self.stacks) or 'none'}, "
-                f"got {name!r}"
+                f"got {shown(name)}"
             )
         return self.stacks[name]

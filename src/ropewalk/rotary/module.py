@@ -13,7 +13,12 @@ from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import sequence_length
-from ropewalk.rotary.shape_checks import check_same_length, check_tensor
+from ropewalk.rotary.shape_checks import (
+    check_same_batch,
+    check_same_length,
+    check_serves,
+    check_tensor,
+)
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
 
@@ -26,8 +31,9 @@ class RotaryEmbedding(nn.Module):
         q, k = rope(q, k, offset=cached)   # the next S positions of a decode
 
     Positions are integers; cos and sin are within 1e-7 up to ±2^31, whatever the dtype of q and k.
-    (A spec with continuous positions takes floats.) The module has no parameters and no buffers, so
-    `.half()`, `to_empty` or a state dict cannot harm it.
+    Beyond, the angle's error grows as |position| · 2^-65 turns: 4e-7 at 2^41, where milliseconds
+    since 1970 lie, 2e-4 at 2^50. (A spec with continuous positions takes floats.) The module has no
+    parameters and no buffers, so `.half()`, `to_empty` or a state dict cannot harm it.
 
     Where positions are contiguous, cos and sin are rows of a table that grows in powers of two to
     at most 16,384 rows per device (4·R bytes each: 8 MiB where R = 128), kept for the two latest
@@ -77,7 +83,9 @@ class RotaryEmbedding(nn.Module):
         positions: integers (S,) or (B, S), with axes in front, (A, S) or (A, B, S), where the spec
             has several; of k too, unless key_positions (T,) or (B, T) are given.
         offset: without positions, q (and k) stand at offset, offset + 1, ...
-        length: what is served, an int or (B,), where the scaling rule depends on it.
+        length: what is served, an int or (B,), where the scaling rule depends on it: all tokens of
+            the sequence, cached ones too. An int that is less than the positions is an error where
+            these are known without waiting for a device; elsewhere, and compiled, it goes unseen.
 
         H and K may differ (GQA), S and T where key_positions are given. Returns both, of the shapes
         and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
@@ -87,6 +95,9 @@ class RotaryEmbedding(nn.Module):
             if both is not None:
                 return both[0], both[1]
         source = self._tables
+        check_tensor("k", k, "positions", None, seq_dim, self.spec)
+        check_tensor("q", q, "positions", None, seq_dim, self.spec)
+        check_same_batch(q, k)
         if key_positions is None:
             check_same_length(q, k, seq_dim)
             check_tensor("k", k, "positions", positions, seq_dim, self.spec)
@@ -94,8 +105,9 @@ class RotaryEmbedding(nn.Module):
         if key_positions is None:
             q, k = apply_tables(self.spec, tables, q, k, seq_dim=seq_dim)
             return q, k
-        names = {"name": "k", "positions_name": "key_positions"}
-        k_tables = source.for_tensor(k, key_positions, 0, length, seq_dim, **names)
+        k_tables = source.for_tensor(
+            k, key_positions, 0, length, seq_dim, name="k", positions_name="key_positions"
+        )
         (q,) = apply_tables(self.spec, tables, q, seq_dim=seq_dim)
         (k,) = apply_tables(self.spec, k_tables, k, seq_dim=seq_dim)
         return q, k
@@ -136,12 +148,13 @@ class RotaryEmbedding(nn.Module):
         each key goes, less where it was. Keys must have been rotated with the same `length`; their
         amplitude stays.
         """
-        if isinstance(by, int):
+        if isinstance(by, (int, torch.SymInt)):
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
         source = self._tables
-        names = {"name": "k", "positions_name": "by"}
-        cos, sin = source.for_tensor(k, by, 0, length, seq_dim, **names)
+        cos, sin = source.for_tensor(
+            k, by, 0, length, seq_dim, name="k", positions_name="by", distances=True
+        )
         amplitude = source.amplitude(length, k.device)
         tables = cos / amplitude, sin / amplitude
         written = self.spec.write_pairing
@@ -152,7 +165,9 @@ class RotaryEmbedding(nn.Module):
 
         Where the spec has several axes, positions are (A, S) or (A, B, S).
         """
-        return self._tables.at(positions, length)
+        tables = self._tables.at(positions, length)
+        check_serves(length, self.spec, None, positions)
+        return tables
 
     @property
     def _tables(self) -> RopeTables:
@@ -173,7 +188,9 @@ class RotaryEmbedding(nn.Module):
         if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
             return None
         width = (self.spec.head_dim,)
-        if q.shape[-1:] != width or k.shape[-1:] != width:
+        if q.shape[-1:] != width or k.shape[-1:] != width or q.shape[0] != k.shape[0]:
+            return None
+        if self.spec.needs_length and length is not None and offset + q.shape[seq_dim] > length:
             return None
         layout = self._layout if seq_dim == -2 else self._layout._replace(seq_dim=seq_dim)
         return operator.dispatch_rows((q, k), *rows, offset, layout)

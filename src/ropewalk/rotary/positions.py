@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
@@ -21,7 +21,7 @@ def offset(start: int | Tensor, length: int) -> Tensor:
     check_int("length", length, 0)
     if isinstance(start, Tensor):
         if start.ndim != 1 or start.is_floating_point() or start.dtype == torch.bool:
-            raise ValueError(f"start must be an int or integers (B,), got {start!r}")
+            raise ValueError(f"start must be an int or integers (B,), got {shown(start)}")
         return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
     check_int("start", start, -(2**62))
     return torch.arange(start, start + length)
@@ -50,7 +50,7 @@ def left_padded(mask: Tensor) -> Tensor:
     mask: (B, S), True or 1 at real tokens, which are the last of each row. Padding gets 0.
     """
     if not isinstance(mask, Tensor) or ((mask != 0) & (mask != 1)).any():
-        raise TypeError(f"mask must be a tensor of 0 and 1, False and True, got {mask!r}")
+        raise TypeError(f"mask must be a tensor of 0 and 1, False and True, got {shown(mask)}")
     real = mask.to(torch.bool)
     if mask.ndim != 2 or (real.to(torch.int8).diff(dim=-1) < 0).any():
         raise ValueError(
@@ -114,7 +114,9 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
     if rank >= world:
         raise ValueError(f"rank must be below world={world}, got {rank}")
     if scheme not in get_args(Scheme):
-        raise ValueError(f'scheme must be "contiguous", "zigzag" or "round-robin", got {scheme!r}')
+        raise ValueError(
+            f'scheme must be "contiguous", "zigzag" or "round-robin", got {shown(scheme)}'
+        )
     parts = 2 * world if scheme == "zigzag" else world
     if length % parts:
         raise ValueError(f"length must be a multiple of {parts} for {scheme}, got {length}")
@@ -138,7 +140,7 @@ def _patches(segment: Sequence[int]) -> Tensor:
         return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
     raise ValueError(
         f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
-        f"got {segment!r}"
+        f"got {shown(segment)}"
     )
 
 

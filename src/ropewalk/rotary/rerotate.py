@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Length
@@ -28,7 +29,9 @@ def rerotate(
     """
     for name, spec in (("old", old), ("new", new)):
         if not isinstance(spec, RotarySpec):
-            raise TypeError(f"{name} must be a RotarySpec, got {spec!r}; pass a module's .spec")
+            raise TypeError(
+                f"{name} must be a RotarySpec, got {shown(spec)}; pass a module's .spec"
+            )
     if (old.head_dim, old.rotary_dim, old.start) != (new.head_dim, new.rotary_dim, new.start):
         raise ValueError(
             f"new must rotate the same dimensions as old: head_dim, rotary_dim and start of "

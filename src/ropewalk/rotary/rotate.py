@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.spec import Pairing, check_pairing
@@ -69,7 +70,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     if seq_dim not in (-2, -3):
         raise ValueError(
             f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
-            f"got {seq_dim!r}"
+            f"got {shown(seq_dim)}"
         )
     if x.ndim < -seq_dim:
         raise ValueError(
@@ -134,6 +135,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
             f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "
             f"got {tuple(out.shape)} and {out.dtype}"
         )
+    if out._is_zerotensor():
+        raise ValueError("out must have memory to write to, got a zero tensor of torch, with none")
     if _overlaps_itself(out):
         raise ValueError(
             f"out must hold each of its elements in memory of its own, got strides {out.stride()} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.rotary.rotate import sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
@@ -26,13 +27,16 @@ def check_tensor(
         return
     check_positions(positions_name, positions, spec)
     batch = x.shape[0] if x.ndim > -seq_dim else 1
-    allowed = [(length,), (1, length), (batch, length)]
-    if spec.axis_count > 1:
-        allowed = [(spec.axis_count, *shape) for shape in allowed]
-    if tuple(positions.shape) not in allowed:
+    front = (spec.axis_count,) * (spec.axis_count > 1)
+    batched = positions.ndim == len(front) + 2
+    # Size by size: a compiler takes no tuples of sizes to be equal that it does not know.
+    fits = positions.shape[-1] == length
+    if batched and fits:
+        fits = positions.shape[-2] == 1 or positions.shape[-2] == batch
+    if not fits:
         raise ValueError(
-            f"{positions_name} must be {_shape(allowed[0])} or {_shape(allowed[2])} for {name} of "
-            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
+            f"{positions_name} must be {(*front, length)} or {(*front, batch, length)} for {name} "
+            f"of shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
         )
 
 
@@ -48,7 +52,7 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
     """Raise unless positions are integers (or coordinates) with as many axes as the spec has."""
     if not isinstance(positions, Tensor):
         raise TypeError(
-            f"{name} must be an integer tensor, got {positions!r}; write torch.tensor(...)"
+            f"{name} must be an integer tensor, got {shown(positions)}; write torch.tensor(...)"
         )
     if positions.dtype not in INTEGERS:
         if not (spec.continuous and positions.is_floating_point()):
@@ -70,6 +74,70 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
         )
 
 
+def is_int(value: object) -> bool:
+    """Tell whether value is an int, or the size that stands for one while a model is traced."""
+    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+
+
+def check_offset(offset: object, length: int) -> None:
+    """Raise unless `length` positions from this offset on are 64-bit integers."""
+    if not is_int(offset):
+        raise TypeError(
+            f"offset must be an int, got {shown(offset)}; "
+            f"where it differs within the batch, pass positions"
+        )
+    if torch.compiler.is_compiling() or not isinstance(offset, int):
+        return
+    if not -(2**63) <= offset <= 2**63 - 1 - length:
+        raise ValueError(
+            f"offset must keep all {length} positions within ±2^63, got {shown(offset)}"
+        )
+
+
+def check_serves(
+    length: object, spec: RotarySpec, end: int | None, positions: Tensor | None = None
+) -> None:
+    """Raise where length is less than the positions it serves, so that frequencies are wrong.
+
+    end: one more than the last of contiguous positions; else `positions`. Says nothing of numbers
+    that are not at hand: on another device, or not yet known to a compiler or a transform; nor of
+    lengths (B,), of rows that are padded and so stand at more positions than they have tokens.
+    """
+    if not spec.needs_length or torch.compiler.is_compiling():
+        return
+    if type(length) is not int or length < 1:  # what that is worth is checked elsewhere
+        return
+    if positions is not None:
+        # Coordinates are no tokens to be counted.
+        if spec.continuous or not positions.numel() or _is_hidden(positions):
+            return
+        end = int(positions.max()) + 1
+    # Up to the original length frequencies are the same, and a smaller length does no harm.
+    if type(end) is int and end > length and spec.length_key(end) != spec.length_key(length):
+        raise ValueError(
+            f"length must be at least {end}, to serve position {end - 1}, got {length}; it counts "
+            f"all tokens of the sequence, those in a cache too, not the new ones alone"
+        )
+
+
+def _is_hidden(x: Tensor) -> bool:
+    """Whether reading x's numbers would wait for a device, or is not possible."""
+    plain = x.is_cpu and type(x) in (Tensor, torch.nn.Parameter)
+    traced = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()
+    return not plain or bool(traced) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def check_same_batch(q: Tensor, k: Tensor) -> None:
+    """Raise unless q and k, where they have a batch for certain, have one that attention takes."""
+    if q.ndim < 4 or k.ndim < 4 or q.shape[0] == k.shape[0]:
+        return
+    if q.shape[0] != 1 and k.shape[0] != 1:
+        raise ValueError(
+            f"k must have q's batch size, or one of both 1, got {k.shape[0]} for k of shape "
+            f"{tuple(k.shape)} and {q.shape[0]} for q of shape {tuple(q.shape)}"
+        )
+
+
 def check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
     """Raise unless q and k have as many positions."""
     queries, keys = sequence_length("q", q, seq_dim), sequence_length("k", k, seq_dim)
@@ -79,7 +147,3 @@ def check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
             f"got {keys} keys and {queries} queries; pass positions and key_positions, or, for "
             f"(B, S, H, D), seq_dim=-3"
         )
-
-
-def _shape(sizes: tuple[int, ...]) -> str:
-    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
-from torch import Tensor
+from torch import SymInt, Tensor
 
-from ropewalk.checks import check_amplitude, check_bool, check_int, check_number
-from ropewalk.rotary import frequencies
+from ropewalk.checks import (
+    check_amplitude,
+    check_bool,
+    check_int,
+    check_number,
+    named_fields,
+    shown,
+)
+from ropewalk.rotary import axes, frequencies
+from ropewalk.rotary.frequencies import Axes
+from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
-Pairing = Literal["half", "interleaved"]
-"""Which two of the R rotated dimensions make pair i.
-
-`half`: i and i + R/2 (GPT-NeoX, Llama as transformers has it). `interleaved`: 2i and 2i + 1
-(RoFormer, GPT-J, Llama as Meta published it).
-"""
-
-PAIRINGS: tuple[Pairing, Pairing] = get_args(Pairing)
-
-Axes = tuple[tuple[int, Fraction], ...]
-"""For each pair, the axis whose position it follows and its exponent e in theta^-e."""
+__all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
 
-@dataclass(frozen=True)
+@named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
+@dataclass(frozen=True, repr=False)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
 
@@ -84,7 +84,7 @@ class RotarySpec:
             check_pairing(name, getattr(self, name))
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise TypeError(
-                f"scaling must be a rule of ropewalk.scaling or None, got {self.scaling!r}"
+                f"scaling must be a rule of ropewalk.scaling or None, got {shown(self.scaling)}"
             )
         check_number("amplitude", self.amplitude)
         check_amplitude("amplitude", self.amplitude)
@@ -116,6 +116,38 @@ class RotarySpec:
         """Whether frequencies depend on the length served, which must then be given."""
         return self.scaling is not None and self.scaling.needs_length
 
+    def for_rotary_part(self) -> RotarySpec:
+        """Return this rope for tensors of the R dimensions that rotate, without those around them.
+
+        Multi-head latent attention (DeepSeek) has heads of 192 dimensions whose last 64 rotate, but
+        keeps the 64 of keys apart, one head for all: `RotarySpec.for_rotary_part` is the rope of
+        that `k_pe`, and of `q_pe`. All fields stay but head_dim, which is R, and start, 0.
+        """
+        return replace(self, head_dim=self.rotary_dim, start=0)
+
+    def __repr__(self) -> str:
+        """Write what differs from the defaults, as a call that makes this spec.
+
+        It evaluates where `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        """
+        all_from_start = self.head_dim - self.start
+        rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)
+        implied = {"rotary_dim": rotary_dim, "write_pairing": self.pairing}
+        said = [f"head_dim={self.head_dim}"]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            default = implied.get(field.name, field.default)
+            if value == default:
+                continue
+            if field.name == "axes":
+                value = axes.as_code(value)
+            elif field.name == "scaling":
+                value = f"scaling.{value!r}"
+            else:
+                value = repr(value)
+            said.append(f"{field.name}={value}")
+        return f"RotarySpec({', '.join(said)})"
+
     def inverse_frequencies(self, length: int | None = None) -> Tensor:
         """Radians per position of each pair, float64 (R/2,).
 
@@ -138,8 +170,7 @@ class RotarySpec:
 
     def length_key(self, length: int | None) -> int | None:
         """Check a length; return the least one with the same frequencies, None if none matters."""
-        if length is not None:
-            check_int("length", length, 1)
+        self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None
         if length is None:
@@ -148,6 +179,12 @@ class RotarySpec:
                 f"long the sequence is that is served, got None; nothing is guessed from positions"
             )
         return self.scaling.length_key(length)
+
+    def check_length(self, length: object) -> None:
+        """Raise unless length is None or an int of at least 1."""
+        # Sizes of a model that is being traced have no number yet.
+        if length is not None and not isinstance(length, SymInt):
+            check_int("length", length, 1)
 
     def _fill(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -186,22 +223,22 @@ class RotarySpec:
         if self.axes is None:
             return None
         try:
-            axes = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
+            pairs = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(
-                f"axes must hold one (axis, exponent) for each pair, got {self.axes!r}"
+                f"axes must hold one (axis, exponent) for each pair, got {shown(self.axes)}"
             ) from None
-        if len(axes) != self.pairs:
+        if len(pairs) != self.pairs:
             raise ValueError(
                 f"axes must hold one (axis, exponent) for each of R/2 = {self.pairs} pairs, "
-                f"got {len(axes)}"
+                f"got {len(pairs)}"
             )
-        for axis, _ in axes:
+        for axis, _ in pairs:
             check_int("each axis of axes", axis, 0)
-        used = {axis for axis, _ in axes}
+        used = {axis for axis, _ in pairs}
         if used != set(range(len(used))):
             raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
-        return axes
+        return pairs
 
     def _check_sizes(self, length: int | None) -> None:
         fastest = max(abs(f) for f in _frequencies(self, self.length_key(length)))
@@ -217,30 +254,22 @@ class RotarySpec:
             return
         blocks = self.blocks
         if not isinstance(blocks, (list, tuple)):
-            raise TypeError(f"blocks must be a tuple of ints, got {blocks!r}")
+            raise TypeError(f"blocks must be a tuple of ints, got {shown(blocks)}")
         for size in blocks:
             check_int("each size of blocks", size, 2, ", one pair of dimensions")
         if sum(blocks) != self.rotary_dim:
             raise ValueError(
-                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, got {blocks!r}"
+                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, "
+                f"got {shown(blocks)}"
             )
         if any(size % 2 for size in blocks):
-            raise ValueError(f"blocks must be even sizes, got {blocks!r}")
+            raise ValueError(f"blocks must be even sizes, got {shown(blocks)}")
         if self.write_pairing != self.pairing:
             raise ValueError(
                 f"write_pairing must be pairing={self.pairing!r} where there are blocks, "
-                f"got {self.write_pairing!r}"
+                f"got {shown(self.write_pairing)}"
             )
         self._fill("blocks", tuple(blocks))
-
-
-def check_pairing(name: str, value: object) -> None:
-    """Raise unless value is a `Pairing`."""
-    if value not in PAIRINGS:
-        raise ValueError(
-            f'{name} must be "half" (dimensions i and i + R/2 rotate together) or "interleaved" '
-            f"(2i and 2i + 1), got {value!r}"
-        )
 
 
 @lru_cache(maxsize=1024)

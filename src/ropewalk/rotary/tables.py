@@ -11,12 +11,20 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import shown
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.length_op import at_lengths, constants, register
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import check_tables
-from ropewalk.rotary.shape_checks import INTEGERS, check_positions, check_tensor, check_width
+from ropewalk.rotary.shape_checks import (
+    INTEGERS,
+    check_offset,
+    check_positions,
+    check_serves,
+    check_tensor,
+    check_width,
+)
 from ropewalk.rotary.spec import Pairing, RotarySpec
 
 MAX_CACHED_ROWS = 16_384
@@ -35,7 +43,7 @@ class RopeTables(ABC):
     def __init__(self, spec: RotarySpec) -> None:
         if not isinstance(spec, RotarySpec):
             raise TypeError(
-                f"spec must be a RotarySpec, got {spec!r}; write RotarySpec(head_dim=64)"
+                f"spec must be a RotarySpec, got {shown(spec)}; write RotarySpec(head_dim=64)"
             )
         self.spec = spec
 
@@ -57,10 +65,12 @@ class RopeTables(ABC):
         *,
         name: str = "x",
         positions_name: str = "positions",
+        distances: bool = False,
     ) -> Tables:
         """Form the tables that rotate x, on its device; `name` and the other are for messages.
 
-        Without positions, x stands at offset, offset + 1, …
+        Without positions, x stands at offset, offset + 1, … distances: what is given as positions
+        is how far x moves, for which no length can be too small.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -69,21 +79,20 @@ class RopeTables(ABC):
                 f"length must be an int or ({batch},) for {name} of shape {tuple(x.shape)} with "
                 f"seq_dim={seq_dim}, got shape {tuple(length.shape)}"
             )
-        if not isinstance(offset, int) or isinstance(offset, bool):
-            raise TypeError(
-                f"offset must be an int, got {offset!r}; "
-                f"where it differs within the batch, pass positions"
-            )
+        check_offset(offset, x.shape[seq_dim])
         if positions is None:
             end = offset + x.shape[seq_dim]
+            check_serves(length, self.spec, end)
             if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
             raise ValueError(
-                f"offset must be left at 0 where positions are given, got {offset}; "
+                f"offset must be left at 0 where positions are given, got {shown(offset)}; "
                 f"add it to the positions"
             )
+        if not distances:
+            check_serves(length, self.spec, None, positions)
         return self._build_tables(positions.to(x.device), length)
 
     def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
@@ -127,16 +136,16 @@ class RotaryTables(RopeTables):
         self._rows: dict[tuple[torch.device, int | None], Tables] = {}
 
     def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
-        amplitude = self._at_length(length)[1]
+        amplitude = self._at_length(length, device)[1]
         return amplitude.float().to(device) if isinstance(amplitude, Tensor) else amplitude
 
     def cached_rows(self, length: int | None) -> Tables | None:
         return self._rows.get((CPU, self.spec.length_key(length))) if self._rows else None
 
     def _build_tables(self, positions: Tensor, length: Length) -> Tables:
-        per_pair, amplitude = self._at_length(length)
         home = positions.device
         device = CPU if home.type == "mps" else home  # Apple's GPUs have no float64
+        per_pair, amplitude = self._at_length(length, device)
         if not isinstance(per_pair, Tensor):
             dtype = torch.float64 if self.spec.continuous else torch.int64
             per_pair = torch.tensor(per_pair, dtype=dtype, device=device)
@@ -151,17 +160,13 @@ class RotaryTables(RopeTables):
         cos, sin = frequencies.cos_sin(positions, per_pair.to(device), amplitude)
         return cos.to(home), sin.to(home)
 
-    def _at_length(self, length: Length) -> tuple[Any, float | Tensor]:
+    def _at_length(self, length: Length, device: torch.device) -> tuple[Any, float | Tensor]:
         """Return frequencies (R/2) and amplitude; for lengths (B,), (B, 1, R/2) and (B, 1, 1)."""
         if not isinstance(length, Tensor):
+            if self.spec.needs_length and length is not None and torch.compiler.is_compiling():
+                return self._traced(length, device)
             key = self.spec.length_key(length)
-            if self._constants:
-                return self._constants[key]
-            if not torch.compiler.is_compiling():
-                return constants(self.spec, key)
-            lengths = torch.full((1,), key or 0)
-            per_pair, amplitude = at_lengths(lengths, self.spec, self._registered_name)
-            return per_pair[0, 0], amplitude[0, 0, 0]
+            return self._constants[key] if self._constants else constants(self.spec, key)
         if length.ndim != 1 or length.dtype not in INTEGERS:
             raise ValueError(
                 f"length must be an int or integers (B,), got {length.dtype} "
@@ -170,6 +175,23 @@ class RotaryTables(RopeTables):
         if not self.spec.needs_length:
             return self._constants[None]
         return at_lengths(length, self.spec, self._registered_name)
+
+    def _traced(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return frequencies and amplitude by a graph that is the same at every length."""
+        self.spec.check_length(length)
+        if not self._constants:
+            lengths = torch.full((1,), length, device=CPU)
+            per_pair, amplitude = at_lengths(lengths, self.spec, self._registered_name)
+            return per_pair[0, 0], amplitude[0, 0, 0]
+        # Of few sets, each serves the lengths from its key up to the next.
+        keys = [key or 0 for key in self._constants]
+        lengths = torch.full((), length, device=device)
+        chosen = (lengths >= torch.tensor(keys[1:], device=device)).sum().reshape(1)
+        sets = self._constants.values()
+        dtype = torch.float64 if self.spec.continuous else torch.int64
+        per_pair = torch.tensor([row for row, _ in sets], dtype=dtype, device=device)
+        amplitude = torch.tensor([a for _, a in sets], dtype=torch.float64, device=device)
+        return per_pair.index_select(0, chosen)[0], amplitude.index_select(0, chosen)[0]
 
     def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
         # A compiler would keep the cache's tensors out of its graph, or bake them in, and would

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from ropewalk.checks import check_number
+from ropewalk.checks import check_number, shown
 from ropewalk.rotary.shape_checks import check_same_length
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Length, RotaryTables, Tables, apply_tables
@@ -61,7 +61,7 @@ class XPosEmbedding(nn.Module):
         check_number("scale_base", scale_base, why="; published models use 512")
         number = isinstance(centre, (int, float)) and not isinstance(centre, bool)
         if not number or not abs(centre) <= sys.float_info.max:
-            raise ValueError(f"centre must be a finite position, got {centre!r}")
+            raise ValueError(f"centre must be a finite position, got {shown(centre)}")
         self.spec, self.scale_base, self.centre = spec, scale_base, centre
         rotary_dim = int(spec.rotary_dim)
         self._log2_zeta = [

@@ -115,8 +115,15 @@ static int view_by_attributes(PyObject *tensor, View *v) {
     return v->axes > 0 && !PyErr_Occurred();
 }
 
+static int is_empty(const View *v) {
+    for (int i = 0; i < v->axes; i++)
+        if (!v->size[i]) return 1;
+    return 0;
+}
+
 /* Whether the tensor is on the CPU, of a dtype and a number of axes known here, and its rows whole. */
 static int view(PyObject *tensor, View *v) {
     if (!(describe ? view_by_dlpack(tensor, v) : view_by_attributes(tensor, v))) return 0;
+    if (!v->data && !is_empty(v)) return 0; /* torch keeps no memory for what it knows to be zeros */
     return v->stride[v->axes - 1] == 1 || v->size[v->axes - 1] == 1;
 }

@@ -42,6 +42,8 @@ def rotate(
     xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
     """Rotate each x into its out, which may be x itself where pairs stay where they are read."""
+    if cos.shape[-1] and not cos.numel():  # no positions, or no batch
+        return
     wide = {torch.float64 if x.dtype == torch.float64 else torch.float32 for x in xs}
     if len(wide) > 1:
         for x, out in zip(xs, outs, strict=True):
@@ -51,7 +53,7 @@ def rotate(
         cos, sin = as_whole_rows(cos, dtype), as_whole_rows(sin, dtype)
     if cos.stride() != sin.stride():  # one is a view of something larger
         cos, sin = cos.contiguous(), sin.contiguous()
-    xs = [x.resolve_neg() for x in xs]  # a view of other numbers' negatives holds none of its own
+    xs = [held(x) for x in xs]
     if _rotate(xs, outs, cos, sin, 0, layout, torch.get_num_threads(), CHUNK) is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in xs)
         raise ValueError(
@@ -68,6 +70,15 @@ def rows_are_whole(x: Tensor) -> bool:
 
 def as_whole_rows(table: Tensor, dtype: torch.dtype) -> Tensor:
     """The table in this dtype, its rows whole, its numbers as they are held."""
-    if table.dtype == dtype and rows_are_whole(table) and not table.is_neg():
+    if table.dtype == dtype and rows_are_whole(table) and held(table) is table:
         return table
-    return table.to(dtype).resolve_neg().contiguous()
+    return held(table.to(dtype)).contiguous()
+
+
+def held(x: Tensor) -> Tensor:
+    """Return x with its numbers in memory of its own.
+
+    A view of other numbers' negatives holds none, and a gradient that torch knows to be all zeros
+    has no memory at all.
+    """
+    return torch.zeros_like(x) if x._is_zerotensor() else x.resolve_neg()

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.kernels.cpu import as_whole_rows, rows_are_whole
+from ropewalk.rotary.kernels.cpu import as_whole_rows, held, rows_are_whole
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 AVAILABLE = find_spec("triton") is not None
@@ -48,8 +48,7 @@ def rotate(
     Of the tensors, each two neighbours of like batch, length and head_dim share a launch.
     """
     cos, sin = as_whole_rows(cos, torch.float32), as_whole_rows(sin, torch.float32)
-    # A view of other numbers' negatives is read as what it says, not as what lies there.
-    waiting = [(x.resolve_neg(), out) for x, out in zip(xs, outs, strict=True)]
+    waiting = [(held(x), out) for x, out in zip(xs, outs, strict=True)]
     while waiting:
         pair = len(waiting) > 1 and _can_share_launch(waiting[0][0], waiting[1][0], layout.seq_dim)
         count = 2 if pair else 1

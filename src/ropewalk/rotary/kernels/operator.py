@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels import cpu, gpu
+from ropewalk.rotary.kernels.cpu import rows_are_whole
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 LIBRARY = torch.library.Library("ropewalk", "DEF")
@@ -32,7 +33,7 @@ def dispatch(
     in_place = layout.read_interleaved == layout.write_interleaved
     if not _kernel_serves(xs, cos, sin):
         results: Sequence[Tensor] = [rotate_reference(x, cos, sin, layout) for x in xs]
-    elif out is xs[0] and in_place and not out.is_neg():
+    elif out is xs[0] and in_place and not out.is_neg() and not _shares_memory(out, cos, sin):
         (_in_place if _kernel_alone(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
@@ -54,6 +55,12 @@ def dispatch_rows(
         if not x.is_cpu or x.is_neg():
             return None
     return cpu.rotate_by_rows(xs, cos, sin, first_row, layout)
+
+
+def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
+    """Whether writing out may change a table that is still to be read."""
+    is_alias_of = torch._C._is_alias_of  # type: ignore[attr-defined]
+    return any(is_alias_of(out, table) for table in tables)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
@@ -105,7 +112,7 @@ def _gradient(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> list[Tensor]:
-    outs = [torch.empty_like(x) for x in xs]
+    outs = [_new_like(x) for x in xs]
     _into(xs, outs, cos, sin, Layout(*layout))
     return outs
 
@@ -127,7 +134,15 @@ def _into(
 
 
 def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
-    return [torch.empty_like(x) for x in xs]
+    return [_new_like(x) for x in xs]
+
+
+def _new_like(x: Tensor) -> Tensor:
+    """Make a tensor like x, whose rows kernels can write: none that overlap, as x's may."""
+    out = torch.empty_like(x)
+    if rows_are_whole(out):
+        return out
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def _nothing(*_: Any) -> None:

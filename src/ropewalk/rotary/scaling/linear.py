@@ -9,7 +9,7 @@ from ropewalk.checks import check_number
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Linear(Scaling):
     """Position interpolation: f_i / s for every pair.
 

@@ -10,7 +10,7 @@ from ropewalk.rotary.frequencies import pi
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Llama3(Scaling):
     """Divide slow pairs by s, leave fast ones, blend smoothly between (Llama 3.1).
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_int, check_number, shown
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
 
@@ -39,7 +39,7 @@ class LongRoPE(Scaling):
         for name in ("short_factor", "long_factor"):
             values = getattr(self, name)
             if not isinstance(values, (list, tuple)):
-                raise TypeError(f"{name} must be a tuple of floats, got {values!r}")
+                raise TypeError(f"{name} must be a tuple of floats, got {shown(values)}")
             for i, value in enumerate(values):
                 check_number(f"{name}[{i}]", value)
             object.__setattr__(self, name, tuple(float(v) for v in values))

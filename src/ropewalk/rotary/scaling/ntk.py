@@ -10,7 +10,7 @@ from ropewalk.checks import check_int, check_number
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NTKAware(Scaling):
     """A larger base, so that the slowest pair slows by s and the fastest not at all.
 
@@ -30,7 +30,7 @@ class NTKAware(Scaling):
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DynamicNTK(Scaling):
     """`NTKAware` with an s that grows with the length n that is being served.
 

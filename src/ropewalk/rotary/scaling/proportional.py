@@ -9,7 +9,7 @@ from ropewalk.checks import check_number
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proportional(Scaling):
     """p-RoPE: the fastest pairs rotate as ever, the rest not at all; all may be divided by s.
 

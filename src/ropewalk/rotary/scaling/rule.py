@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from ropewalk.rotary.frequencies import powers
 
@@ -33,6 +33,13 @@ class Scaling(ABC):
     """A rule. `needs_length` says that n must be given; `amplitude` multiplies cos and sin."""
 
     needs_length: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        """Write the rule as a call that makes it: what differs from the defaults."""
+        own = {field.name: field.default for field in fields(cast(Any, self))}
+        given = [(name, getattr(self, name)) for name in own]
+        said = [f"{name}={value!r}" for name, value in given if value != own[name]]
+        return f"{type(self).__name__}({', '.join(said)})"
 
     @abstractmethod
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:

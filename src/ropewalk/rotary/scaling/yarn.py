@@ -11,7 +11,7 @@ from ropewalk.rotary.frequencies import pi
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class YaRN(Scaling):
     """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
 

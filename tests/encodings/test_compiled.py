@@ -1,0 +1,84 @@
+"""Every encoding of the registry within a compiled and an exported model, at several lengths.
+
+Fails when one breaks the graph, cuts the range of lengths short, is compiled anew length after
+length or answers otherwise than uncompiled, and when a position without a row passes in silence.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from ropewalk.encodings import REGISTRY, build
+from ropewalk.model import LanguageModel, TransformerShape
+
+SHAPE = TransformerShape(
+    vocabulary=20, width=16, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1
+)
+MORE = [
+    "rotary(learned=head, values=True)",
+    "rotary(rule=dynamicntk, factor=2, original_length=8, length=12)",
+    "tupe(relative=True, reset=True)",
+    "sinusoidal+rotary",
+]
+BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
+TWO_SIDED = ["rotary", "xpos", "shaw", "cope", "t5", "fire", "tupe"]
+QUICK = ["rotary", "tupe"]  # the others take minutes together
+CASES = pytest.mark.parametrize(
+    ("encoding", "causal"),
+    [
+        pytest.param(e, causal, marks=[] if causal and e in QUICK else pytest.mark.slow)
+        for causal, names in ((True, [*REGISTRY, *MORE]), (False, TWO_SIDED))
+        for e in names
+    ],
+)
+MOST = 2  # graphs: of the first length, and of all
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+def model(encoding: str, causal: bool) -> LanguageModel:
+    torch.manual_seed(0)
+    encoding = encoding if causal else BOTH_WAYS.get(encoding, encoding)
+    made = build(encoding, SHAPE.stack_shape(causal=causal))
+    return LanguageModel(SHAPE, made, causal=causal).eval()
+
+
+def tokens(count: int) -> torch.Tensor:
+    return torch.randint(0, SHAPE.vocabulary, (2, count))
+
+
+@CASES
+@torch.no_grad()
+def test_compiled_once_for_all_lengths(encoding, causal):
+    torch._dynamo.reset()
+    plain, counter = model(encoding, causal), CompileCounter()
+    fast = torch.compile(plain, backend=counter, fullgraph=True)
+    for count in (7, 9, 40):
+        given = tokens(count)
+        torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
+    assert counter.frame_count <= MOST
+    torch._dynamo.reset()
+
+
+@CASES
+@torch.no_grad()
+def test_exported_for_any_length(encoding, causal):
+    plain = model(encoding, causal)
+    lengths = {1: torch.export.Dim("S", min=2, max=500)}
+    program = torch.export.export(plain, (tokens(6),), dynamic_shapes=(lengths,), strict=False)
+    for count in (3, 400):
+        given = tokens(count)
+        torch.testing.assert_close(program.module()(given), plain(given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["learned(max_positions=8)", "binary(bits=3)"])
+@torch.no_grad()
+def test_a_compiled_model_refuses_positions_that_have_no_row(name):
+    torch._dynamo.reset()
+    fast = torch.compile(model(name, True), backend="eager", fullgraph=True)
+    fast(tokens(8))
+    with pytest.raises(RuntimeError, match=r"positions must lie in 0\.\.7"):
+        fast(tokens(9))
+    torch._dynamo.reset()

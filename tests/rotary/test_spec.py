@@ -1,0 +1,162 @@
+"""A spec in words and in part: its repr, other code's names for its fields, the part that rotates.
+
+Fails when a repr is of several lines, does not make the same spec again or says what need not be
+said; when two specs share a name among compiled graphs; when `base` or "neox" are answered in
+Python's words; and when DeepSeek's `k_pe`, rotated alone, is not what the whole head's rope makes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ropewalk
+from ropewalk import RotaryEmbedding, RotarySpec, axes, scaling
+from ropewalk.rotary import length_op
+
+PAIRINGS = st.sampled_from(["half", "interleaved"])
+FEW = st.integers(1, 5)
+RULES = st.sampled_from(
+    [
+        None,
+        scaling.Linear(4.0),
+        scaling.NTKAware(2.0),
+        scaling.DynamicNTK(2.0, 16),
+        scaling.YaRN(16.0, 64, beta_fast=16.0, truncate=False),
+        scaling.Llama3(8.0, 1.0, 4.0, 64),
+        scaling.Proportional(0.5),
+    ]
+)
+ORDERS = st.one_of(
+    st.none(),
+    st.builds(axes.sectioned, st.tuples(FEW, FEW, FEW)),
+    st.builds(axes.interleaved, st.tuples(FEW, FEW, FEW)),
+    st.builds(axes.interleaved, st.tuples(FEW, FEW, FEW), st.integers(9, 20)),
+    st.builds(axes.axial, st.tuples(FEW, FEW), st.sampled_from([None, (1, 0)])),
+    st.builds(axes.pixtral, FEW.map(lambda n: 4 * n)),
+    st.builds(axes.alternating, FEW, st.sampled_from([(0, 1), (1, 0)])),
+    st.builds(axes.round_robin, st.integers(2, 9)),
+    st.builds(lambda a, b: axes.ernie((a, a, b)), FEW, FEW),
+    st.builds(lambda n: ((0, -1),) * n, st.integers(2, 9)),
+    st.lists(st.fractions(-9, 9), min_size=2, max_size=5).map(
+        lambda exponents: tuple((0, e) for e in exponents)
+    ),
+)
+
+
+@st.composite
+def specs(draw):
+    order, start, rest = draw(ORDERS), draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    rotary_dim = 2 * len(order) if order else draw(st.integers(2, 9)) * 2
+    return RotarySpec(
+        start + rotary_dim + rest,
+        rotary_dim,
+        theta=draw(st.floats(1.5, 1e7)),
+        pairing=draw(PAIRINGS),
+        write_pairing=draw(st.none() | PAIRINGS),
+        start=start,
+        scaling=draw(RULES),
+        amplitude=draw(st.floats(0.5, 2.0)),
+        reverse=draw(st.booleans()),
+        axes=order,
+        continuous=draw(st.booleans()),
+    )
+
+
+@given(specs())
+def test_a_repr_makes_the_spec_again_in_one_line(spec):
+    names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
+    assert eval(repr(spec), names) == spec
+    assert "\n" not in repr(spec)
+    if spec.scaling is not None:
+        assert eval(repr(spec.scaling), vars(scaling)) == spec.scaling
+
+
+@pytest.mark.parametrize(
+    ("spec", "written"),
+    [
+        (RotarySpec(64), "RotarySpec(head_dim=64)"),
+        (RotarySpec(80, 64, start=16), "RotarySpec(head_dim=80, start=16)"),
+        (RotarySpec(64, 32), "RotarySpec(head_dim=64, rotary_dim=32)"),
+        (
+            RotarySpec(128, axes=axes.sectioned((16, 24, 24))),
+            "RotarySpec(head_dim=128, axes=axes.sectioned((16, 24, 24)))",
+        ),
+        (
+            RotarySpec(6, axes=((0, 0), (1, "1/3"), (0, "1/7"))),
+            "RotarySpec(head_dim=6, axes=((0, 0), (1, '1/3'), (0, '1/7')))",
+        ),
+        (
+            RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 16)),
+            "RotarySpec(head_dim=8, scaling=scaling.DynamicNTK(factor=2.0, original_length=16))",
+        ),
+        (
+            RotarySpec(8, pairing="interleaved", write_pairing="half"),
+            "RotarySpec(head_dim=8, pairing='interleaved', write_pairing='half')",
+        ),
+    ],
+)
+def test_a_repr_says_what_differs_from_the_defaults(spec, written):
+    assert repr(spec) == written
+
+
+@given(specs(), specs())
+def test_a_name_among_graphs_is_one_specs_own(one, other):
+    assert (length_op.register(one) == length_op.register(other)) == (one == other)
+
+
+@pytest.mark.parametrize("name", ["base", "rope_theta"])
+def test_other_names_of_a_field_are_told_ours(name):
+    with pytest.raises(TypeError, match=f"has no argument '{name}'; it is called theta here"):
+        RotarySpec(64, **{name: 1e4})
+    with pytest.raises(TypeError, match="has no argument 'thetta'; did you mean 'theta'"):
+        RotarySpec(64, thetta=1e4)
+
+
+@pytest.mark.parametrize(
+    ("word", "ours"), [("neox", "half"), ("GPT-NeoX", "half"), ("gptj", "interleaved")]
+)
+def test_other_words_for_a_pairing_are_told_ours(word, ours):
+    message = re.escape(f"what is called {word!r} elsewhere is {ours!r} here")
+    for field in ("pairing", "write_pairing"):
+        with pytest.raises(ValueError, match=message):
+            RotarySpec(64, **{field: word})
+
+
+@given(specs())
+def test_the_part_that_rotates_has_the_rope_of_the_whole(spec):
+    part, end = spec.for_rotary_part(), spec.start + spec.rotary_dim
+    assert (part.head_dim, part.rotary_dim, part.start) == (spec.rotary_dim, spec.rotary_dim, 0)
+    x = torch.randn(2, 3, 7, spec.head_dim)
+    where = torch.randint(0, 99, (spec.axis_count, 7)[spec.axis_count == 1 :])
+    whole = RotaryEmbedding(spec).rotate(x, where, length=99)
+    alone = RotaryEmbedding(part).rotate(x[..., spec.start : end], where, length=99)
+    assert torch.equal(whole[..., spec.start : end], alone)
+
+
+def test_deepseeks_latent_attention_rotates_k_pe_of_one_head():
+    model = ropewalk.ModelSpec.from_config(
+        {
+            "model_type": "deepseek_v3",
+            "hidden_size": 7168,
+            "num_attention_heads": 128,
+            "num_hidden_layers": 61,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+            "rope_theta": 10000.0,
+            "max_position_embeddings": 163840,
+        }
+    )
+    rope = model.layers[0].rope
+    assert (rope.head_dim, rope.start, rope.rotary_dim) == (192, 128, 64)
+    q, k_pe = torch.randn(1, 8, 5, 192), torch.randn(1, 1, 5, 64)
+    k = torch.cat([torch.zeros(1, 1, 5, 128), k_pe], -1)
+    q_whole, k_whole = RotaryEmbedding(rope)(q, k)
+    q_part, k_part = RotaryEmbedding(rope.for_rotary_part())(q[..., 128:], k_pe)
+    assert torch.equal(q_part, q_whole[..., 128:])
+    assert torch.equal(k_part, k_whole[..., 128:])
