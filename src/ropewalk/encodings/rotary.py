@@ -62,9 +62,10 @@ class RotarySite(AttentionEncoding):
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
         # The placement keeps its positions alive, so the id of such a tensor names them.
         key = self.rope, id(positions)
-        # Beyond a length that is stated it is not an error: how it extrapolates is what is asked.
-        form = self.rope.tables if self.length is None else self.rope._tables.at
-        return placement.memoize(key, lambda: form(positions, self.length))
+        # Positions beyond a length that is stated are no error: a lab asks how it extrapolates.
+        return placement.memoize(
+            key, lambda: self.rope.tables(positions, self.length, extrapolate=True)
+        )
 
     def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
         """Leave the amplitude out: it sharpens scores, and would only stretch values."""

@@ -160,13 +160,17 @@ class RotaryEmbedding(nn.Module):
         written = self.spec.write_pairing
         return apply_tables(self.spec, tables, k, seq_dim=seq_dim, pairing=written)[0]
 
-    def tables(self, positions: Tensor, length: Length = None) -> Tables:
+    def tables(
+        self, positions: Tensor, length: Length = None, *, extrapolate: bool = False
+    ) -> Tables:
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
-        Where the spec has several axes, positions are (A, S) or (A, B, S).
+        Where the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: let
+        positions lie beyond `length`, to see what such frequencies do there.
         """
         tables = self._tables.at(positions, length)
-        check_serves(length, self.spec, None, positions)
+        if not extrapolate:
+            check_serves(length, self.spec, None, positions)
         return tables
 
     @property
