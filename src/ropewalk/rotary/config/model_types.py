@@ -40,6 +40,7 @@ CONVENTIONS.set_head_dim(512, "deepseek_v4")
 
 # What rotates, but not as a rope does, or with more than a `RotarySpec` says: the reason.
 UNSUPPORTED = {
+    "qwen2_5_omni_dit": "its code rotates the first head alone",
     "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
     "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
     "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
@@ -48,4 +49,29 @@ UNSUPPORTED = {
     "xcodec2": "its code rotates heads by their number, not tokens by their position",
     "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
     "esmfold2": "its axes have different thetas within one head",
+}
+
+# What has no rope: how it knows positions instead.
+WITHOUT_ROPE = {
+    **dict.fromkeys(
+        """
+        albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot
+        blenderbot-small camembert canine clip clip_text_model convbert ctrl data2vec-text deit
+        distilbert electra ernie fnet git gpt2 gpt_bigcode gpt_neo imagegpt layoutlm led
+        longformer luke lxmert mbart megatron-bert mobilebert mpnet mvp nllb-moe nystromformer
+        openai-gpt opt plbart prophetnet rembert roberta roberta-prelayernorm siglip
+        siglip_text_model siglip_vision_model squeezebert vilt vit whisper xlm xlm-roberta
+        xlm-roberta-xl xmod yoso m2m_100 marian pegasus pegasus_x speech_to_text trocr xglm
+        clip_vision_model beit time_series_transformer
+        """.split(),  # noqa: SIM905
+        "it adds positions to the embeddings",
+    ),
+    **dict.fromkeys(("bloom", "mpt"), "ALiBi adds distances to its scores"),
+    **dict.fromkeys(
+        ("t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano", "pix2struct"),
+        "T5's biases are added to its scores by distance",
+    ),
+    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores know distances"),
+    **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores know distances"),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS
@@ -25,7 +26,7 @@ FieldsByLayerType = dict[str | None, dict[str, Any]]
 def write_config(layers: Layers, model_type: str | None, form: str) -> dict[str, Any]:
     """Write the layers of the text stack; see `ModelSpec.to_config`."""
     if form not in FORMS:
-        raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {form!r}')
+        raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {shown(form)}')
     if model_type is None:
         raise ValueError("model_type must be set to write a config, for it says how to read one")
     path, conventions = _text_section(layers, model_type)
@@ -36,7 +37,7 @@ def write_config(layers: Layers, model_type: str | None, form: str) -> dict[str,
     section.update(_write_section(layers, conventions, form))
     if _read_back(config, model_type, conventions) != layers:
         raise ValueError(
-            f"form must be one that can say these ropes, got {form!r} for {model_type!r}: "
+            f"form must be one that can say these ropes, got {form!r} for {shown(model_type)}: "
             f"read back it would give others"
             + ('; try "rope_parameters"' if form == "rope_scaling" else "")
         )
@@ -47,7 +48,7 @@ def _text_section(layers: Layers, model_type: str) -> tuple[str, RopeConventions
     """Return where the text stack stands in this model's config, and its conventions."""
     if model_type in MULTIMODAL_MODELS:
         if "text" not in MULTIMODAL_MODELS[model_type]:
-            raise ValueError(f"model must have a text stack to be written, got {model_type!r}")
+            raise ValueError(f"model must have a text stack to be written, got {shown(model_type)}")
         path, section_type = MULTIMODAL_MODELS[model_type]["text"]
         return path, CONVENTIONS[section_type]
     rope = next((layer.rope for layer in layers if layer.rope is not None), None)
@@ -97,7 +98,21 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
         section["rope_parameters"] = _rope_parameters(layers, by_layer_type, conventions)
     else:
         section |= _earlier_form(by_layer_type, conventions)
-    return section | _beside_rope_fields(ropes, conventions)
+    return section | _beside_rope_fields(ropes, conventions) | _indexers(layers, conventions)
+
+
+def _indexers(layers: Layers, conventions: RopeConventions) -> dict[str, Any]:
+    """Write the size of the indexer's heads, and which layers have one of their own."""
+    if conventions.indexer is None:
+        return {}
+    sizes = [layer.indexer.head_dim for layer in layers if layer.indexer is not None]
+    section: dict[str, Any] = {conventions.indexer.head_dim_key: sizes[0] if sizes else None}
+    if conventions.shares_indexers and sizes:
+        section["indexer_types"] = [
+            "shared" if layer.indexer is None and layer.rope is not None else "full"
+            for layer in layers
+        ]
+    return section
 
 
 def _beside_rope_fields(
