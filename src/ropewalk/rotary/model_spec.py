@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.writer import write_config
 from ropewalk.rotary.layer_spec import LayerSpec
@@ -40,7 +40,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.stacks, Mapping):
-            raise TypeError(f"stacks must be a mapping of name to layers, got {self.stacks!r}")
+            raise TypeError(f"stacks must be a mapping of name to layers, got {shown(self.stacks)}")
         stacks = {name: tuple(layers) for name, layers in self.stacks.items()}
         for name, layers in stacks.items():
             if not all(isinstance(layer, LayerSpec) for layer in layers):
@@ -50,14 +50,18 @@ class ModelSpec:
     def to_config(
         self, form: Literal["rope_parameters", "rope_scaling"] = "rope_parameters"
     ) -> dict[str, Any]:
-        """Write the text stack's rope as fields of a config.json; `from_config` gives this back.
+        """Write the ropes as fields of a config.json; `from_config` gives them back.
 
+        Written are the stacks that the model's type has. Where one model wraps another (LLaVA,
+        Pixtral), `model_type` is that of the text, and the text stack alone is written.
         `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` beside
         it; it cannot say what differs between types of layers, and raises ValueError there.
         """
         if "text" not in self.stacks:
-            raise ValueError(f"model must have a text stack to be written, got {self.model_type!r}")
-        return write_config(self.layers, self.model_type, form)
+            raise ValueError(
+                f"model must have a text stack to be written, got {shown(self.model_type)}"
+            )
+        return write_config(self.stacks, self.model_type, form)
 
     @property
     def layers(self) -> tuple[LayerSpec, ...]:
@@ -76,6 +80,6 @@ class ModelSpec:
         if not isinstance(name, str) or name not in self.stacks:
             raise ValueError(
                 f"stack must be one that the config describes, {', '.join(self.stacks) or 'none'}, "
-                f"got {name!r}"
+                f"got {shown(name)}"
             )
         return self.stacks[name]

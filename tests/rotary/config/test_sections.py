@@ -65,7 +65,7 @@ def test_parts_of_a_model_of_several_stacks():
 
 def test_only_the_vision_part_is_known():
     config = {"model_type": "llava", "text_config": {"model_type": "opt"}}
-    with pytest.raises(ValueError, match=r"text_config.model_type must be one whose pairing"):
+    with pytest.raises(ValueError, match=r"text_config.model_type must be of a model with a rope"):
         ModelSpec.from_config(config)
     config["vision_config"] = {"model_type": "pixtral", "head_dim": 64}
     spec = ModelSpec.from_config(config)

@@ -53,7 +53,7 @@ def test_no_file(tmp_path):
         ):
             ModelSpec.from_config(config)
     (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="config must be a readable JSON file"):
+    with pytest.raises(ValueError, match=r"config must be a config.json .* not UTF-8 at byte 0"):
         ModelSpec.from_config(tmp_path)
 
 

@@ -38,15 +38,13 @@ def read_origins(
     """
     written, place = rope_dictionary(said.layer_config, conventions, layer_type)
     inside = {} if written is None else written
-    theta = _theta(said, conventions, layer_type, inside, place)
+    has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
     return {
         "head_dim": _head_dim(said, conventions, layer_type),
         "rotary_dim": _rotary_dim(said, conventions, layer_type, inside, place),
-        "theta": theta,
+        "theta": _theta(said, conventions, layer_type, inside, place),
         "pairing": first_present(said.section, PAIRING_KEYS) or MODEL_TYPE,
-        "scaling": place
-        if any(inside.get(key) for key in ("rope_type", "type"))
-        else CLASS_DEFAULT,
+        "scaling": place if has_type else CLASS_DEFAULT,
     }
 
 

@@ -54,9 +54,8 @@ def read_config(
         conventions = RopeConventions(
             pairing=cast(Pairing, pairing), rope_defaults={}, partial_rotary=True
         )
-        return ModelLayers(
-            {"text": read_layers(config, conventions, stated_pairing=True)}, model_type
-        )
+        layers = read_layers(config, conventions, stated_pairing=True)
+        return ModelLayers({"text": layers}, model_type)
     raw_sections = find_sections(config, model_type)
     stacks = {
         stack: read_layers(raw_section, conventions)

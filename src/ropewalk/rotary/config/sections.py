@@ -17,7 +17,7 @@ from ropewalk.rotary.config.multimodal_models import (
 )
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
-from ropewalk.rotary.config.values import JsonObject, positive_int
+from ropewalk.rotary.config.values import JsonObject, positive_int, positive_length
 
 # Sections of a model that puts known stacks together under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
@@ -167,6 +167,9 @@ def normalise_section(
         defaults = {k: value for k, value in conventions.defaults.items() if k not in taken_back}
         conventions = replace(conventions, defaults=defaults)
     check_unknown_keys(section, conventions)
+    for key in ("max_position_embeddings", "original_max_position_embeddings"):
+        if key in section:  # whether a rule reads it or not
+            positive_length(key, section[key])
     _check_required_keys(section, conventions)
     ratio_key, theta_section = conventions.rope_ratio_key, conventions.rope_theta_section
     if ratio_key is not None and ratio_key in section:
