@@ -85,18 +85,23 @@ def _latent(
     nope_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
     rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     _check_one_axis(rope_fields)
-    _check_part(rope_fields, nope_dim + rotary_dim, rotary_dim)
+    _check_part(layer_config, rope_fields, nope_dim + rotary_dim, rotary_dim)
     scaling = read_scaling(layer_config, conventions, rope_fields)
     return _spec(conventions, rope_fields, scaling, nope_dim + rotary_dim, rotary_dim, nope_dim)
 
 
-def _check_part(rope_fields: JsonObject, head_dim: int, rotary_dim: int) -> None:
+def _check_part(
+    layer_config: JsonObject, rope_fields: JsonObject, head_dim: int, rotary_dim: int
+) -> None:
     """Raise where `partial_rotary_factor` gives another R than the sizes; 1 is of their own part.
 
-    Mistral 4 states it, of the whole head; DeepSeek's code counts the part that rotates alone.
+    Mistral 4 states it of the whole head, dots3.note of a `head_dim` that is neither; DeepSeek's
+    code counts the part that rotates alone.
     """
     part = rope_fields.get("partial_rotary_factor", 1.0)
-    if rope_fields["rope_type"] != "proportional" and part != 1 and head_dim * part != rotary_dim:
+    stated = layer_config.get("head_dim")
+    whole = [head_dim, stated] if isinstance(stated, int) else [head_dim]
+    if part != 1 and not any(size * part == rotary_dim for size in whole):
         raise ValueError(
             f"partial_rotary_factor must be absent, or qk_rope_head_dim over the head's size, "
             f"{rotary_dim}/{head_dim}, got {shown(part)}"
@@ -112,7 +117,7 @@ def _trailing(
     _check_one_axis(rope_fields)
     if rotary_dim > head_dim:
         raise ValueError(f"qk_rope_head_dim must be at most head_dim={head_dim}, got {rotary_dim}")
-    _check_part(rope_fields, head_dim, rotary_dim)
+    _check_part(layer_config, rope_fields, head_dim, rotary_dim)
     scaling = read_scaling(layer_config, conventions, rope_fields)
     start = head_dim - rotary_dim
     return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, start)
