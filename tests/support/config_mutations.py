@@ -90,8 +90,10 @@ def mutated(rng: random.Random) -> Mutation:
         action = rng.random()
         if action < 0.1:
             section.pop(key, None)
+            made.nonsense.discard(f"{path}{key}")
         elif action < 0.2:
             section["model_type"] = rng.choice(TYPES)
+            made.nonsense.discard(f"{path}model_type")
         elif action < 0.6:
             section[key] = rng.choice(NONSENSE)(rng)
             made.nonsense.add(f"{path}{key}")
