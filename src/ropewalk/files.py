@@ -33,10 +33,11 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
         raise ValueError(f"{name}: {error.strerror}") from None
     except ValueError:  # NUL, or what no file system can hold
         raise ValueError(f"{name}: this cannot be the name of a file") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{name}: {_kind(status.st_mode)}, which must be a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{name}: {_kind(status.st_mode)}, which must be a regular file")
         content = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
         if status.st_size > most_bytes or len(content) > most_bytes:
             size = max(status.st_size, len(content))

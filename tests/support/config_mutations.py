@@ -93,10 +93,10 @@ def mutated(rng: random.Random) -> Mutation:
             made.nonsense.discard(f"{path}{key}")
         elif action < 0.2:
             section["model_type"] = rng.choice(TYPES)
-            made.nonsense.discard(f"{path}model_type")
         elif action < 0.6:
             section[key] = rng.choice(NONSENSE)(rng)
-            made.nonsense.add(f"{path}{key}")
+            if key != "model_type":  # a model of a type of its own may put known ones together
+                made.nonsense.add(f"{path}{key}")
         else:
             section[key] = rng.choice(PLAUSIBLE)(rng)
             made.nonsense.discard(f"{path}{key}")
@@ -156,7 +156,8 @@ def read(made: Mutation, folder: Path) -> str:
         message.encode()  # what cannot be printed is an error here
         return "refused"
     said_as_text = made.text is not None
-    for layers in spec.stacks.values():
+    section = "text_config." if "text_config" in made.config else ""
+    for stack, layers in spec.stacks.items():
         for layer in {id(each): each for each in layers}.values():
             if layer.rope is None:
                 continue
@@ -167,9 +168,10 @@ def read(made: Mutation, folder: Path) -> str:
                 assert layer.rope.inverse_frequencies(length).isfinite().all()
             origins = {} if said_as_text else layer.origins
             # A nonsense value in a key that a layer's rope was read from.
-            for path in made.nonsense:
-                key = path.removeprefix("text_config.")
-                assert key not in origins.values(), f"nonsense was read: {path}"
+            for path in made.nonsense if stack == "text" else ():
+                key = path.removeprefix(section)
+                if path.startswith(section):
+                    assert key not in origins.values(), f"nonsense was read: {path}"
     if "text" in spec.stacks:
         try:
             written = spec.to_config()

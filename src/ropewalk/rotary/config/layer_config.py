@@ -60,7 +60,7 @@ def read_layer_overrides(
     """
     overrides = dict(own_settings)
     overrides["layer_rope_theta"] = overrides.pop("rope_theta", None)
-    if "rope_theta" in own_settings:
+    if "rope_theta" in own_settings and not conventions.one_theta:
         overrides["rope_theta"] = None
     for key, key_of_type in conventions.keys_by_layer_type.get(layer_type or "", {}).items():
         if key not in own_settings:

@@ -29,7 +29,7 @@ from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 
-MAX_PAIRS = 32_768  # of the different ropes of a stack; the most in published models is some 500
+MAX_PAIRS = 12_288  # of the different ropes of a model; the most in published models is some 500
 
 
 class ModelLayers(NamedTuple):
@@ -58,7 +58,7 @@ def read_config(
         return ModelLayers({"text": layers}, model_type)
     raw_sections = find_sections(config, model_type)
     stacks = {
-        stack: read_layers(raw_section, conventions)
+        stack: read_layers(raw_section, conventions, most_pairs=MAX_PAIRS // len(raw_sections))
         for stack, (raw_section, conventions) in raw_sections.items()
     }
     usual = {layer.rope.pairing for layer in stacks.get("text", ()) if layer.rope is not None}
@@ -74,7 +74,11 @@ def read_config(
 
 
 def read_layers(
-    raw_section: JsonObject, conventions: RopeConventions, *, stated_pairing: bool = False
+    raw_section: JsonObject,
+    conventions: RopeConventions,
+    *,
+    most_pairs: int = MAX_PAIRS,
+    stated_pairing: bool = False,
 ) -> tuple[LayerSpec, ...]:
     """Return one `LayerSpec` for each layer of a stack; layers that are alike share theirs."""
     section, conventions = normalise_section(raw_section, conventions)
@@ -108,10 +112,10 @@ def read_layers(
                     origins["pairing"] = ARGUMENT
                 spec = replace(spec, origins=origins)
             pairs += 0 if spec.rope is None else spec.rope.pairs
-            if pairs > MAX_PAIRS:
+            if pairs > most_pairs:
                 raise ValueError(
                     f"per_layer_config and the like must leave layers alike, whose ropes have at "
-                    f"most {MAX_PAIRS:,} different pairs together, got more by layer {layer}"
+                    f"most {most_pairs:,} different pairs together, got more by layer {layer}"
                 )
             shared[alike] = spec
         layers.append(shared[alike])

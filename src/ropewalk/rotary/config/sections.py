@@ -47,13 +47,14 @@ def _sections_of_multimodal(config: JsonObject, model_type: str) -> RawSections:
     raw_sections: RawSections = {}
     for stack, (path, section_type) in MULTIMODAL_MODELS[model_type].items():
         raw_section = _at_path(config, path)
+        sizes: Mapping[str, int] = {}
         if raw_section is not None and path:
             _check_top_level_agrees(config, raw_section, path)
-            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
+            sizes = _class_sizes(model_type, section_type)
         if raw_section is None and stack == "text":
             raw_section = config  # earlier files had the text's fields at the top
         if raw_section is not None:
-            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
     if not raw_sections:
         paths = ", ".join(path for path, _ in MULTIMODAL_MODELS[model_type].values())
         raise ValueError(f"{paths} must be given for model_type {shown(model_type)}, got none")
@@ -73,8 +74,8 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         section_type = raw_section.get("model_type")
         if isinstance(section_type, str) and section_type in CONVENTIONS:
             _check_top_level_agrees(config, raw_section, key)
-            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
-            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+            sizes = _class_sizes(model_type, section_type)
+            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
         elif stack == "text":
             unknown_key, unknown_type = f"{key}.model_type", section_type
             if isinstance(section_type, str) and section_type in {**UNSUPPORTED, **WITHOUT_ROPE}:
@@ -100,6 +101,13 @@ def _unsupported(key: str, model_type: str) -> ValueError:
     return ValueError(
         f"{key} must be one whose rope a RotarySpec can say, got {shown(model_type)}: "
         f"{UNSUPPORTED[model_type]}"
+    )
+
+
+def _with_sizes(conventions: RopeConventions, sizes: Mapping[str, int]) -> RopeConventions:
+    """Return the conventions with these sizes where the section leaves them out."""
+    return (
+        replace(conventions, defaults={**conventions.defaults, **sizes}) if sizes else conventions
     )
 
 
