@@ -52,7 +52,7 @@ NONSENSE: tuple[Callable[[random.Random], Any], ...] = (
     lambda rng: [rng.choice((1, "x", None, math.nan))] * rng.choice((0, 1, 3, 300_000)),
     lambda rng: {str(i): i for i in range(rng.choice((0, 1, 100_000)))},
     lambda rng: _deep(rng.choice((3, 100, 3_000))),
-    lambda rng: rng.choice((2**20, 2**31, 2**40)) + 0.5,
+    lambda rng: -rng.randrange(1, 2**40),
 )
 # Values that some keys can have.
 PLAUSIBLE: tuple[Callable[[random.Random], Any], ...] = (

@@ -106,4 +106,4 @@ def _head_dim(said: LayerSources, conventions: RopeConventions, layer_type: str 
         return _key(said, conventions, layer_type, stated)
     parts = [first_present(said.layer_config, keys) for keys in (WIDTH_KEYS, HEAD_COUNT_KEYS)]
     named = [_key(said, conventions, layer_type, str(part)) for part in parts]
-    return CLASS_DEFAULT if set(named) == {CLASS_DEFAULT} else " / ".join(map(str, parts))
+    return CLASS_DEFAULT if set(named) == {CLASS_DEFAULT} else " / ".join(named)
