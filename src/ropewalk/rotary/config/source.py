@@ -16,6 +16,7 @@ from ropewalk.rotary.config.values import JsonObject
 MAX_BYTES = 4 * 2**20  # a few have 1 MB, of labels
 MAX_DEPTH = 64  # objects and lists within one another; they have 6
 MAX_VALUES = 3_000_000  # of all objects and lists together
+MAX_BITS = 10_000  # of an integer: Python writes no longer ones
 MAX_KEYS = 10_000  # of one section; they have 200
 
 
@@ -104,6 +105,10 @@ def check_bounds(config: JsonObject) -> None:
             if count > MAX_VALUES:
                 raise ValueError(f"config must hold at most {MAX_VALUES:,} values, got more")
             values = each.values() if is_object else each
+            if any(type(value) is int and value.bit_length() > MAX_BITS for value in values):
+                raise ValueError(
+                    f"config must hold integers of at most {MAX_BITS:,} bits, got more"
+                )
             inner.extend(value for value in values if isinstance(value, (Mapping, list, tuple)))
         if not inner:
             return
