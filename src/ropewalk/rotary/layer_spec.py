@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -46,9 +47,17 @@ class LayerSpec:
     softmax_factor: what the scores' scale is multiplied by besides (DeepSeek with YaRN).
     query_temperature: what queries are multiplied by, if anything.
     layer_type: the layer's type in config.json ("full_attention", …), if it has one.
+    indexer: the rope of the indexer that chooses keys for the layer (DeepSeek-V3.2, GLM-5), where
+        it has one of its own: it rotates the indexer's queries and keys, whose heads have a size of
+        their own, and often pairs otherwise than `rope`.
+    origins: where `rope` was read, by the names of its fields: {"theta": "rope_theta", …}, a key of
+        config.json each, or "default of the model's class", or "model_type" for what a table by
+        model type says. It is a note, and takes no part in comparisons.
     """
 
     rope: RotarySpec | None
     softmax_factor: float = 1.0
     query_temperature: QueryTemperature | None = None
     layer_type: str | None = None
+    indexer: RotarySpec | None = None
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

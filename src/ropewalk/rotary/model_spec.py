@@ -50,8 +50,10 @@ class ModelSpec:
     def to_config(
         self, form: Literal["rope_parameters", "rope_scaling"] = "rope_parameters"
     ) -> dict[str, Any]:
-        """Write the text stack's rope as fields of a config.json; `from_config` gives this back.
+        """Write the ropes as fields of a config.json; `from_config` gives them back.
 
+        Written are the stacks that the model's type has. Where one model wraps another (LLaVA,
+        Pixtral), `model_type` is that of the text, and the text stack alone is written.
         `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` beside
         it; it cannot say what differs between types of layers, and raises ValueError there.
         """
@@ -59,7 +61,7 @@ class ModelSpec:
             raise ValueError(
                 f"model must have a text stack to be written, got {shown(self.model_type)}"
             )
-        return write_config(self.layers, self.model_type, form)
+        return write_config(self.stacks, self.model_type, form)
 
     @property
     def layers(self) -> tuple[LayerSpec, ...]:

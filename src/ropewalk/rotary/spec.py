@@ -26,6 +26,8 @@ from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
+MAX_HEAD_DIM = 8_192  # many times the widest published head; forming frequencies costs as much
+
 
 @named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
 @dataclass(frozen=True, repr=False)
@@ -72,6 +74,8 @@ class RotarySpec:
 
     def __post_init__(self) -> None:
         check_int("head_dim", self.head_dim, 2, ", one pair of dimensions")
+        if self.head_dim > MAX_HEAD_DIM:
+            raise ValueError(f"head_dim must be at most {MAX_HEAD_DIM:,}, got {self.head_dim}")
         check_int("start", self.start, 0)
         if self.rotary_dim is None:
             self._fill("rotary_dim", self._default_rotary_dim())

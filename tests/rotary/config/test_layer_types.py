@@ -23,7 +23,7 @@ SMOL = "smollm3-3b"
         # How many layers there are.
         (LLAMA, {"num_hidden_layers": GONE}, "num_hidden_layers must be given"),
         (LLAMA, {"num_hidden_layers": 0}, "num_hidden_layers must be an integer above 0, got 0"),
-        (LLAMA, {"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10,000"),
+        (LLAMA, {"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1,000"),
         # Types of layers.
         (SMOL, {"no_rope_layers": [1, 0]}, "no_rope_layers must hold one for each of 36 layers"),
         (

@@ -173,7 +173,7 @@ SCOUT = "llama-4-scout-17b-16e-instruct"
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        (SCOUT, {"text_config.attn_scale": "x"}, "attn_scale must be a number above 0, got 'x'"),
+        (SCOUT, {"text_config.attn_scale": "x"}, "attn_scale must be a number, got 'x'"),
         (SCOUT, {"text_config.floor_scale": 0}, "floor_scale must be an integer above 0, got 0"),
     ],
 )

@@ -79,7 +79,11 @@ YARN = "deepseek-v3"
             {"max_position_embeddings": GONE},
             "factor or max_position_embeddings must be given",
         ),
-        (LONG, {"max_position_embeddings": "128k"}, "max_position_embeddings must be a number"),
+        (
+            LONG,
+            {"max_position_embeddings": "128k"},
+            "max_position_embeddings must be an integer above 0",
+        ),
         ("internlm2.5-7b-chat", {"max_position_embeddings": GONE}, "max_position_embeddings must"),
         (
             "internlm2.5-7b-chat",

@@ -63,9 +63,28 @@ def test_parts_of_a_model_of_several_stacks():
     assert spec.layer(0).rope.axis_of_pair == (0,) * 16 + (1,) * 24 + (2,) * 24
 
 
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        ("gpt2", "model_type must be of a model with a rope, got 'gpt2', which has none: it adds"),
+        ("bert", "model_type must be of a model with a rope, got 'bert', which has none: it adds"),
+        ("qwen2_5_omni_dit", "got 'qwen2_5_omni_dit': its code rotates the first head alone"),
+    ],
+)
+def test_a_type_that_has_no_plain_rope(model_type, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ModelSpec.from_config({**PUBLISHED[LLAMA], "model_type": model_type})
+
+
+def test_a_dit_is_refused_whatever_pairing_is_stated():
+    config = {**PUBLISHED[LLAMA], "model_type": "qwen2_5_omni_dit"}
+    with pytest.raises(ValueError, match="its code rotates the first head alone"):
+        ModelSpec.from_config(config, pairing="half")
+
+
 def test_only_the_vision_part_is_known():
     config = {"model_type": "llava", "text_config": {"model_type": "opt"}}
-    with pytest.raises(ValueError, match=r"text_config.model_type must be one whose pairing"):
+    with pytest.raises(ValueError, match=r"text_config.model_type must be of a model with a rope"):
         ModelSpec.from_config(config)
     config["vision_config"] = {"model_type": "pixtral", "head_dim": 64}
     spec = ModelSpec.from_config(config)

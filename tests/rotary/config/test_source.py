@@ -53,7 +53,7 @@ def test_no_file(tmp_path):
         ):
             ModelSpec.from_config(config)
     (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="config must be a readable JSON file"):
+    with pytest.raises(ValueError, match=r"config must be a config.json .* not UTF-8 at byte 0"):
         ModelSpec.from_config(tmp_path)
 
 
@@ -61,3 +61,55 @@ def test_no_file(tmp_path):
 def test_what_is_no_config(config):
     with pytest.raises(TypeError, match="config must be a path, a dictionary or a transformers"):
         ModelSpec.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "config must be at most 64 objects and"),
+        ('{"x": ' + "[" * 70 + "]" * 70 + "}", "config must be at most 64 objects and lists deep"),
+        ('{"head_dim": ' + "9" * 5_000 + "}", "it has an integer of too many digits"),
+        ('{"a": NaN, "a": 1}', "a must be given once, got nan and 1 in the same object"),
+        ('{"model_type": "llama", "rope\\ud800": 1}', "'rope\\ud800' must be absent"),
+        ('{"model_type": "\\ud800"}', "got '\\ud800'"),
+        (
+            '{"model_type": "' + "x" * 300_000 + '"}',
+            "model_type must be one whose pairing is known",
+        ),
+        ('{"' + "rope" * 50_000 + '": 1, "model_type": "llama"}', "must be absent"),
+    ],
+)
+def test_a_file_of_no_model(written, message, tmp_path):
+    (tmp_path / "config.json").write_text(written)
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        ModelSpec.from_config(tmp_path)
+    assert len(str(caught.value)) < 500
+    assert str(caught.value).encode()  # no lone surrogate, so that any terminal can show it
+
+
+def test_a_nan_that_stands_twice_is_no_contradiction(tmp_path):
+    text = json.dumps(PUBLISHED["llama-2-7b"])[:-1] + ', "a": NaN, "a": NaN}'
+    (tmp_path / "config.json").write_text(text)
+    assert ModelSpec.from_config(tmp_path).model_type == "llama"
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300_000, "a/" * 3_000])
+def test_a_path_of_no_file(path):
+    with pytest.raises(
+        ValueError, match=r"config must be a config.json or its folder, got"
+    ) as caught:
+        ModelSpec.from_config(path)
+    assert len(str(caught.value)) < 500
+    assert str(caught.value).encode()
+
+
+def test_values_that_no_json_has():
+    for value in (10**5_000, {1: {"a": 10**5_000}}, [[]] * 3):
+        for key in ("head_dim", "rope_scaling", "model_type"):
+            with pytest.raises(ValueError, match=r"must|has no field") as caught:
+                ModelSpec.from_config({**PUBLISHED["llama-2-7b"], key: value})
+            assert len(str(caught.value)) < 500
+    looped: dict = {}
+    looped["x"] = looped
+    with pytest.raises(ValueError, match="config must be at most 64 objects and lists deep"):
+        ModelSpec.from_config(looped)

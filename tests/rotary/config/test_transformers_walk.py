@@ -23,10 +23,12 @@ pytest.importorskip(
 import transformers_ropes
 from transformers_ropes import UNREACHABLE, Case
 
+from ropewalk.rotary.config.model_types import WITHOUT_ROPE
+
 # A few that differ from one another, so that the short run sees every kind of reading.
 SOME = """
     apertus cohere2 deepseek_v2 deepseek_v3 ernie4_5_vl_moe falcon gemma3 glm4_moe gpt_neox gpt_oss
-    gptj llama llama4 modernbert nanochat pixtral qwen2_vl qwen3_vl
+    gptj llama llama4 modernbert nanochat pixtral pocket_tts_audio_tokenizer qwen2_vl qwen3_vl
 """.split()  # noqa: SIM905
 
 # What transformers computes there is another thing, or no rotation; from_config says so or differs.
@@ -143,6 +145,11 @@ def disturbed(rope: RotarySpec) -> list[RotarySpec]:
         rope, pairing=flip[rope.pairing], write_pairing=flip[rope.write_pairing]
     )
     return [flipped, dataclasses.replace(rope, theta=2 * rope.theta)]
+
+
+def test_no_type_without_a_rope_has_one():
+    folders = {name.replace("-", "_") for name in WITHOUT_ROPE}
+    assert not folders & set(transformers_ropes.families())
 
 
 @pytest.mark.parametrize("family", SOME)

@@ -14,6 +14,20 @@ PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # by which a few configs
 
 
 @dataclass(frozen=True)
+class IndexerConventions:
+    """How the indexer of sparse attention rotates: by the layer's frequencies, in heads of its own.
+
+    head_dim_key: the key that holds the size of its heads. trailing: whether the last dimensions of
+    them rotate, and not the first.
+    """
+
+    pairing: Pairing
+    write_pairing: Pairing | None = None
+    trailing: bool = False
+    head_dim_key: str = "index_head_dim"
+
+
+@dataclass(frozen=True)
 class RopeConventions:
     """How the layers of one stack are read, and what their code takes where config.json is silent.
 
@@ -51,8 +65,14 @@ class RopeConventions:
     keys_by_layer_type: for a type of layer, keys of its own that it reads instead of the usual.
     unscaled_layer_types: types of layers that the legacy `rope_scaling` does not touch.
     scaled_layers_key: a key that lists the layers which it does touch.
+    one_theta: whether `layer_rope_theta` says only which layers rotate, all by `rope_theta`.
     rope_parameters_by_layer_type: whether `rope_parameters` must be there, by types of layers.
     rope_parameters_names: what `rope_parameters` calls types of layers.
+
+    The indexer that chooses the keys of sparse attention:
+    indexer: how it rotates; None: there is none, or it has no rope.
+    indexer_layer_types: types of layers that have one; None: all.
+    shares_indexers: whether layers may do without one, by `indexer_types` and the like.
     """
 
     head_layout: Literal["head", "latent", "trailing", "axial"] = "head"
@@ -86,8 +106,13 @@ class RopeConventions:
     keys_by_layer_type: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unscaled_layer_types: frozenset[str] = frozenset()
     scaled_layers_key: str | None = None
+    one_theta: bool = False
     rope_parameters_by_layer_type: bool = False
     rope_parameters_names: Mapping[str, str] = field(default_factory=dict)
+
+    indexer: IndexerConventions | None = None
+    indexer_layer_types: frozenset[str] | None = None
+    shares_indexers: bool = False
 
 
 class ConventionsByModelType(dict[str, RopeConventions]):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from ropewalk.checks import shown
 from ropewalk.rotary import axes
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.rope_fields import INTERLEAVED_AXES_FIELDS
 from ropewalk.rotary.config.scaling_rules import read_scaling
-from ropewalk.rotary.config.values import JsonObject, positive_int
+from ropewalk.rotary.config.values import JsonObject, first_present, positive_int
 from ropewalk.rotary.scaling import Proportional, Scaling
-from ropewalk.rotary.spec import Axes, RotarySpec
+from ropewalk.rotary.spec import MAX_HEAD_DIM, Axes, RotarySpec
 
 HEAD_DIM_KEYS = ("head_dim", "attention_head_dim", "kv_channels")
 WIDTH_KEYS = ("embed_dim", "hidden_size", "n_embd", "d_model", "dim")
@@ -32,7 +33,7 @@ def _head(
     if "qk_rope_head_dim" in layer_config:
         raise ValueError(
             f"qk_rope_head_dim must be absent, for this model rotates its heads' leading "
-            f"dimensions, got {layer_config['qk_rope_head_dim']}"
+            f"dimensions, got {shown(layer_config['qk_rope_head_dim'])}"
         )
     scaling = read_scaling(layer_config, conventions, rope_fields)
     rotary_dim = _rotary_dim(layer_config, conventions, rope_fields, scaling, head_dim)
@@ -50,23 +51,29 @@ def _rotary_dim(
     """R, from the part of the head that rotates or from a key that holds it."""
     part = rope_fields.get("partial_rotary_factor", 1.0)
     if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 < part <= 1:
-        raise ValueError(f"partial_rotary_factor must be above 0 and at most 1, got {part!r}")
+        raise ValueError(f"partial_rotary_factor must be above 0 and at most 1, got {shown(part)}")
     if isinstance(scaling, Proportional):  # it is the rule's own field there
         part = 1.0
     elif part != 1.0 and not conventions.partial_rotary:
         raise ValueError(
-            f"partial_rotary_factor must be absent, for this model rotates whole heads, got {part}"
+            f"partial_rotary_factor must be absent, for this model rotates whole heads, "
+            f"got {shown(part)}"
         )
     rotary_dim = int(head_dim * part)
     key = conventions.rotary_dim_key
     if key is not None and key in layer_config:
-        rotary_dim = positive_int(layer_config, key)
+        rotary_dim = positive_int(layer_config, key, most=MAX_HEAD_DIM)
         if rotary_dim > head_dim:
             raise ValueError(f"{key} must be at most head_dim={head_dim}, got {rotary_dim}")
+        if "partial_rotary_factor" in rope_fields and int(head_dim * part) != rotary_dim:
+            raise ValueError(
+                f"{key} must be the part of head_dim={head_dim} that partial_rotary_factor gives, "
+                f"{int(head_dim * part)}, got {rotary_dim}: take one of them out"
+            )
     elif layer_config.get("rotary_dim", rotary_dim) != rotary_dim:
         raise ValueError(
             f"rotary_dim must be absent or {rotary_dim}, as partial_rotary_factor has it, "
-            f"got {layer_config['rotary_dim']!r}"
+            f"got {shown(layer_config['rotary_dim'])}"
         )
     return rotary_dim
 
@@ -75,11 +82,30 @@ def _latent(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
     """Multi-head latent attention: a part of the head has no position, the rest rotates."""
-    nope_dim = positive_int(layer_config, "qk_nope_head_dim")
-    rotary_dim = positive_int(layer_config, "qk_rope_head_dim")
+    nope_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
+    rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     _check_one_axis(rope_fields)
+    _check_part(layer_config, rope_fields, nope_dim + rotary_dim, rotary_dim)
     scaling = read_scaling(layer_config, conventions, rope_fields)
     return _spec(conventions, rope_fields, scaling, nope_dim + rotary_dim, rotary_dim, nope_dim)
+
+
+def _check_part(
+    layer_config: JsonObject, rope_fields: JsonObject, head_dim: int, rotary_dim: int
+) -> None:
+    """Raise where `partial_rotary_factor` gives another R than the sizes; 1 is of their own part.
+
+    Mistral 4 states it of the whole head, dots3.note of a `head_dim` that is neither; DeepSeek's
+    code counts the part that rotates alone.
+    """
+    part = rope_fields.get("partial_rotary_factor", 1.0)
+    stated = layer_config.get("head_dim")
+    whole = [head_dim, stated] if isinstance(stated, int) else [head_dim]
+    if part != 1 and not any(size * part == rotary_dim for size in whole):
+        raise ValueError(
+            f"partial_rotary_factor must be absent, or qk_rope_head_dim over the head's size, "
+            f"{rotary_dim}/{head_dim}, got {shown(part)}"
+        )
 
 
 def _trailing(
@@ -87,10 +113,11 @@ def _trailing(
 ) -> RotarySpec:
     """A rope on a head's last dimensions (DeepSeek-V4)."""
     head_dim = _head_dim(layer_config)
-    rotary_dim = positive_int(layer_config, "qk_rope_head_dim")
+    rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     _check_one_axis(rope_fields)
     if rotary_dim > head_dim:
         raise ValueError(f"qk_rope_head_dim must be at most head_dim={head_dim}, got {rotary_dim}")
+    _check_part(layer_config, rope_fields, head_dim, rotary_dim)
     scaling = read_scaling(layer_config, conventions, rope_fields)
     start = head_dim - rotary_dim
     return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, start)
@@ -141,7 +168,7 @@ def _spec(
     if rotary_dim < 2:
         raise ValueError(
             f"partial_rotary_factor must leave at least 2 of head_dim={head_dim} dimensions to "
-            f"rotate, got {rope_fields.get('partial_rotary_factor')}"
+            f"rotate, got {shown(rope_fields.get('partial_rotary_factor'))}"
         )
     if rotary_dim % 2 and pair_axes is not None:
         raise ValueError(
@@ -174,7 +201,7 @@ def _check_one_axis(rope_fields: JsonObject) -> None:
         if rope_fields.get(name):
             raise ValueError(
                 f"{name} must be absent, for this model's positions have one axis, "
-                f"got {rope_fields[name]}"
+                f"got {shown(rope_fields[name])}"
             )
     if rope_fields["rope_type"] == "mrope":
         raise ValueError(
@@ -195,7 +222,7 @@ def _mrope_axes(
         if rope_fields.get(name, interleaved) is not interleaved:
             raise ValueError(
                 f"{name} must be {str(interleaved).lower()} or absent for this model, "
-                f"got {rope_fields[name]!r}"
+                f"got {shown(rope_fields[name])}"
             )
     if order == "round robin":
         return axes.round_robin(pairs)
@@ -203,21 +230,21 @@ def _mrope_axes(
     if not isinstance(sections, (list, tuple)) or len(sections) != 3:
         raise ValueError(
             f"mrope_section must hold three numbers of pairs, for time, height and width, "
-            f"got {sections!r}"
+            f"got {shown(sections)}"
         )
     for count in sections:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"mrope_section must hold integers above 0, got {sections!r}")
+            raise ValueError(f"mrope_section must hold integers above 0, got {shown(sections)}")
     # Small versions of models have the sections of the large one, which their code cuts short.
     if sum(sections) != pairs and sections != conventions.rope_defaults.get("mrope_section"):
         raise ValueError(
             f"mrope_section must sum to the {pairs} pairs of {rotary_dim} dimensions, "
-            f"got {list(sections)}, which sum to {sum(sections)}"
+            f"got {shown(list(sections))}, which sum to {shown(sum(sections))}"
         )
     if order == "ernie" and sections[0] != sections[1]:
         raise ValueError(
             f"mrope_section must hold height, width and time, the first two equal, "
-            f"got {list(sections)}"
+            f"got {shown(list(sections))}"
         )
     if interleaved:
         return axes.interleaved(sections, pairs)
@@ -226,11 +253,21 @@ def _mrope_axes(
 
 def _head_dim(layer_config: JsonObject) -> int:
     """D: said outright, or the width over the number of heads."""
-    sizes = {key: positive_int(layer_config, key) for key in HEAD_DIM_KEYS if key in layer_config}
+    sizes = {
+        key: positive_int(layer_config, key, most=MAX_HEAD_DIM)
+        for key in HEAD_DIM_KEYS
+        if key in layer_config
+    }
     if len({sizes[key] for key in HEAD_DIM_KEYS[:2] if key in sizes}) > 1:
         raise ValueError(f"head_dim and attention_head_dim must be the same, got {sizes}")
     for head_dim in sizes.values():
         return head_dim
     width = positive_int(layer_config, *WIDTH_KEYS)
     heads = positive_int(layer_config, *HEAD_COUNT_KEYS)
-    return width // heads  # rounded down, as models' own code has it
+    head_dim = width // heads  # rounded down, as models' own code has it
+    if head_dim > MAX_HEAD_DIM:
+        raise ValueError(
+            f"{first_present(layer_config, WIDTH_KEYS)} must give heads of at most "
+            f"{MAX_HEAD_DIM:,} dimensions, got {width:,} for {heads} of them"
+        )
+    return head_dim

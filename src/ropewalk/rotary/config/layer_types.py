@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from ropewalk.checks import did_you_mean
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary.config.conventions import FULL, RopeConventions
 from ropewalk.rotary.config.values import JsonObject, as_list, first_present, positive_int
 
 LAYER_COUNT_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
 LAYER_TYPES_KEYS = ("layer_types", "layers_block_type")
-MAX_LAYERS = 10_000
+MAX_LAYERS = 1_000  # the deepest published models have some 130
 
 ATTENTION_TYPES = {
     "full_attention", "sliding_attention", "chunked_attention", "window_attention",
@@ -37,10 +38,7 @@ SWITCH_VALUES: dict[str, tuple[Any, ...]] = {
 
 def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list[str | None]:
     """Return the type of each layer: None for all, where layers have no types."""
-    count = positive_int(settings, *LAYER_COUNT_KEYS)
-    if count > MAX_LAYERS:
-        key = first_present(settings, LAYER_COUNT_KEYS)
-        raise ValueError(f"{key} must be at most {MAX_LAYERS:,}, got {count}")
+    count = positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS)
     types_key = first_present(settings, LAYER_TYPES_KEYS)
     if types_key is not None:
         return _known_types(types_key, settings[types_key], count)
@@ -48,12 +46,13 @@ def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list
         return _types_by_ratio(settings["compress_ratios"], conventions, count)
     index_key = conventions.full_attention_index_key
     if index_key is not None and index_key in settings:
-        full = _layer_indices(index_key, settings[index_key], count)
+        full = layer_indices(index_key, settings[index_key], count)
         return [FULL if i in full else conventions.other_layer_type for i in range(count)]
     pattern_key = conventions.layer_type_pattern_key
     if pattern_key is not None and pattern_key in settings:
         pattern = as_list(pattern_key, settings[pattern_key])
-        return _known_types(pattern_key, (pattern * count)[:count] if pattern else [], count)
+        repeated = [pattern[i % len(pattern)] for i in range(count)] if pattern else []
+        return _known_types(pattern_key, repeated, count)
     if conventions.full_attention_interval_key is not None:
         interval = positive_int(settings, conventions.full_attention_interval_key)
         full_at = 0 if conventions.full_attention_at == "first" else interval - 1
@@ -80,8 +79,8 @@ def _known_types(key: str, value: object, count: int) -> list[str | None]:
         if layer_type not in ATTENTION_TYPES | OTHER_TYPES:
             known = sorted(ATTENTION_TYPES | OTHER_TYPES)
             raise ValueError(
-                f"{key}[{i}] must be a type of layer that is known, got {name!r}"
-                + (did_you_mean(str(name), known) or f"; they are {', '.join(known)}")
+                f"{key}[{i}] must be a type of layer that is known, got {shown(name)}"
+                + (did_you_mean(str(name)[:80], known) or f"; they are {', '.join(known)}")
             )
         layer_types.append(layer_type)
     return layer_types
@@ -93,22 +92,25 @@ def _types_by_ratio(value: object, conventions: RopeConventions, count: int) -> 
     by_ratio = conventions.layer_types_by_ratio
     if len(ratios) < count:
         raise ValueError(
-            f"compress_ratios must hold one for each of {count} layers, got {ratios!r}"
+            f"compress_ratios must hold one for each of {count} layers, got {shown(ratios)}"
         )
     for ratio in ratios[:count]:
         if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio not in by_ratio:
             raise ValueError(
-                f"compress_ratios must be of {', '.join(map(str, by_ratio))}, got {ratio!r}"
+                f"compress_ratios must be of {', '.join(map(str, by_ratio))}, got {shown(ratio)}"
             )
     return [by_ratio[ratio] for ratio in ratios[:count]]
 
 
-def _layer_indices(key: str, value: object, count: int) -> list[int]:
+def layer_indices(key: str, value: object, count: int) -> Collection[int]:
+    """Return the layers that this value lists, each one of 0 to count - 1."""
     indices = as_list(key, value)
+    if len(indices) > count:
+        raise ValueError(f"{key} must list each of {count} layers once, got {len(indices)}")
     for i in indices:
         if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < count:
-            raise ValueError(f"{key} must hold layers 0..{count - 1}, got {i!r}")
-    return indices
+            raise ValueError(f"{key} must hold layers 0..{count - 1}, got {shown(i)}")
+    return frozenset(indices)
 
 
 def has_rope(
@@ -122,7 +124,7 @@ def has_rope(
     for key, value in conventions.rope_switches.items():
         if layer_config[key] not in SWITCH_VALUES[key]:
             raise ValueError(
-                f"{key} must be one of {SWITCH_VALUES[key]}, got {layer_config[key]!r}"
+                f"{key} must be one of {SWITCH_VALUES[key]}, got {shown(layer_config[key])}"
             )
         if layer_config[key] != value:
             return False
@@ -131,15 +133,19 @@ def has_rope(
     if layer_config.get("no_rope_layers"):
         switch = entry_of_layer(layer_config, "no_rope_layers", layer)
         if switch not in (0, 1):
-            raise ValueError(f"no_rope_layers must hold 1 (rope) or 0 (none), got {switch!r}")
+            raise ValueError(f"no_rope_layers must hold 1 (rope) or 0 (none), got {shown(switch)}")
         return bool(switch)
-    with_default = {"no_rope_layer_interval": 4, **layer_config}
-    return (layer + 1) % positive_int(with_default, "no_rope_layer_interval") != 0
+    key = "no_rope_layer_interval"
+    interval = positive_int(layer_config, key) if key in layer_config else 4
+    return (layer + 1) % interval != 0
 
 
 def entry_of_layer(settings: JsonObject, key: str, layer: int) -> Any:
     """Return this layer's entry of a list that has one for each layer."""
-    entries, count = as_list(key, settings[key]), positive_int(settings, *LAYER_COUNT_KEYS)
+    entries, count = (
+        as_list(key, settings[key]),
+        positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS),
+    )
     if len(entries) != count:
         raise ValueError(f"{key} must hold one for each of {count} layers, got {len(entries)}")
     return entries[layer]

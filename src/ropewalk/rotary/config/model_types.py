@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from ropewalk.rotary.config.conventions import ConventionsByModelType
+from ropewalk.rotary.config.head_dims import HEAD_DIMS
+from ropewalk.rotary.config.latent_models import LATENT_TEXT
 from ropewalk.rotary.config.text_models import TEXT
 from ropewalk.rotary.config.vision_audio_models import VISION_AUDIO
 
-CONVENTIONS = ConventionsByModelType({**TEXT, **VISION_AUDIO})
+CONVENTIONS = ConventionsByModelType({**TEXT, **LATENT_TEXT, **VISION_AUDIO})
 
-# Where config.json is silent, the width over the number of heads is D, but for these.
-CONVENTIONS.set_head_dim(
-    64,
-    """
-    gemma4_vision gpt_oss muse_spark_text neomme openai_privacy_filter voxtral_realtime_encoder
-    """,
-)
-CONVENTIONS.set_head_dim(80, "timesfm2_5")
-CONVENTIONS.set_head_dim(
-    128,
-    """
-    afmoe beam cohere2_moe cosmos3_edge_text cwm dia_decoder dia_encoder ernie4_5 flint glm glm4
-    helium higgs_audio_v2 hrm_text hy_v3 kolibri1 laguna lfm3 llama4_text mellum minimax_m2
-    minimax_m3_vl_text ministral3 molmo2_text muse_glimmer_assistant muse_glimmer_text
-    paddleocr_vl_text pe_audio_encoder pe_audio_video_encoder pe_video_encoder qwen2_5_omni_talker
-    qwen3 qwen3_omni_moe_talker_code_predictor qwen3_vl_text seed_oss solar_open step3p5
-    voxtral_text zaya
-    """,
-)
-CONVENTIONS.set_head_dim(192, "mimo_v2_flash")
-CONVENTIONS.set_head_dim(
-    256,
-    """
-    diffusion_gemma_text embedding_gemma2_text gemma gemma2 gemma3_text gemma3n_text gemma4_text
-    gemma4_unified_text qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text t5_gemma_module
-    t5gemma2_decoder t5gemma2_text vaultgemma
-    """,
-)
-CONVENTIONS.set_head_dim(512, "deepseek_v4")
+for _head_dim, _names in HEAD_DIMS.items():
+    CONVENTIONS.set_head_dim(_head_dim, _names)
 
 # What rotates, but not as a rope does, or with more than a `RotarySpec` says: the reason.
 UNSUPPORTED = {
+    "qwen2_5_omni_dit": "its code rotates the first head alone",
     "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
     "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
     "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
@@ -48,4 +24,29 @@ UNSUPPORTED = {
     "xcodec2": "its code rotates heads by their number, not tokens by their position",
     "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
     "esmfold2": "its axes have different thetas within one head",
+}
+
+# What has no rope: how it knows positions instead.
+WITHOUT_ROPE = {
+    **dict.fromkeys(
+        """
+        albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot
+        blenderbot-small camembert canine clip clip_text_model convbert ctrl data2vec-text deit
+        distilbert electra ernie fnet git gpt2 gpt_bigcode gpt_neo imagegpt layoutlm led
+        longformer luke lxmert mbart megatron-bert mobilebert mpnet mvp nllb-moe nystromformer
+        openai-gpt opt plbart prophetnet rembert roberta roberta-prelayernorm siglip
+        siglip_text_model siglip_vision_model squeezebert vilt vit whisper xlm xlm-roberta
+        xlm-roberta-xl xmod yoso m2m_100 marian pegasus pegasus_x speech_to_text trocr xglm
+        clip_vision_model beit time_series_transformer
+        """.split(),  # noqa: SIM905
+        "it adds positions to the embeddings",
+    ),
+    **dict.fromkeys(("bloom", "mpt"), "ALiBi adds distances to its scores"),
+    **dict.fromkeys(
+        ("t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano", "pix2struct"),
+        "T5's biases are added to its scores by distance",
+    ),
+    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores know distances"),
+    **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores know distances"),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
 }

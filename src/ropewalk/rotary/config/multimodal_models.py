@@ -81,6 +81,11 @@ _add("lasr_ctc", audio="encoder_config=lasr_encoder")
 _add("wav2vec2-bert wav2vec2-conformer", audio="={}")
 _add("seamless_m4t seamless_m4t_v2", audio="=seamless_m4t_speech")
 _add("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
+_add(
+    "pocket_tts_audio_tokenizer",
+    encoder="={}_encoder",
+    decoder="={}_decoder",
+)
 _add("pe_audio", audio="audio_config=pe_audio_encoder")
 _add("pe_video", vision="video_config=pe_video_encoder")
 _add("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import json
+from collections import ChainMap
+from dataclasses import replace
 from os import PathLike
 from typing import NamedTuple, cast
 
+from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.head_layouts import read_rope
-from ropewalk.rotary.config.layer_config import read_layer_overrides
+from ropewalk.rotary.config.indexers import indexed_layers, read_indexer
+from ropewalk.rotary.config.layer_config import (
+    read_layer_overrides,
+    read_own_settings,
+    scaled_layers,
+)
 from ropewalk.rotary.config.layer_types import has_rope, read_layer_types
 from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED
 from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.origins import ARGUMENT, LayerSources, read_origins
 from ropewalk.rotary.config.rope_fields import read_rope_fields
 from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import find_sections, normalise_section
 from ropewalk.rotary.config.source import load_config
-from ropewalk.rotary.config.values import JsonObject, positive_int
+from ropewalk.rotary.config.values import JsonObject, positive_float, positive_length
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
+
+MAX_PAIRS = 12_288  # of the different ropes of a model; the most in published models is some 500
 
 
 class ModelLayers(NamedTuple):
@@ -38,48 +48,87 @@ def read_config(
     config = load_config(source)
     model_type = config.get("model_type")
     if model_type is not None and not isinstance(model_type, str):
-        raise ValueError(f"model_type must be a string, got {model_type!r}")
+        raise ValueError(f"model_type must be a string, got {shown(model_type)}")
     known = {*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED}
     if pairing is not None and model_type not in known:
         conventions = RopeConventions(
             pairing=cast(Pairing, pairing), rope_defaults={}, partial_rotary=True
         )
-        return ModelLayers({"text": read_layers(config, conventions)}, model_type)
+        layers = read_layers(config, conventions, stated_pairing=True)
+        return ModelLayers({"text": layers}, model_type)
     raw_sections = find_sections(config, model_type)
     stacks = {
-        stack: read_layers(raw_section, conventions)
+        stack: read_layers(raw_section, conventions, most_pairs=MAX_PAIRS // len(raw_sections))
         for stack, (raw_section, conventions) in raw_sections.items()
     }
     usual = {layer.rope.pairing for layer in stacks.get("text", ()) if layer.rope is not None}
     if pairing is not None and usual and usual != {pairing}:
         raise ValueError(
-            f"pairing must be left out for model_type {model_type!r}, which has {usual.pop()!r}, "
-            f"got {pairing!r}; where weights were permuted, dataclasses.replace(rope, pairing=...)"
+            f"pairing must be left out for model_type {shown(model_type)}, which has "
+            f"{usual.pop()!r}, got {pairing!r}; where weights were permuted, "
+            f"dataclasses.replace(rope, pairing=...)"
         )
     if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
         model_type = raw_sections["text"][0]["model_type"]  # of LLaVA, its language model's
     return ModelLayers(stacks, model_type)
 
 
-def read_layers(raw_section: JsonObject, conventions: RopeConventions) -> tuple[LayerSpec, ...]:
+def read_layers(
+    raw_section: JsonObject,
+    conventions: RopeConventions,
+    *,
+    most_pairs: int = MAX_PAIRS,
+    stated_pairing: bool = False,
+) -> tuple[LayerSpec, ...]:
     """Return one `LayerSpec` for each layer of a stack; layers that are alike share theirs."""
     section, conventions = normalise_section(raw_section, conventions)
-    settings = {**conventions.defaults, **section}
-    shared: dict[tuple[str | None, bool, str], LayerSpec] = {}
-    layers = []
-    for layer, layer_type in enumerate(read_layer_types(settings, conventions)):
-        overrides = read_layer_overrides(settings, conventions, layer, layer_type)
-        layer_config = {**settings, **overrides}
+    defaults = dict(conventions.defaults)
+    settings = ChainMap(section, defaults)
+    layer_types = read_layer_types(settings, conventions)
+    own_settings = read_own_settings(settings, len(layer_types))
+    scaled = scaled_layers(settings, conventions, len(layer_types))
+    shared: dict[tuple[str | None, bool, bool, str], LayerSpec] = {}
+    layers, pairs = [], 0
+    indexed = indexed_layers(settings, conventions, layer_types)
+    for layer, layer_type in enumerate(layer_types):
+        overrides = read_layer_overrides(
+            settings,
+            conventions,
+            own_settings.get(layer, {}),
+            layer_type,
+            scaled=None if scaled is None else layer in scaled,
+        )
+        layer_config = ChainMap(overrides, section, defaults)
         rotates = has_rope(layer_config, conventions, layer, layer_type)
-        alike = layer_type, rotates, json.dumps(overrides, sort_keys=True, default=str)
+        alike = layer_type, rotates, indexed[layer], repr(sorted(overrides.items(), key=str))
         if alike not in shared:
-            shared[alike] = _layer_spec(layer_config, conventions, layer_type, rotates=rotates)
+            spec = _layer_spec(
+                layer_config, conventions, layer_type, rotates=rotates, indexed=indexed[layer]
+            )
+            if spec.rope is not None:
+                said = LayerSources(section, own_settings.get(layer, {}), layer_config)
+                origins = read_origins(said, conventions, layer_type)
+                if stated_pairing:
+                    origins["pairing"] = ARGUMENT
+                spec = replace(spec, origins=origins)
+            pairs += 0 if spec.rope is None else spec.rope.pairs
+            if pairs > most_pairs:
+                raise ValueError(
+                    f"per_layer_config and the like must leave layers alike, whose ropes have at "
+                    f"most {most_pairs:,} different pairs together, got more by layer {layer}"
+                )
+            shared[alike] = spec
         layers.append(shared[alike])
     return tuple(layers)
 
 
 def _layer_spec(
-    layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None, *, rotates: bool
+    layer_config: JsonObject,
+    conventions: RopeConventions,
+    layer_type: str | None,
+    *,
+    rotates: bool,
+    indexed: bool,
 ) -> LayerSpec:
     rope_fields = read_rope_fields(layer_config, conventions, layer_type) if rotates else None
     if rope_fields is None:
@@ -87,7 +136,8 @@ def _layer_spec(
         return LayerSpec(None, query_temperature=temperature, layer_type=layer_type)
     temperature = _temperature_of_rope(rope_fields)
     rope = read_rope(layer_config, conventions, rope_fields)
-    return LayerSpec(rope, _softmax_factor(rope, conventions), temperature, layer_type)
+    indexer = read_indexer(layer_config, conventions, rope) if indexed else None
+    return LayerSpec(rope, _softmax_factor(rope, conventions), temperature, layer_type, indexer)
 
 
 def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
@@ -104,13 +154,8 @@ def _temperature_without_rope(
     """Llama 4's, in layers without rope."""
     if not conventions.reads_no_rope_layers or not layer_config.get("attn_temperature_tuning"):
         return None
-    beta = layer_config.get("attn_scale", 0.1)
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not beta > 0:
-        raise ValueError(f"attn_scale must be a number above 0, got {beta!r}")
-    length = layer_config.get("floor_scale", 8192)
-    if isinstance(length, float) and length.is_integer():
-        length = int(length)
-    length = positive_int({"floor_scale": length}, "floor_scale")
+    beta = positive_float("attn_scale", layer_config.get("attn_scale", 0.1))
+    length = positive_length("floor_scale", layer_config.get("floor_scale", 8192))
     return QueryTemperature(beta, length, first=1)
 
 
@@ -119,6 +164,9 @@ def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
     beta = rope_fields.get("llama_4_scaling_beta")
     if not beta:
         return None
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or beta < 0:
-        raise ValueError(f"llama_4_scaling_beta must be a number above 0, got {beta!r}")
-    return QueryTemperature(beta, positive_int(rope_fields, ORIGINAL_LENGTH))
+    if ORIGINAL_LENGTH not in rope_fields:
+        raise ValueError(f"{ORIGINAL_LENGTH} must be given beside llama_4_scaling_beta, got none")
+    return QueryTemperature(
+        positive_float("llama_4_scaling_beta", beta),
+        positive_length(ORIGINAL_LENGTH, rope_fields[ORIGINAL_LENGTH]),
+    )

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import RopeConventions
-from ropewalk.rotary.config.values import JsonObject, positive_float
+from ropewalk.rotary.config.source import named
+from ropewalk.rotary.config.values import JsonObject, positive_float, positive_theta
+from ropewalk.rotary.spec import MAX_HEAD_DIM
 
 # Fields that may stand beside the rope's own dictionary, by the keys that they have had there.
 ROPE_KEYS = {
@@ -22,6 +25,7 @@ ROPE_KEYS = {
 DEFAULT_ROPE_TYPES = ("default", "axial", "mrope")  # those without a scaling rule
 EARLIER_ROPE_TYPES = {"su": "longrope"}
 INTERLEAVED_AXES_FIELDS = ("mrope_interleaved", "interleaved")  # the second is Qwen3-Omni's
+MAX_FIELDS = 100  # published ropes have some 15
 COMMON_FIELDS = {  # of every rope type
     "rope_theta",
     "partial_rotary_factor",
@@ -34,19 +38,25 @@ def read_rope_fields(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
 ) -> dict[str, Any] | None:
     """Return the rope's fields in today's form; None where the config says there is no rope."""
-    written, by_layer_type = _rope_dictionary(layer_config, conventions, layer_type)
+    written, place = rope_dictionary(layer_config, conventions, layer_type)
+    by_layer_type = "." in place
     if written is None:
         return None
     rope_fields = {name: value for name, value in written.items() if value is not None}
+    for name, value in rope_fields.items():
+        if isinstance(value, (list, tuple, Mapping)) and len(value) > MAX_HEAD_DIM // 2:
+            raise ValueError(
+                f"{named(name)} must have at most {MAX_HEAD_DIM // 2:,} entries, got {len(value):,}"
+            )
     for key, name in ROPE_KEYS.items():
         value = layer_config.get(key)
         if value is None:
             continue
-        positive_float(key, value)
+        (positive_theta if name == "rope_theta" else positive_float)(key, value)
         if not by_layer_type and rope_fields.get(name, value) != value:
             raise ValueError(
                 f"{key} must say the same as {name} in the rope's own fields, "
-                f"{rope_fields[name]!r}, got {value!r}: take one of them out"
+                f"{shown(rope_fields[name])}, got {shown(value)}: take one of them out"
             )
         rope_fields.setdefault(name, value)
     rope_type = _rope_type(rope_fields)
@@ -58,43 +68,65 @@ def read_rope_fields(
         if not (by_layer_type and name == "rope_theta"):
             rope_fields.setdefault(name, value)
     if "rope_theta" in rope_fields:
-        positive_float("rope_theta", rope_fields["rope_theta"])
-    if layer_config.get("layer_rope_theta") is not None:
-        rope_fields["rope_theta"] = layer_config["layer_rope_theta"]
+        positive_theta("rope_theta", rope_fields["rope_theta"])
+    own_theta = layer_config.get("layer_rope_theta")
+    if own_theta is not None:
+        positive_theta("layer_rope_theta", own_theta)
+        if conventions.one_theta and rope_fields["rope_theta"] != own_theta:
+            raise ValueError(
+                f"layer_rope_theta must hold 0 or the model's rope_theta, "
+                f"{shown(rope_fields['rope_theta'])}, for its code rotates by no other, "
+                f"got {shown(own_theta)}"
+            )
+        rope_fields["rope_theta"] = own_theta
     return rope_fields
 
 
-def _rope_dictionary(
+def rope_dictionary(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
-) -> tuple[JsonObject | None, bool]:
-    """Return the dictionary that holds for this layer, and whether each layer type has its own."""
+) -> tuple[JsonObject | None, str]:
+    """Return the dictionary that holds for this layer, and its place.
+
+    The place is "rope_parameters" or "rope_scaling", and the layer type behind a full stop where
+    each has its own.
+    """
     written, is_today = _today_or_earlier(layer_config)
+    place = "rope_parameters" if is_today else "rope_scaling"
+    if len(written) > MAX_FIELDS:
+        raise ValueError(
+            f"rope_parameters must have at most {MAX_FIELDS} fields or types of layers, "
+            f"got {len(written):,}"
+        )
     name = conventions.rope_parameters_names.get(layer_type or "", layer_type)
     layer_types = [key for key, value in written.items() if isinstance(value, Mapping)]
     if not layer_types:
         differ = conventions.keys_by_layer_type or conventions.unscaled_layer_types
         if conventions.rope_parameters_by_layer_type or (is_today and differ):
             raise ValueError(
-                f"rope_parameters must hold a dictionary for each type of layer, as {name!r}, "
-                f"got {written}"
+                f"rope_parameters must hold a dictionary for each type of layer, as {shown(name)}, "
+                f"got {shown(written)}"
             )
-        return written, False
-    outside = sorted(key for key in written if _is_outside(key, written, layer_types))
+        return written, place
+    outside = [key for key in written if _is_outside(key, written, layer_types)]
     if outside:
         raise ValueError(
-            f"{outside[0]} must stand in the fields of each layer type where they have their own, "
-            f"got {written[outside[0]]!r} beside {sorted(layer_types)}"
+            f"{named(outside[0])} must stand in the fields of each layer type where they have "
+            f"their own, got {shown(written[outside[0]])} beside {_names(layer_types)}"
         )
     if name is None:
         raise ValueError(
             f"layer_types must say what each layer is, for rope_parameters has "
-            f"{sorted(layer_types)}"
+            f"{_names(layer_types)}"
         )
     if name not in written:
         raise ValueError(
-            f"rope_parameters must hold {name!r}, a layer type, got {sorted(layer_types)}"
+            f"rope_parameters must hold {shown(name)}, a layer type, got {_names(layer_types)}"
         )
-    return written[name], True
+    return written[name], f"{place}.{name}"
+
+
+def _names(layer_types: list[str]) -> str:
+    return shown(sorted(map(str, layer_types)))
 
 
 def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
@@ -103,13 +135,13 @@ def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
     for key in ("rope_parameters", "rope_scaling"):
         value = {} if layer_config.get(key) is None else layer_config[key]
         if not isinstance(value, Mapping):
-            raise ValueError(f"{key} must be a dictionary or null, got {value!r}")
+            raise ValueError(f"{key} must be a dictionary or null, got {shown(value)}")
         dictionaries.append(value)
     today, earlier = dictionaries
     if today and earlier and today != earlier:
         raise ValueError(
             f"rope_scaling must be absent where there are rope_parameters that differ from it, "
-            f"got both: {earlier} and {today}"
+            f"got both: {shown(earlier)} and {shown(today)}"
         )
     return today or earlier, bool(today)
 
@@ -131,11 +163,13 @@ def _rope_type(rope_fields: JsonObject) -> str:
         if name is None:
             continue
         if not isinstance(name, str):
-            raise ValueError(f"{key} must be a string, got {name!r}")
+            raise ValueError(f"{key} must be a string, got {shown(name)}")
         names.append(EARLIER_ROPE_TYPES.get(name, name))
     if len(set(names)) > 1 and names != ["default", "mrope"]:
-        raise ValueError(f"type must be the same as rope_type, {names[0]!r}, got {names[1]!r}")
-    others = sorted(rope_fields.keys() - COMMON_FIELDS)
+        raise ValueError(
+            f"type must be the same as rope_type, {shown(names[0])}, got {shown(names[1])}"
+        )
+    others = sorted(map(str, rope_fields.keys() - COMMON_FIELDS))
     if not names and others:
-        raise ValueError(f"rope_type must be given beside {others}, got none")
+        raise ValueError(f"rope_type must be given beside {shown(others)}, got none")
     return names[-1] if names else "default"

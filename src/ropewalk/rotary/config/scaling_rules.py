@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ropewalk.checks import did_you_mean
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary import scaling
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, EARLIER_ROPE_TYPES
 from ropewalk.rotary.config.unknown_keys import check_unknown_fields
-from ropewalk.rotary.config.values import MAX_SIZE, JsonObject, positive_float
+from ropewalk.rotary.config.values import JsonObject, positive_float, positive_length
 from ropewalk.rotary.scaling import Scaling
+from ropewalk.rotary.spec import MAX_HEAD_DIM
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
 # What has a name of its own in a config.json; other fields of a rule are called as there.
@@ -45,15 +46,16 @@ def read_scaling(
     ):
         if rope_fields.get("factor", 1.0) != 1.0:
             raise ValueError(
-                f"factor must be absent for rope_type {rope_type!r}, got {rope_fields['factor']}"
+                f"factor must be absent for rope_type {shown(rope_type)}, "
+                f"got {shown(rope_fields['factor'])}"
             )
         check_unknown_fields(rope_fields, {"factor", ORIGINAL_LENGTH} | extra_fields)
         return None
     if rope_type not in RULES_BY_ROPE_TYPE:
         known = [*DEFAULT_ROPE_TYPES, *RULES_BY_ROPE_TYPE, *EARLIER_ROPE_TYPES]
         raise ValueError(
-            f"rope_type must be one of {', '.join(known)}, got {rope_type!r}"
-            + did_you_mean(rope_type, known)
+            f"rope_type must be one of {', '.join(known)}, got {shown(rope_type)}"
+            + did_you_mean(rope_type[:80], known)
         )
     return _read_rule(layer_config, rope_fields, extra_fields)
 
@@ -62,7 +64,9 @@ def _read_alpha(rope_fields: JsonObject, extra_fields: set[str]) -> Scaling:
     """Hunyuan's rule: it is called dynamic, but its alpha does not go by the length."""
     check_unknown_fields(rope_fields, UNUSED_BY_ALPHA | extra_fields)
     if rope_fields.get("factor", 1.0) != 1.0:
-        raise ValueError(f"factor must be 1.0 where there is an alpha, got {rope_fields['factor']}")
+        raise ValueError(
+            f"factor must be 1.0 where there is an alpha, got {shown(rope_fields['factor'])}"
+        )
     return scaling.NTKAware(factor=positive_float("alpha", rope_fields["alpha"]))
 
 
@@ -84,7 +88,8 @@ def _read_rule(
             values[field.name] = _checked(key, value)
         elif field.default is dataclasses.MISSING:
             raise ValueError(
-                f"{key} must be given for rope_type {rope_type!r}, got none in {rope_fields}"
+                f"{key} must be given for rope_type {shown(rope_type)}, "
+                f"got none in {shown(rope_fields)}"
             )
     check_unknown_fields(rope_fields, known)
     return rule(**values)
@@ -94,15 +99,22 @@ def _checked(key: str, value: Any) -> Any:
     """Return a field's value, which must be of the type that the rule takes."""
     if key in ("short_factor", "long_factor"):
         if not isinstance(value, (list, tuple)):
-            raise ValueError(f"{key} must be a list of numbers, got {value!r}")
+            raise ValueError(f"{key} must be a list of numbers, got {shown(value)}")
+        if len(value) > MAX_HEAD_DIM // 2:
+            raise ValueError(
+                f"{key} must have an entry for each pair, at most {MAX_HEAD_DIM // 2:,}, "
+                f"got {len(value):,}"
+            )
         return tuple(positive_float(f"{key}[{i}]", each) for i, each in enumerate(value))
     if key == "truncate":
         if not isinstance(value, bool):
-            raise ValueError(f"truncate must be true or false, got {value!r}")
+            raise ValueError(f"truncate must be true or false, got {shown(value)}")
         return value
     if key == ORIGINAL_LENGTH:
         return value  # checked where it was found
-    return positive_float(key, value, zero=key in ("mscale", "mscale_all_dim"))
+    if key in ("mscale", "mscale_all_dim"):
+        return positive_float(key, value, zero=True, least=0.0)
+    return positive_float(key, value)
 
 
 def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int | None:
@@ -110,21 +122,20 @@ def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int |
     dynamic = rope_fields["rope_type"] == "dynamic"
     top_key = "max_position_embeddings" if dynamic else ORIGINAL_LENGTH
     at_top, inside = layer_config.get(top_key), rope_fields.get(ORIGINAL_LENGTH)
+    for key, each in ((top_key, at_top), (ORIGINAL_LENGTH, inside)):
+        if each is not None:
+            positive_length(key, each, 2)
     if at_top is not None and inside is not None and at_top != inside:
         raise ValueError(
             f"{ORIGINAL_LENGTH} in the rope's own fields must be the same as {top_key} at the top "
-            f"level, got {inside!r} and {at_top!r}"
+            f"level, got {shown(inside)} and {shown(at_top)}"
         )
     length = at_top if inside is None else inside
     if length is None:
         if dynamic:
             raise ValueError(f"{top_key} must be given for rope_type 'dynamic', got none")
         return None
-    if isinstance(length, float) and length.is_integer():
-        length = int(length)
-    if isinstance(length, bool) or not isinstance(length, int) or not 2 <= length <= MAX_SIZE:
-        raise ValueError(f"{ORIGINAL_LENGTH} must be an integer above 1, got {length!r}")
-    return length
+    return positive_length(ORIGINAL_LENGTH, length, 2)
 
 
 def _length_ratio(layer_config: JsonObject, rope_fields: JsonObject) -> float | None:
@@ -134,7 +145,7 @@ def _length_ratio(layer_config: JsonObject, rope_fields: JsonObject) -> float | 
     original = _original_length(layer_config, rope_fields)
     if longest is None:
         raise ValueError(f"factor or {key} must be given for longrope, got none")
-    return None if original is None else float(positive_float(key, longest)) / original
+    return None if original is None else positive_length(key, longest) / original
 
 
 def write_scaling(rule: Scaling | None) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ropewalk.checks import did_you_mean
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary.config.conventions import DEFAULT_THETA, PAIRING_KEYS, RopeConventions
 from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
-from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED
+from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.config.multimodal_models import (
     CLASS_SIZES,
     MULTIMODAL_MODELS,
@@ -17,7 +17,7 @@ from ropewalk.rotary.config.multimodal_models import (
 )
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
-from ropewalk.rotary.config.values import JsonObject, positive_int
+from ropewalk.rotary.config.values import JsonObject, positive_int, positive_length
 
 # Sections of a model that puts known stacks together under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
@@ -32,7 +32,7 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
         raise ValueError(
             f"model_type must be given, got none: it says how dimensions are paired{STATE_PAIRING}"
         )
-    if model_type in UNSUPPORTED:
+    if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
     if model_type in MULTIMODAL_MODELS:
         return _sections_of_multimodal(config, model_type)
@@ -47,16 +47,17 @@ def _sections_of_multimodal(config: JsonObject, model_type: str) -> RawSections:
     raw_sections: RawSections = {}
     for stack, (path, section_type) in MULTIMODAL_MODELS[model_type].items():
         raw_section = _at_path(config, path)
+        sizes: Mapping[str, int] = {}
         if raw_section is not None and path:
             _check_top_level_agrees(config, raw_section, path)
-            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
+            sizes = _class_sizes(model_type, section_type)
         if raw_section is None and stack == "text":
             raw_section = config  # earlier files had the text's fields at the top
         if raw_section is not None:
-            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
     if not raw_sections:
         paths = ", ".join(path for path, _ in MULTIMODAL_MODELS[model_type].values())
-        raise ValueError(f"{paths} must be given for model_type {model_type!r}, got none")
+        raise ValueError(f"{paths} must be given for model_type {shown(model_type)}, got none")
     return raw_sections
 
 
@@ -65,6 +66,7 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     raw_sections: RawSections = {}
     unknown_key: str = "model_type"
     unknown_type: object = model_type
+    unsupported: ValueError | None = None
     for stack, key in STACK_KEYS.items():
         raw_section = config.get(key)
         if not isinstance(raw_section, Mapping):
@@ -72,25 +74,40 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         section_type = raw_section.get("model_type")
         if isinstance(section_type, str) and section_type in CONVENTIONS:
             _check_top_level_agrees(config, raw_section, key)
-            raw_section = {**_class_sizes(model_type, section_type), **raw_section}
-            raw_sections[stack] = raw_section, CONVENTIONS[section_type]
+            sizes = _class_sizes(model_type, section_type)
+            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
         elif stack == "text":
             unknown_key, unknown_type = f"{key}.model_type", section_type
-            if isinstance(section_type, str) and section_type in UNSUPPORTED:
-                raise _unsupported(unknown_key, section_type)
-    if raw_sections:
+            if isinstance(section_type, str) and section_type in {**UNSUPPORTED, **WITHOUT_ROPE}:
+                unsupported = _unsupported(unknown_key, section_type)
+    if raw_sections and (unsupported is None or unknown_type in WITHOUT_ROPE):
         return raw_sections
+    if unsupported is not None:
+        raise unsupported
     raise ValueError(
-        f"{unknown_key} must be one whose pairing is known, got {unknown_type!r}"
-        + did_you_mean(str(unknown_type), [*CONVENTIONS, *MULTIMODAL_MODELS])
+        f"{unknown_key} must be one whose pairing is known, got {shown(unknown_type)}"
+        + did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
         + STATE_PAIRING
     )
 
 
 def _unsupported(key: str, model_type: str) -> ValueError:
+    if model_type in WITHOUT_ROPE:
+        return ValueError(
+            f"{key} must be of a model with a rope, got {model_type!r}, which has none: "
+            f"{WITHOUT_ROPE[model_type]}; where its own code has one after all, state "
+            f'pairing="half" or "interleaved"'
+        )
     return ValueError(
-        f"{key} must be one whose rope a RotarySpec can say, got {model_type!r}: "
+        f"{key} must be one whose rope a RotarySpec can say, got {shown(model_type)}: "
         f"{UNSUPPORTED[model_type]}"
+    )
+
+
+def _with_sizes(conventions: RopeConventions, sizes: Mapping[str, int]) -> RopeConventions:
+    """Return the conventions with these sizes where the section leaves them out."""
+    return (
+        replace(conventions, defaults={**conventions.defaults, **sizes}) if sizes else conventions
     )
 
 
@@ -107,7 +124,7 @@ def _at_path(config: JsonObject, path: str) -> JsonObject | None:
         if inner is None:
             return None
         if not isinstance(inner, Mapping):
-            raise ValueError(f"{key} must be a dictionary, got {inner!r}")
+            raise ValueError(f"{key} must be a dictionary, got {shown(inner)}")
         raw_section = inner
     return raw_section
 
@@ -122,7 +139,7 @@ def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: s
             continue
         raise ValueError(
             f"{key} must be the same at the top level and in {path}, which is read, "
-            f"got {at_top!r} and {inside!r}"
+            f"got {shown(at_top)} and {shown(inside)}"
         )
 
 
@@ -139,11 +156,11 @@ def _without_default_type(value: Any) -> Any:
 
 def normalise_section(
     raw_section: JsonObject, conventions: RopeConventions
-) -> tuple[JsonObject, RopeConventions]:
+) -> tuple[dict[str, Any], RopeConventions]:
     """Resolve aliases, drop nulls and check the keys; return also what then holds by convention.
 
     Of the conventions, a section can change the pairing, where the family lets its config state
-    it, and take back the family's own head_dim with a null.
+    it, and take back the family's own sizes of heads with a null.
     """
     section = {
         conventions.aliases.get(key, key): value
@@ -151,10 +168,16 @@ def normalise_section(
         if value is not None
     }
     conventions = _with_stated_pairing(section, conventions)
-    if raw_section.get("head_dim", ...) is None:
-        defaults = {key: value for key, value in conventions.defaults.items() if key != "head_dim"}
+    taken_back = {
+        key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None
+    }
+    if taken_back & conventions.defaults.keys():
+        defaults = {k: value for k, value in conventions.defaults.items() if k not in taken_back}
         conventions = replace(conventions, defaults=defaults)
     check_unknown_keys(section, conventions)
+    for key in ("max_position_embeddings", "original_max_position_embeddings"):
+        if key in section:  # whether a rule reads it or not
+            positive_length(key, section[key])
     _check_required_keys(section, conventions)
     ratio_key, theta_section = conventions.rope_ratio_key, conventions.rope_theta_section
     if ratio_key is not None and ratio_key in section:
@@ -175,14 +198,14 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
         if value is None:
             continue
         if not isinstance(value, bool):
-            raise ValueError(f"{key} must be true or false, got {value!r}")
+            raise ValueError(f"{key} must be true or false, got {shown(value)}")
         if value is (conventions.pairing == "interleaved"):
             continue
         if key == "rope_interleave" and conventions.write_pairing == "half":  # DeepSeek-V3's
             return replace(conventions, pairing="half")
         raise ValueError(
             f"{key} must be {str(not value).lower()} or absent for this model, whose pairing is "
-            f"{conventions.pairing!r}, got {str(value).lower()}"
+            f"{shown(conventions.pairing)}, got {str(value).lower()}"
         )
     return conventions
 

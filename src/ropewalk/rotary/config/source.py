@@ -6,45 +6,111 @@ import json
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from ropewalk.checks import shown
+from ropewalk.files import read_text
 from ropewalk.rotary.config.values import JsonObject
+
+# Bounds, each many times what published files have, so that no file asks for endless work.
+MAX_BYTES = 4 * 2**20  # a few have 1 MB, of labels
+MAX_DEPTH = 64  # objects and lists within one another; they have 6
+MAX_VALUES = 3_000_000  # of all objects and lists together
+MAX_BITS = 10_000  # of an integer: Python writes no longer ones
+MAX_KEYS = 10_000  # of one section; they have 200
 
 
 def load_config(source: str | PathLike[str] | JsonObject) -> JsonObject:
     """Load the JSON of a path, a model's folder, a dictionary or a transformers config."""
     if isinstance(source, Mapping):
-        return source
-    if hasattr(source, "to_dict"):
-        return cast(JsonObject, source.to_dict())
-    if not isinstance(source, (str, PathLike)):
+        config: Any = source
+    elif hasattr(source, "to_dict") and not isinstance(source, type):
+        config = source.to_dict()
+        if isinstance(config, Mapping) and not config.get("model_type"):  # Evolla's SaProt
+            config = {**config, "model_type": type(source).__name__}
+    elif isinstance(source, (str, PathLike)):
+        config = _read(fspath(source))
+    else:
         raise TypeError(
-            f"config must be a path, a dictionary or a transformers config, got {source!r}"
+            f"config must be a path, a dictionary or a transformers config, got {shown(source)}"
         )
-    path = Path(fspath(source))
-    try:
-        path = path / "config.json" if path.is_dir() else path
-        config = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_doubles)
-    except FileNotFoundError:
+    if not isinstance(config, Mapping):
         raise ValueError(
-            f"config must be a config.json or its folder, got {path}: no such file"
-        ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(
-            f"config must be a readable JSON file, or its contents as a dictionary, "
-            f"got {str(path)[:200]}: {error}"
-        ) from None
-    if not isinstance(config, dict):
-        raise ValueError(f"config must hold a JSON object, got {type(config).__name__} in {path}")
+            f"config must hold a JSON object, got {type(config).__name__} in {shown(source, 200)}"
+        )
+    check_bounds(config)
     return config
+
+
+def _read(path: str) -> Any:
+    try:
+        # A path with a NUL is no folder; what it is, `read_text` says.
+        file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
+        text = read_text(file, MAX_BYTES)
+    except (ValueError, OSError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"config must be a config.json or its folder, got {said}") from None
+    try:
+        return json.loads(text, object_pairs_hook=_without_doubles)
+    except DoubledKeyError:
+        raise
+    except RecursionError:
+        raise ValueError(
+            f"config must be at most {MAX_DEPTH} objects and lists deep, "
+            f"got more in {shown(str(file), 200)}"
+        ) from None
+    except json.JSONDecodeError as error:
+        said = str(error)
+    except ValueError:  # an integer of thousands of digits
+        said = "it has an integer of too many digits"
+    raise ValueError(
+        f"config must be a readable JSON file, or its contents as a dictionary, "
+        f"got {shown(str(file), 200)}: {said}"
+    ) from None
+
+
+class DoubledKeyError(ValueError):
+    """A key that stands twice in one object, with different values."""
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of a file's pairs; no key may stand twice with different values."""
     values = dict(pairs)
+    if len(values) == len(pairs):
+        return values
     for key, value in pairs:
-        if values[key] != value:
-            raise ValueError(
-                f"{key} must be given once, got {value!r} and {values[key]!r} in the same object"
+        if value != values[key] and not (value != value and values[key] != values[key]):
+            raise DoubledKeyError(
+                f"{named(key)} must be given once, got {shown(value)} and {shown(values[key])} "
+                f"in the same object"
             )
     return values
+
+
+def named(key: object) -> str:
+    """Return a key as a message names it: bare where it is a plain word, cut where it is long."""
+    plain = isinstance(key, str) and len(key) <= 80 and key.isascii() and key.isprintable()
+    return str(key) if plain else shown(key)
+
+
+def check_bounds(config: JsonObject) -> None:
+    """Raise where a config is deeper or larger than any that describes a model."""
+    level: list[Any] = [config]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for each in level:
+            is_object = isinstance(each, Mapping)
+            count += len(each)
+            if count > MAX_VALUES:
+                raise ValueError(f"config must hold at most {MAX_VALUES:,} values, got more")
+            values = each.values() if is_object else each
+            if any(type(value) is int and value.bit_length() > MAX_BITS for value in values):
+                raise ValueError(
+                    f"config must hold integers of at most {MAX_BITS:,} bits, got more"
+                )
+            inner.extend(value for value in values if isinstance(value, (Mapping, list, tuple)))
+        if not inner:
+            return
+        level = inner
+    raise ValueError(f"config must be at most {MAX_DEPTH} objects and lists deep, got more")

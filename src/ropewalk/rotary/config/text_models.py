@@ -13,14 +13,15 @@ from ropewalk.rotary.config.conventions import (
     FULL,
     SLIDING,
     ConventionsByModelType,
+    IndexerConventions,
     RopeConventions,
 )
 
 TEXT = ConventionsByModelType()
 NEEDS_LAYER_TYPES = ("layer_types",)
 NEEDS_ROPE = ("rope_parameters",)
+INDEX_128 = {"index_head_dim": 128}
 
-LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
 PARTIAL = RopeConventions(partial_rotary=True)
 PAIRWISE = RopeConventions(pairing="interleaved")
 
@@ -36,7 +37,7 @@ TEXT.add(
     olmo olmo2 olmoe pocket_tts pocket_tts_audio_tokenizer_decoder
     pocket_tts_audio_tokenizer_encoder qwen2 qwen2_moe qwen3 qwen3_moe qwen3_omni_moe_code2wav
     qwen3_omni_moe_talker_code_predictor seed_oss starcoder2
-    t5_gemma_module timesfm2_5 unlimited_ocr_text vaultgemma voxtral_realtime_encoder
+    SaProtConfig t5_gemma_module timesfm2_5 unlimited_ocr_text vaultgemma voxtral_realtime_encoder
     """
 )
 TEXT.add("nomic_bert", theta=1e3)
@@ -57,10 +58,9 @@ TEXT.add("hunyuan hunyuan_v1_dense hunyuan_v1_moe", extra_fields=frozenset({"alp
 TEXT.add("dbrx", rope_theta_section="attn_config")
 TEXT.add("jetmoe", required_keys=("kv_channels",))
 TEXT.add("molmo2_text", scaled_layers_key="rope_scaling_layers")
-TEXT.add(
-    "granite_swa granitemoe_swa muse_glimmer_text muse_spark_text",
-    required_keys=("layer_rope_theta",),
-)
+TEXT.add("granite_swa granitemoe_swa", required_keys=("layer_rope_theta",))
+TEXT.add("muse_glimmer_text", required_keys=("layer_rope_theta",), one_theta=True)
+TEXT.add("muse_spark_text", theta=5e5, required_keys=("layer_rope_theta",), one_theta=True)
 TEXT.add("voxtral_text", theta=1e8)
 TEXT.add("hy_v3", theta=11_158_840.0)
 TEXT.add("apertus", theta=12e6, required_keys=NEEDS_ROPE)
@@ -178,7 +178,15 @@ TEXT.add("persimmon", HALF_HEAD, None)
 NEEDS_ROTARY_DIM = ("rotary_dim",)
 TEXT.add("minimax_m2", PARTIAL, 5e6, rotary_dim_key="rotary_dim")
 TEXT.add(
-    "minimax_m3_vl_text", PARTIAL, 5e6, rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM
+    # transformers documents `rotary_dim` and passes it over, so that there whole heads rotate.
+    "minimax_m3_vl_text",
+    PARTIAL,
+    5e6,
+    rotary_dim_key="rotary_dim",
+    required_keys=NEEDS_ROTARY_DIM,
+    indexer=IndexerConventions("half"),
+    indexer_layer_types=frozenset({"minimax_m3_sparse"}),
+    defaults=INDEX_128,
 )
 TEXT.add("phi-msft", rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM)
 
@@ -213,45 +221,6 @@ for side in ("encoder", "decoder"):
     keys = ("num_hidden_layers", "num_attention_heads")
     TEXT.add(f"moonshine_{side}", MOONSHINE, aliases={f"{side}_{key}": key for key in keys})
 
-# A part of the head: multi-head latent attention, DeepSeek-V4.
-TEXT.add(
-    """
-    axk1 axk2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa kimi_k2 youtu
-    """,
-    LATENT,
-)
-TEXT.add("bailing_hybrid", LATENT, required_keys=NEEDS_LAYER_TYPES)
-TEXT.add(
-    "dots3_note_text",
-    LATENT,
-    None,
-    rope_parameters_by_layer_type=True,
-    required_keys=("per_layer_config",),
-)
-TEXT.add("longcat_flash", LATENT, 1e7)
-TEXT.add(
-    "mistral4",
-    LATENT,
-    required_keys=NEEDS_ROPE,
-    extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
-)
-TEXT.add("mistral_large4_text", LATENT, reads_no_rope_layers=True, required_keys=NEEDS_ROPE)
-TEXT.add("deepseek_v2", LATENT, write_pairing=None)
-TEXT.add("hy_v4 minicpm3", LATENT, pairing="half", write_pairing=None)
-COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")
-TEXT.add(
-    "deepseek_v4",
-    RopeConventions(head_layout="trailing", pairing="interleaved"),
-    defaults={"compress_rope_theta": 16e4},
-    keys_by_layer_type={
-        layer_type: {"rope_theta": "compress_rope_theta"} for layer_type in COMPRESSED
-    },
-    unscaled_layer_types=frozenset({SLIDING}),
-    rope_parameters_names={SLIDING: "main", **dict.fromkeys(COMPRESSED, "compress")},
-    yarn_fields={"attention_factor": 1.0},
-    layer_types_by_ratio={0: SLIDING, 4: COMPRESSED[0], 128: COMPRESSED[1]},
-)
-
 # Time, height and width; height and width.
 QWEN2_VL = RopeConventions(axis_order="sectioned", rope_defaults={"mrope_section": [16, 24, 24]})
 TEXT.add("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", QWEN2_VL, 1e6)
@@ -264,7 +233,12 @@ QWEN3_5 = replace(
     LINEAR_HYBRID, axis_order="interleaved", rope_defaults={"mrope_section": [11, 11, 10]}
 )
 TEXT.add("qwen3_5_moe_text qwen3_5_text", QWEN3_5, rope_defaults={"partial_rotary_factor": 0.25})
-TEXT.add("qwen4_exp_text", QWEN3_5)
+TEXT.add(
+    "qwen4_exp_text",
+    QWEN3_5,
+    indexer=IndexerConventions("half", head_dim_key="indexer_head_dim"),
+    indexer_layer_types=frozenset({FULL, "indexed_attention"}),
+)
 GLM_V = RopeConventions(
     axis_order="sectioned", partial_rotary=True, rope_defaults={"mrope_section": [8, 12, 12]}
 )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import PAIRING_KEYS, RopeConventions
 from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ROPE_KEYS
+from ropewalk.rotary.config.source import MAX_KEYS, named
 from ropewalk.rotary.config.values import JsonObject
 
 ABOUT_ROPE = re.compile(r"rope|rotary|alibi|position_embeddings?_type|dynamic_ntk")
@@ -39,26 +41,31 @@ HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
 def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> None:
     """Raise for a key of the section that is about ropes and not read for this family."""
     known = _known_keys(conventions)
+    if len(section) > MAX_KEYS:
+        raise ValueError(
+            f"config must have at most {MAX_KEYS:,} keys a section, got {len(section):,}"
+        )
     for key, value in section.items():
         if (
-            not ABOUT_ROPE.search(key)
+            not isinstance(key, str)
+            or not ABOUT_ROPE.search(key)
             or key in known
             or key.startswith("memory_attention_rope_")
             or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))
         ):
             continue
         raise ValueError(
-            f"{key} must be absent, for it is not known what it means to the rope of this model, "
-            f"got {value!r}"
+            f"{named(key)} must be absent, for it is not known what it means to the rope of this "
+            f"model, got {shown(value)}"
         )
 
 
 def check_unknown_fields(rope_fields: JsonObject, known: set[str]) -> None:
     """Raise for a field of the rope that its rope type does not have."""
-    unknown = sorted(rope_fields.keys() - known - COMMON_FIELDS - {"rope_type"})
+    unknown = sorted(map(str, rope_fields.keys() - known - COMMON_FIELDS - {"rope_type"}))
     if unknown:
         raise ValueError(
-            f"rope_type {rope_fields['rope_type']!r} has no field {unknown[0]!r}; "
+            f"rope_type {shown(rope_fields['rope_type'])} has no field {shown(unknown[0])}; "
             f"it has {', '.join(sorted(known))}"
         )
 

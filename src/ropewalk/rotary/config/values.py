@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ropewalk.checks import shown
 
 JsonObject = Mapping[str, Any]
 
-MAX_SIZE = 2**40  # no size or length is larger; floats hold it exactly
+# Bounds, each many times what published models have, so that no config asks for endless work.
+MAX_SIZE = 2**24  # widths and counts: 16,777,216; the widest have some 20,000
+MAX_LENGTH = 2**31  # in positions; the longest have 10,000,000
+LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e9  # factors and the like; they have 0.1 to 100,000
+LEAST_THETA, MOST_THETA = 1.0, 1e15  # they have 100 to 100,000,000
 
 
 def first_present(values: JsonObject, keys: tuple[str, ...]) -> str | None:
@@ -16,7 +22,7 @@ def first_present(values: JsonObject, keys: tuple[str, ...]) -> str | None:
     return next((key for key in keys if values.get(key) is not None), None)
 
 
-def positive_int(values: JsonObject, *keys: str) -> int:
+def positive_int(values: JsonObject, *keys: str, most: int = MAX_SIZE) -> int:
     """Return the value of the first of these keys that is there, an integer above 0."""
     key = first_present(values, keys)
     if key is None:
@@ -24,24 +30,49 @@ def positive_int(values: JsonObject, *keys: str) -> int:
         raise ValueError(f"{keys[0]} must be given{others}")
     value = values[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{key} must be an integer above 0, got {value!r}")
-    if value > MAX_SIZE:
-        raise ValueError(f"{key} must be at most {MAX_SIZE:,}, got {value}")
+        raise ValueError(f"{key} must be an integer above 0, got {shown(value)}")
+    if value > most:
+        raise ValueError(f"{key} must be at most {most:,}, got {shown(value)}")
     return value
 
 
-def positive_float(key: str, value: Any, *, zero: bool = False) -> float:
-    """Return this value of a key: a finite number above 0, or 0 itself where `zero` lets it in."""
+def positive_float(
+    key: str,
+    value: Any,
+    *,
+    zero: bool = False,
+    least: float = LEAST_NUMBER,
+    most: float = MOST_NUMBER,
+) -> float:
+    """Return this value of a key: from `least` to `most`, or 0 where `zero` lets it in."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{key} must be a number, got {value!r}")
+        raise ValueError(f"{key} must be a number, got {shown(value)}")
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         bounds = "finite and not negative" if zero else "finite and above 0"
-        raise ValueError(f"{key} must be {bounds}, got {value!r}")
+        raise ValueError(f"{key} must be {bounds}, got {shown(value)}")
+    if value and not least <= value <= most:
+        raise ValueError(f"{key} must lie between {least:g} and {most:g}, got {shown(value)}")
     return value
 
 
-def as_list(key: str, value: Any) -> list[Any]:
+def positive_theta(key: str, value: Any) -> float:
+    """Return this value of a key: a base of frequencies."""
+    return positive_float(key, value, least=LEAST_THETA, most=MOST_THETA)
+
+
+def positive_length(key: str, value: Any, least: int = 1) -> int:
+    """Return this value of a key: a number of positions; 4096.0 is one, as some files have it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{key} must be an integer above {least - 1}, got {shown(value)}")
+    if value > MAX_LENGTH:
+        raise ValueError(f"{key} must be at most {MAX_LENGTH:,}, got {shown(value)}")
+    return value
+
+
+def as_list(key: str, value: Any) -> Sequence[Any]:
     """Return this value of a key, which must be a list."""
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"{key} must be a list, got {value!r}")
-    return list(value)
+        raise ValueError(f"{key} must be a list, got {shown(value)}")
+    return value

@@ -1,10 +1,11 @@
-"""A model's text layers as fields of a config.json, which `reader` reads back to the same."""
+"""A model's layers as fields of a config.json, which `reader` reads back to the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS
@@ -19,55 +20,64 @@ from ropewalk.rotary.spec import RotarySpec
 FORMS = ("rope_parameters", "rope_scaling")
 
 Layers = tuple[LayerSpec, ...]
+Stacks = Mapping[str, Layers]
 FieldsByLayerType = dict[str | None, dict[str, Any]]
 
 
-def write_config(layers: Layers, model_type: str | None, form: str) -> dict[str, Any]:
-    """Write the layers of the text stack; see `ModelSpec.to_config`."""
+def write_config(stacks: Stacks, model_type: str | None, form: str) -> dict[str, Any]:
+    """Write the layers of each stack that the model's type has; see `ModelSpec.to_config`."""
     if form not in FORMS:
-        raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {form!r}')
+        raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {shown(form)}')
     if model_type is None:
         raise ValueError("model_type must be set to write a config, for it says how to read one")
-    path, conventions = _text_section(layers, model_type)
+    places = _places(stacks, model_type)
     config: dict[str, Any] = {"model_type": model_type}
-    section = config
-    for key in path.split(".") if path else ():
-        section[key] = section = {}
-    section.update(_write_section(layers, conventions, form))
-    if _read_back(config, model_type, conventions) != layers:
+    for stack, (path, conventions) in places.items():
+        section = config
+        for key in path.split(".") if path else ():
+            section = section.setdefault(key, {})
+        section.update(_write_section(stacks[stack], conventions, form))
+    read = _read_back(config, model_type, places)
+    differ = [stack for stack in places if read.get(stack) != stacks[stack]]
+    if differ:
         raise ValueError(
-            f"form must be one that can say these ropes, got {form!r} for {model_type!r}: "
-            f"read back it would give others"
+            f"form must be one that can say these ropes, got {form!r} for {shown(model_type)}: "
+            f"read back it would give others for {differ[0]!r}"
             + ('; try "rope_parameters"' if form == "rope_scaling" else "")
         )
     return config
 
 
-def _text_section(layers: Layers, model_type: str) -> tuple[str, RopeConventions]:
-    """Return where the text stack stands in this model's config, and its conventions."""
+def _places(stacks: Stacks, model_type: str) -> dict[str, tuple[str, RopeConventions]]:
+    """Return where each stack stands in this model's config, and its conventions."""
     if model_type in MULTIMODAL_MODELS:
-        if "text" not in MULTIMODAL_MODELS[model_type]:
-            raise ValueError(f"model must have a text stack to be written, got {model_type!r}")
-        path, section_type = MULTIMODAL_MODELS[model_type]["text"]
-        return path, CONVENTIONS[section_type]
-    rope = next((layer.rope for layer in layers if layer.rope is not None), None)
+        sections = MULTIMODAL_MODELS[model_type]
+        if "text" not in sections:
+            raise ValueError(f"model must have a text stack to be written, got {shown(model_type)}")
+        return {
+            stack: (path, CONVENTIONS[section_type])
+            for stack, (path, section_type) in sections.items()
+            if stack in stacks
+        }
+    rope = next((layer.rope for layer in stacks["text"] if layer.rope is not None), None)
     if model_type in CONVENTIONS:
         latent = model_type == "deepseek" and rope is not None and rope.start > 0
-        return "", CONVENTIONS["deepseek_v2" if latent else model_type]
-    return "", RopeConventions(pairing="half" if rope is None else rope.pairing)
+        return {"text": ("", CONVENTIONS["deepseek_v2" if latent else model_type])}
+    return {"text": ("", RopeConventions(pairing="half" if rope is None else rope.pairing))}
 
 
-def _read_back(config: JsonObject, model_type: str, conventions: RopeConventions) -> Layers | None:
+def _read_back(
+    config: JsonObject, model_type: str, places: Mapping[str, tuple[str, RopeConventions]]
+) -> Stacks:
     known = model_type in CONVENTIONS or model_type in MULTIMODAL_MODELS
     try:
-        model = read_config(config, pairing=None if known else conventions.pairing)
+        return read_config(config, pairing=None if known else places["text"][1].pairing).stacks
     except (ValueError, TypeError):
-        return None
-    return model.stacks.get("text")
+        return {}
 
 
 def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> dict[str, Any]:
-    """Write the text stack's section: its layers, their ropes, and the sizes that ropes need."""
+    """Write a stack's section: its layers, their ropes, and the sizes that ropes need."""
     section: dict[str, Any] = {"num_hidden_layers": len(layers)}
     if any(layer.layer_type is not None for layer in layers):
         section["layer_types"] = [layer.layer_type for layer in layers]
@@ -97,7 +107,21 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
         section["rope_parameters"] = _rope_parameters(layers, by_layer_type, conventions)
     else:
         section |= _earlier_form(by_layer_type, conventions)
-    return section | _beside_rope_fields(ropes, conventions)
+    return section | _beside_rope_fields(ropes, conventions) | _indexers(layers, conventions)
+
+
+def _indexers(layers: Layers, conventions: RopeConventions) -> dict[str, Any]:
+    """Write the size of the indexer's heads, and which layers have one of their own."""
+    if conventions.indexer is None:
+        return {}
+    sizes = [layer.indexer.head_dim for layer in layers if layer.indexer is not None]
+    section: dict[str, Any] = {conventions.indexer.head_dim_key: sizes[0] if sizes else None}
+    if conventions.shares_indexers and sizes:
+        section["indexer_types"] = [
+            "shared" if layer.indexer is None and layer.rope is not None else "full"
+            for layer in layers
+        ]
+    return section
 
 
 def _beside_rope_fields(

@@ -1,0 +1,69 @@
+"""Files read up to a stated size, and only regular ones.
+
+These fail when a pipe or a device is waited for, when a file is read that is larger than stated,
+and when what is wrong with a file is called by the wrong name.
+"""
+
+import os
+import re
+import sys
+
+import pytest
+
+from ropewalk.files import read_text
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs files of Linux")
+
+
+def refused(path: object, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        read_text(path, 100)
+    assert len(str(caught.value)) < 300
+
+
+def test_reads_text(tmp_path):
+    (tmp_path / "a").write_bytes("ä".encode() * 50)
+    assert read_text(tmp_path / "a", 100) == "ä" * 50
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert read_text(str(tmp_path / "link"), 100) == "ä" * 50
+
+
+def test_what_is_too_large(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 101)
+    refused(tmp_path / "a", "a: 101 bytes, which must be at most 100")
+
+
+def test_what_is_no_utf_8(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc\xff")
+    refused(tmp_path / "a", "a: not UTF-8 at byte 3")
+
+
+def test_what_is_not_there(tmp_path):
+    refused(tmp_path / "a", "a: no such file")
+    refused("a\0b", "this cannot be the name of a file")
+    refused("\ud800", "this cannot be the name of a file")
+    refused("x" * 300_000, "File name too long")
+
+
+@linux
+def test_what_is_no_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "pipe: a pipe, which must be a regular file")
+    refused(tmp_path, "a folder, which must be a regular file")
+    refused("/dev/zero", "/dev/zero: a device, which must be a regular file")
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read(tmp_path):
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "a").chmod(0)
+    refused(tmp_path / "a", "a: no permission to read it")
+
+
+def test_a_file_system_that_says_no(monkeypatch):
+    def denied(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    refused("a", "a: no permission to read it")
