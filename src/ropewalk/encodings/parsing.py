@@ -9,6 +9,14 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean
 
+_CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"
+
+
+def name_of(text: str) -> str | None:
+    """Give the name in ``name`` or ``name(key=value, …)``; None where the text reads otherwise."""
+    match = re.fullmatch(_CALL, text, flags=re.DOTALL)
+    return None if match is None else match.group(1)
+
 
 def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """Read ``name`` or ``name(key=value, …)`` into the name, one of ``names``, and its arguments.
@@ -16,7 +24,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     ``what`` is the word for it in messages. Raises ValueError.
     """
-    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
+    match = re.fullmatch(_CALL, text, flags=re.DOTALL)
     if match is None:
         raise ValueError(f"{what} must read name or name(key=value, ...), got {text!r}")
     name, inside = match.group(1), match.group(2) or ""

@@ -11,7 +11,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ropewalk.checks import did_you_mean
-from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.encodings import (
+    Encoding,
+    ImportedSource,
+    build,
+    build_encoder_decoder,
+    split_names,
+)
+from ropewalk.encodings.outside import import_error
 from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
 from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
@@ -34,6 +41,7 @@ class Config(BaseModel):
     # What is compared.
     encodings: tuple[str, ...] = ("sinusoidal", "rotary")
     seeds: tuple[Seed, ...] = (1, 2, 3)
+    imports: tuple[ImportedSource, ...] = ()  # what brought encodings from outside, by --import
     # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
     # "tales", text files with commas between them, or a folder.
     data: str = "phrases"
@@ -99,7 +107,10 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
-        mistakes = []
+        found = (import_error(held.source, held.digest) for held in self.imports)
+        mistakes = [error for error in found if error is not None]
+        if mistakes:  # else each of their encodings would be called unknown
+            raise ValueError("; ".join(mistakes))
         if self.width % self.heads:
             mistakes.append(f"heads must divide width, got heads={self.heads}, width={self.width}")
         if self.kv_heads is not None and self.heads % self.kv_heads:
@@ -164,13 +175,17 @@ class Config(BaseModel):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Give the fields that the task has, as JSON can hold them."""
-        others = fields_of_other_tasks(self.task)
+        """Give the fields that the task has, as JSON can hold them; no ``imports`` if none are."""
+        others = {*fields_of_other_tasks(self.task), *(() if self.imports else ("imports",))}
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
         """Give the fields that a trained cell depends on: its checkpoint serves these alone."""
-        return {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
+        facts = {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
+        if self.imports:  # compared by name and digest, wherever they lie
+            held = [{**each, "source": Path(each["source"]).name} for each in facts["imports"]]
+            facts["imports"] = held
+        return facts
 
     def decoding(self) -> dict[str, Any]:
         """Give the further fields that a cell's scores depend on."""
@@ -211,15 +226,12 @@ def make_config(
             f"task {task!r} has no {', '.join(others)}; leave out what belongs to other tasks"
         )
     fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
+    return validated_config(fields)
 
 
 def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
-    return Config.model_validate(current_fields(read_json(run / "config.json")))
+    return validated_config(current_fields(read_json(run / "config.json")))
 
 
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
@@ -240,6 +252,14 @@ def read_setting(text: str) -> tuple[str, Any]:
         return name, yaml.safe_load(value)
     except yaml.YAMLError:
         return name, value
+
+
+def validated_config(fields: dict[str, Any]) -> Config:
+    """Build a config from fields; all mistakes are named at once, in one line: ``ValueError``."""
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
 
 
 def _read_file(file: Path) -> dict[str, Any]:
