@@ -188,7 +188,7 @@ def test_phone(visit, scheme):
     # Nothing of a table is off the page, so no number waits for a scroll that nobody sees.
     for cells in ("thead + tbody td", "tbody th"):
         boxes = page.locator(f".scroll {cells}").evaluate_all(
-            "found => found.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
+            "found => found.map(e => e.getBoundingClientRect()).map(box => [box.left, box.right])"
         )
         assert boxes
         assert all(left >= 0 and right <= PHONE["width"] for left, right in boxes)
