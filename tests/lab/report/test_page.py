@@ -172,6 +172,13 @@ def test_a_long_sentence_is_cut_behind_a_word_in_the_menu(facts):
     assert ">ungeheuerlichkeiten ungeheuerlichkeiten ungeheuerlichkeiten …</option>" in page
 
 
+def test_what_was_imported_is_named_with_its_digest(facts):
+    imported = copy.deepcopy(facts)
+    imported["config"]["imports"] = [{"source": "/home/me/mine.py", "digest": "ab" * 32}]
+    text = Page(report(imported, examples(facts), attention(facts))).text
+    assert f"Imported mine.py, SHA-256 {'ab' * 32}" in " ".join(text.split())
+
+
 def test_the_split_long_is_explained(facts):
     built_in = copy.deepcopy(facts)
     built_in["corpus"]["name"], name = "phrases", built_in["splits"][-1]
