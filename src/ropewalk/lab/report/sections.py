@@ -148,7 +148,8 @@ def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str], ti
     if index == 0:
         return f'<th scope="row" role="rowheader">{main}{detail}</th>'
     kind = ' class="name"' if is_name else ""
-    return f'<td role="cell"{kind} data-title="{escape(title)}"><div><span>{main}</span>{detail}</div></td>'
+    held = f"<div><span>{main}</span>{detail}</div>"
+    return f'<td role="cell"{kind} data-title="{escape(title)}">{held}</td>'
 
 
 def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
