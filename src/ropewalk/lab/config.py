@@ -11,14 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ropewalk.checks import did_you_mean
-from ropewalk.encodings import (
-    Encoding,
-    ImportedSource,
-    build,
-    build_encoder_decoder,
-    split_names,
-)
-from ropewalk.encodings.outside import import_error
+from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.encodings.outside import ImportedSource, import_error
 from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
 from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
@@ -226,12 +220,15 @@ def make_config(
             f"task {task!r} has no {', '.join(others)}; leave out what belongs to other tasks"
         )
     fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
-    return validated_config(fields)
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
 
 
 def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
-    return validated_config(current_fields(read_json(run / "config.json")))
+    return Config.model_validate(current_fields(read_json(run / "config.json")))
 
 
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
@@ -252,14 +249,6 @@ def read_setting(text: str) -> tuple[str, Any]:
         return name, yaml.safe_load(value)
     except yaml.YAMLError:
         return name, value
-
-
-def validated_config(fields: dict[str, Any]) -> Config:
-    """Build a config from fields; all mistakes are named at once, in one line: ``ValueError``."""
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
 
 
 def _read_file(file: Path) -> dict[str, Any]:

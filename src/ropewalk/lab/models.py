@@ -8,7 +8,7 @@ import torch
 
 from ropewalk.encodings import build, build_encoder_decoder
 from ropewalk.lab.checkpoint import load_weights, read_tensors
-from ropewalk.lab.config import Config, validated_config
+from ropewalk.lab.config import Config
 from ropewalk.model import LanguageModel, Transformer, initialise
 
 Model = Transformer | LanguageModel
@@ -33,7 +33,7 @@ def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
     tensors, facts = read_tensors(path)
     if "config" not in facts or "encoding" not in facts:
         raise ValueError(f"{path} is no model of ropewalk: it names no config")
-    config = validated_config(facts["config"])
+    config = Config.model_validate(facts["config"])
     vocabulary = tensors["embedding.weight"].shape[0]
     model = build_model(config, facts["encoding"], facts["seed"], vocabulary)
     load_weights(model, tensors)

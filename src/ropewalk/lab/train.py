@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
-from ropewalk.lab.config import Config, validated_config
+from ropewalk.lab.config import Config
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import build_model
 from ropewalk.lab.snapshots import best_snapshot, snapshot_path, snapshots, step_of
@@ -224,7 +224,7 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a checkpoint of another config, encoding or seed, naming what differs."""
     ours = {**wanted["config"], **{k: wanted[k] for k in ("encoding", "seed")}}
-    config = validated_config(held.get("config", {})).training()
+    config = Config.model_validate(held.get("config", {})).training()
     theirs = {**config, **{k: held.get(k) for k in ("encoding", "seed")}}
     differing = [
         f"{name} is {theirs.get(name)!r} there and {value!r} here"
