@@ -1,11 +1,14 @@
 """The documents say what the code does.
 
-This fails if the page of encodings was edited by hand or a class's words changed without it, or if
-the encoding that the guide adds does not work as written there.
+This fails if the page of encodings was edited by hand or a class's words changed without it, if the
+encoding that the guide adds does not work as written there, or if its file and its commands, copied
+into a folder of one's own, do not run from there.
 """
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,9 @@ from ropewalk.encodings import REGISTRY, StackShape, build
 from ropewalk.model import Attention, KeyValueCache
 
 DOCS = Path(__file__).parent.parent / "docs"
-BLOCKS = re.findall(
-    r"```python\n(.*?)```", (DOCS / "adding-an-encoding.md").read_text("utf-8"), flags=re.DOTALL
-)
+GUIDE = (DOCS / "adding-an-encoding.md").read_text("utf-8")
+(FILE,) = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
+(COMMANDS,) = re.findall(r"```sh\n(.*?)```", GUIDE, flags=re.DOTALL)
 
 
 def test_the_page_of_encodings_is_written_from_the_code():
@@ -41,14 +44,13 @@ class TestTheGuide:
     @pytest.fixture
     def attention(self, monkeypatch):
         monkeypatch.setitem(REGISTRY, "gaussian", None)  # so that it is gone behind the test
-        names = {"REGISTRY": REGISTRY}
-        exec(BLOCKS[0] + BLOCKS[1], names)
+        exec(FILE, {})
         shape = StackShape(1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
         return Attention(8, 2, encoding=build("gaussian(width=3)", shape).for_layer(0))
 
     def test_it_is_short(self):
         """Fails if adding an encoding takes 30 lines."""
-        code = "".join(BLOCKS[:2]).splitlines()
+        code = FILE.splitlines()
         assert len([line for line in code if line.strip()]) < 30
 
     def test_it_is_its_formula(self, attention):
@@ -75,3 +77,19 @@ class TestTheGuide:
         cache = KeyValueCache()
         steps = [attention(x[:, i : i + 1], causal=True, cache=cache).output for i in range(5)]
         torch.testing.assert_close(torch.cat(steps, 1), whole)
+
+    def test_it_runs_as_it_stands_from_outside(self, tmp_path):
+        """Fails if the file is not found from another folder, or by the cells' processes."""
+        (tmp_path / "gaussian.py").write_text(FILE, encoding="utf-8")
+        command = tmp_path / "bin" / "ropewalk"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ropewalk.cli "$@"\n')
+        command.chmod(0o755)
+        # The folder of the command is searched first; the test's own environment is kept.
+        script = f'PATH="{command.parent}:$PATH"\n{COMMANDS}'
+        ran = subprocess.run(
+            ["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "gaussian(width=8)" in ran.stdout
+        assert (tmp_path / "runs" / "gaussian" / "report.html").exists()

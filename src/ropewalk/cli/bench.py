@@ -13,15 +13,19 @@ from ropewalk.cli.common import errors
 
 
 def bench(
-    work: Annotated[str, typer.Option(help="Of these.")] = "prefill,training,decode",
-    dtype: Annotated[str, typer.Option(help="Of float32, bfloat16, float16.")] = "float32,bfloat16",
+    work: Annotated[
+        str, typer.Option(help="Any of prefill, training, decode.")
+    ] = "prefill,training,decode",
+    dtype: Annotated[
+        str, typer.Option(help="Any of float32, bfloat16, float16.")
+    ] = "float32,bfloat16",
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Those torch takes, if not given.")
+        str | None, typer.Option(metavar="N", help="Threads; as many as torch takes, if not given.")
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option(metavar="N", help="Of each table, instead of --seconds.")
+        str | None, typer.Option(metavar="N", help="Rounds of each table, instead of --seconds.")
     ] = None,
-    seconds: Annotated[str, typer.Option(metavar="S", help="For each table.")] = "6",
+    seconds: Annotated[str, typer.Option(metavar="S", help="Seconds for each table.")] = "6",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
     compiled: Annotated[
         bool, typer.Option("--compile", help="torch.compile of the formula too: a minute more.")

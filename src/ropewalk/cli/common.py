@@ -46,6 +46,15 @@ Data = Annotated[
         "modelling tales, text files or a folder of them."
     ),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE.py|MODULE",
+        help="Python that registers encodings of your own, a file or an installed module; may be "
+        "given several times. It is run as it is: import only what you trust.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
@@ -66,13 +75,17 @@ def config_of(
     file: Path | None,
     settings: list[str] | None,
     fallback: Mapping[str, Any] | None = None,
+    imports: list[str] | None = None,
     **options: Any,
 ) -> Config:
     """Build the config that options, a file and ``field=value`` settings describe."""
+    from ropewalk.encodings import import_encodings
     from ropewalk.lab.config import make_config, read_setting
 
     given = dict(read_setting(text) for text in settings or [])
     given |= {name: value for name, value in options.items() if value is not None}
+    if imports:
+        given["imports"] = [import_encodings(source) for source in imports]
     return make_config(preset, file, given, fallback)
 
 

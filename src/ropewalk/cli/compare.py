@@ -11,6 +11,7 @@ from ropewalk.cli.common import (
     Attention,
     ConfigFile,
     Data,
+    Imports,
     Out,
     Preset,
     Settings,
@@ -32,6 +33,7 @@ def compare(
     data: Data = None,
     attention: Attention = None,
     config: ConfigFile = None,
+    imports: Imports = None,
     out: Out = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
@@ -54,7 +56,7 @@ def compare(
 
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         chosen = [
-            config_of(preset, config, settings, None, task=name, **options)
+            config_of(preset, config, settings, None, imports, task=name, **options)
             for name in tasks_of(task)
         ]
         console = new_console()

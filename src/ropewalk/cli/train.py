@@ -10,6 +10,7 @@ from ropewalk.cli.common import (
     Attention,
     ConfigFile,
     Data,
+    Imports,
     Out,
     Preset,
     Settings,
@@ -33,6 +34,7 @@ def train(
     data: Data = None,
     attention: Attention = None,
     config: ConfigFile = None,
+    imports: Imports = None,
     out: Out = None,
 ) -> None:
     """Train one model, or go on with it, and print where it is."""
@@ -46,6 +48,7 @@ def train(
             config,
             settings,
             fallback={"encodings": "rotary", "seeds": 1},
+            imports=imports,
             encodings=encoding,
             seeds=seed,
             **options,

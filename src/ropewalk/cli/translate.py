@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import errors
+from ropewalk.cli.common import Imports, errors
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator
@@ -24,11 +24,15 @@ def translate(
     ] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+    imports: Imports = None,
 ) -> None:
     """Translate a file, standard input, or, at a terminal, line by line as you type."""
     with errors("interrupted"):
+        from ropewalk.encodings import import_encodings
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
+        for source in imports or []:
+            import_encodings(source)
         translator = Translator.load(model, beam, length_penalty, device)
         if file is None and sys.stdin.isatty():
             _converse(translator)

@@ -22,7 +22,8 @@ from ropewalk.encodings.interface import (
     StackShape,
 )
 from ropewalk.encodings.kerple import Kerple
-from ropewalk.encodings.parsing import check_arguments, read_call
+from ropewalk.encodings.outside import ImportedSource, add_installed, import_source, installed_names
+from ropewalk.encodings.parsing import check_arguments, name_of, read_call
 from ropewalk.encodings.rotary import Rotary
 from ropewalk.encodings.shaw import Shaw
 from ropewalk.encodings.t5 import T5
@@ -39,7 +40,8 @@ def _none(shape: StackShape) -> Encoding:
     return Encoding()
 
 
-#: A new encoding is one class and one line here; every task, plot and report then has it.
+#: A new encoding is one class and one line here; every task, plot and report then has it. Code from
+#: outside adds its own: ``REGISTRY["name"] = callable(shape, **arguments)``.
 REGISTRY: dict[str, Callable[..., Encoding]] = {
     "none": _none,
     "integer": Integer,
@@ -65,7 +67,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     """
-    name, arguments = read_call("encoding", text, REGISTRY)
+    name, arguments = read_call("encoding", text, _names_for(text))
     known = [*_parameters(REGISTRY[name], arguments), "cross"]
     check_arguments("encoding", name, arguments, known)
     cross = arguments.get("cross", False)
@@ -146,6 +148,22 @@ def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encodin
     return made[0] if len(made) == 1 else Combined([name for name, _ in parts], made)
 
 
+def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
+    """Import ``FILE.py`` or ``installed.module``, which adds to ``REGISTRY``; say what it was.
+
+    With ``digest``, a file that is no longer the same is a ``ValueError``.
+    """
+    return import_source(source, REGISTRY, digest)
+
+
+def _names_for(text: str) -> list[str]:
+    """Give the names that an encoding may have; installed packages are asked for unknown ones."""
+    if (name := name_of(text)) is None or name in REGISTRY:
+        return list(REGISTRY)
+    add_installed(name, REGISTRY)
+    return list(dict.fromkeys([*REGISTRY, *installed_names()]))
+
+
 def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:
     """Name what an encoding takes; some arguments bring further ones (rotary's scaling rule)."""
     parameters = inspect.signature(make).parameters.values()
@@ -160,10 +178,12 @@ __all__ = [
     "AttentionEncoding",
     "EncoderDecoder",
     "Encoding",
+    "ImportedSource",
     "Placement",
     "StackShape",
     "build",
     "build_encoder_decoder",
+    "import_encodings",
     "parse",
     "split_names",
 ]

@@ -12,6 +12,14 @@ from ropewalk.checks import did_you_mean, shown
 #: Characters of one name and its arguments: LongRoPE's two lists of 128 take 5,000.
 LONGEST = 20_000
 
+_CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"
+
+
+def name_of(text: str) -> str | None:
+    """Give the name in ``name`` or ``name(key=value, …)``; None where the text reads otherwise."""
+    match = re.fullmatch(_CALL, text, flags=re.DOTALL)
+    return None if match is None else match.group(1)
+
 
 def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """Read ``name`` or ``name(key=value, …)`` into the name, one of ``names``, and its arguments.
@@ -19,11 +27,15 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     ``what`` is the word for it in messages. Raises ValueError.
     """
+<<<<<<< HEAD
     if len(text) > LONGEST:
         raise ValueError(
             f"{what} must be of at most {LONGEST} characters, got {len(text)}: {shown(text)}"
         )
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
+=======
+    match = re.fullmatch(_CALL, text, flags=re.DOTALL)
+>>>>>>> w-report
     if match is None:
         raise ValueError(f"{what} must read name or name(key=value, ...), got {shown(text)}")
     name, inside = match.group(1), match.group(2) or ""

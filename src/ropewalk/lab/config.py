@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ropewalk.checks import did_you_mean
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
+from ropewalk.encodings.outside import ImportedSource, import_error
 from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
 from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
@@ -34,6 +35,7 @@ class Config(BaseModel):
     # What is compared.
     encodings: tuple[str, ...] = ("sinusoidal", "rotary")
     seeds: tuple[Seed, ...] = (1, 2, 3)
+    imports: tuple[ImportedSource, ...] = ()  # what brought encodings from outside, by --import
     # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
     # "tales", text files with commas between them, or a folder.
     data: str = "phrases"
@@ -99,7 +101,10 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
-        mistakes = []
+        found = (import_error(held.source, held.digest) for held in self.imports)
+        mistakes = [error for error in found if error is not None]
+        if mistakes:  # else each of their encodings would be called unknown
+            raise ValueError("; ".join(mistakes))
         if self.width % self.heads:
             mistakes.append(f"heads must divide width, got heads={self.heads}, width={self.width}")
         if self.kv_heads is not None and self.heads % self.kv_heads:
@@ -164,13 +169,17 @@ class Config(BaseModel):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Give the fields that the task has, as JSON can hold them."""
-        others = fields_of_other_tasks(self.task)
+        """Give the fields that the task has, as JSON can hold them; no ``imports`` if none are."""
+        others = {*fields_of_other_tasks(self.task), *(() if self.imports else ("imports",))}
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
         """Give the fields that a trained cell depends on: its checkpoint serves these alone."""
-        return {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
+        facts = {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
+        if self.imports:  # compared by name and digest, wherever they lie
+            held = [{**each, "source": Path(each["source"]).name} for each in facts["imports"]]
+            facts["imports"] = held
+        return facts
 
     def decoding(self) -> dict[str, Any]:
         """Give the further fields that a cell's scores depend on."""

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ropewalk.encodings import import_encodings
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
@@ -30,6 +31,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
     """Train and score one cell of a prepared run, skipping what is there already."""
+    for held in read_json(run / "config.json").get("imports", ()):
+        import_encodings(held["source"], held["digest"])
     config = read_run_config(run)
     task = open_task(config, run)
     folder = Cell(encoding, seed).folder(run)

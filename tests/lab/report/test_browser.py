@@ -1,7 +1,8 @@
 """The report in a real browser, as a reader meets it.
 
 Fails where the page writes an error to the console, asks the network for anything, scrolls sideways
-on a phone, or where choosing, pointing, tapping and arrow keys do not show the weights of the file.
+on a phone or hides a verdict there, or where choosing, pointing, tapping and arrow keys do not show
+the weights of the file, their mean over heads, and the difference of two encodings.
 """
 
 from __future__ import annotations
@@ -126,10 +127,10 @@ def test_choosing_and_pointing(visit):
 
 def test_heads_and_keys(visit):
     page, facts = visit(DESKTOP), results()
-    page.click(".panel[data-name='none'] .heads button >> nth=4")  # layer 2, head 2
+    page.click(".panel[data-name='none'] .heads button[title='layer 2, head 2']")
     assert page.input_value("#choose-layer") == "1"
     assert page.input_value("#choose-head") == "1"
-    assert page.locator(".heads button[aria-pressed=true]").count() == 3
+    assert page.locator(".heads button[aria-pressed=true]").count() == 4  # a difference too
     page.focus(".panel[data-name='none'] .map svg")
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
@@ -138,6 +139,32 @@ def test_heads_and_keys(visit):
     assert within(page)
     page.keyboard.press("Escape")
     assert page.locator("#tip").is_hidden()
+
+
+def test_means_and_differences(visit):
+    page, facts = visit(DESKTOP), results()
+    page.select_option("#choose-head", label="mean of all")
+    heads = len(
+        attention(facts)["encodings"][slug("none")]["sentences"][0]["encoder"]["weights"][0]
+    )
+    means = {
+        name: sum(weight(facts, name, "encoder", 0, 0, head, 2, 1)[0] for head in range(heads))
+        / heads
+        for name in ("none", "sinusoidal", LAST)
+    }
+    page.mouse.move(*cell(page, LAST, 2, 1))
+    for name, mean in means.items():
+        read = page.locator(f".panel[data-name='{name}'] .said").inner_text()
+        assert float(read.rpartition(": ")[2]) == pytest.approx(mean, abs=6e-4)
+    page.select_option("#choose-more", label=LAST)
+    page.select_option("#choose-less", label="none")
+    page.mouse.move(*cell(page, "difference", 2, 1))
+    read = page.locator(".panel[data-name='difference'] .said").inner_text()
+    found = float(read.rpartition(": ")[2].replace("+", ""))
+    assert found == pytest.approx(means[LAST] - means["none"], abs=6e-4)
+    labels = page.locator(".panel[data-name='difference'] .heads span").all_inner_texts()
+    assert labels[1] == "head 1"
+    assert {"layer 1", "mean"} <= set(labels)
 
 
 def test_curves_against_time(visit):
@@ -158,6 +185,15 @@ def test_phone(visit, scheme):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
     )
+    # Nothing of a table is off the page, so no number waits for a scroll that nobody sees.
+    for cells in ("thead + tbody td", "tbody th"):
+        boxes = page.locator(f".scroll {cells}").evaluate_all(
+            "found => found.map(e => e.getBoundingClientRect()).map(box => [box.left, box.right])"
+        )
+        assert boxes
+        assert all(left >= 0 and right <= PHONE["width"] for left, right in boxes)
+    verdict = page.locator("#results .scroll >> nth=0").locator("td[data-title=verdict] >> nth=1")
+    assert verdict.is_visible()
     for row, column in ((0, 0), (6, 6)):
         page.touchscreen.tap(*cell(page, LAST, row, column))
         found = weight(facts, LAST, "encoder", 0, 0, 0, row, column)[0]

@@ -1,11 +1,14 @@
 """The page of a run, read back from what was written.
 
 These fail where it would load anything from elsewhere, let a corpus sentence become markup, leave
-out or change a number, or grow beyond its limit.
+out or change a number, leave a plot empty, call the baseline anything else, cut a sentence within a
+word, or grow beyond its limit.
 """
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from synthetic_run import AWKWARD, attention, examples, results, write_run
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.page import pack_weights, report
+from ropewalk.lab.report.tables import legend
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -138,6 +142,49 @@ def test_it_opens_with_nothing_but_one_encoding():
     text = Page(report(alone, examples(alone), attention(alone))).text
     assert "rotary reaches 30.6 BLEU on test (means of 2 seeds)." in text
     assert "against" not in text
+
+
+def test_two_encodings_fit_in_three_megabytes():
+    two = results(("sinusoidal", "rotary"), diverged=False)
+    assert len(report(two, examples(two), attention(two, sentences=1)).encode()) < 2_000_000
+
+
+def test_what_was_not_tested_has_no_plot(facts):
+    untested = copy.deepcopy(facts)
+    for row in untested["encodings"]:
+        for summary in row["summary"].values():
+            summary["versus_first"] = None
+    assert 'data-figure="outcome.difference"' in report(facts, examples(facts), attention(facts))
+    page = report(untested, examples(facts), attention(facts))
+    assert 'data-figure="outcome.difference"' not in page
+    assert "not tested" in page
+
+
+def test_the_first_is_called_the_baseline(page, facts):
+    assert f"Against {facts['encodings'][0]['name']}, the baseline" in page.text
+    assert "the first encoding" not in page.text
+
+
+def test_a_long_sentence_is_cut_behind_a_word_in_the_menu(facts):
+    maps = attention(facts)
+    maps["sentences"][0]["source"] = "ungeheuerlichkeiten " * 20
+    page = report(facts, examples(facts), maps)
+    assert ">ungeheuerlichkeiten ungeheuerlichkeiten ungeheuerlichkeiten …</option>" in page
+
+
+def test_what_was_imported_is_named_with_its_digest(facts):
+    imported = copy.deepcopy(facts)
+    imported["config"]["imports"] = [{"source": "/home/me/mine.py", "digest": "ab" * 32}]
+    text = Page(report(imported, examples(facts), attention(facts))).text
+    assert f"mine.py, SHA-256 {'ab' * 32}" in text
+
+
+def test_the_split_long_is_explained(facts):
+    built_in = copy.deepcopy(facts)
+    built_in["corpus"]["name"], name = "phrases", built_in["splits"][-1]
+    text = json.dumps(built_in).replace(f'"{name}"', '"long"')
+    assert re.search(r"The split long has sentences of \d+–\d+ words", legend(json.loads(text)))
+    assert "The split long" not in legend(facts)
 
 
 def test_importing_the_report_pulls_in_no_plot_library():

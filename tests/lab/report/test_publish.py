@@ -1,7 +1,7 @@
 """What is published of a run, read back.
 
 These fail where a published folder holds a sentence of the corpus, differs the next time, or tells
-other numbers than the run.
+other numbers than the run; and where writing a README anew changes more than its words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from synthetic_run import results, write_run
 
 from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.report.publish import publish, readable_json
+from ropewalk.lab.report.publish import main, publish, readable_json
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,36 @@ def test_a_run_that_is_not_finished_is_refused(tmp_path):
         ValueError, match=r"run must be a finished run's folder, got .*no results\.json"
     ):
         publish(tmp_path, tmp_path / "out")
+
+
+def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    publish(write_run(tmp_path / "run", facts), tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (tmp_path / "out" / "README.md").write_text("old words", encoding="utf-8")
+    overview = tmp_path / "OVERVIEW.md"
+    overview.write_text("kept\n<!-- result: out -->\nold\n<!-- end -->\nkept too\n", "utf-8")
+    main(["--readme", "out", "--overview", "OVERVIEW.md"])
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    text = overview.read_text("utf-8")
+    assert "| baseline |" in text
+    assert text.startswith("kept\n")
+    assert text.endswith("<!-- end -->\nkept too\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--readme", "."], "folder must hold a published comparison"),
+        (["run", "--readme", "."], "takes its folders behind it"),
+        (["run"], "a run and a folder are needed"),
+    ],
+)
+def test_a_mistyped_command_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert message in capsys.readouterr().err
 
 
 @given(

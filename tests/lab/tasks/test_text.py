@@ -1,13 +1,20 @@
 """Running text: what a model meets in masked and causal language modelling.
 
-These fail if masks hide or ask for anything else, or if encodings or sittings meet other windows.
+These fail if masks hide or ask for anything else, if encodings or sittings meet other windows, or
+if a report's passage begins or ends within a word.
 """
+
+from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_tasks import config_of
 
+from ropewalk.lab.models import build_model
 from ropewalk.lab.run import prepare
+from ropewalk.lab.tasks.text import TextTask, begins_word
 from ropewalk.lab.tokens import PAD
 
 
@@ -62,3 +69,30 @@ def test_text_is_read_whole_and_in_order(tmp_path):
     assert len({len(s) for s in starts}) == 1
     assert len({s[0] for s in starts}) > 1  # windows begin elsewhere in each epoch
     assert task.plan(1, 0) == task.plan(1, 0) != task.plan(2, 0)
+
+
+@pytest.mark.parametrize("name", ["causal-lm", "masked-lm"])
+def test_passages_are_cut_at_words(name, tmp_path, monkeypatch):
+    # A small vocabulary makes a word several tokens, so that a cut anywhere is mostly within one.
+    task = prepare(config_of(name, train_length=40, examples=6, encodings=("none",)), tmp_path)
+    model = build_model(task.config, "none", 1, task.vocabulary).eval()
+    monkeypatch.setattr(task, "first_models", lambda results: [("none", model)])
+    words = set(task.tokens.decode(task.data["test"].tolist()).split())
+    found = task.examples({})["sentences"]
+    assert len(found) == 5
+    for each in found:
+        shown = each["source"].split() if name == "causal-lm" else []
+        shown += each["reference"].split()
+        assert shown
+        assert set(shown) <= words
+        assert "none" in each["hypotheses"]
+
+
+@given(st.lists(st.sampled_from(["▁a", "b", "▁", "."]), max_size=8))
+def test_only_the_last_word_is_left_out(pieces):
+    task = SimpleNamespace(tokens=SimpleNamespace(pieces=lambda ids: [pieces[i] for i in ids]))
+    kept = TextTask.whole_words(task, list(range(len(pieces))))
+    assert kept == list(range(len(kept)))
+    left = pieces[len(kept) :]
+    assert [begins_word(piece) for piece in left] == [True] + [False] * (len(left) - 1) or not left
+    assert kept or not pieces

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_count, format_duration, format_list, format_number
 from ropewalk.lab.report.metrics import is_translation
@@ -52,6 +54,8 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
             f"{format_count(machine['threads_per_cell'], 'thread')} each",
         ),
     ]
+    imported = [f"{Path(i['source']).name}, SHA-256 {i['digest']}" for i in _imports(results)]
+    facts += [("Imported", text) for text in imported]
     if "device" in machine:
         facts.insert(5, ("Device", machine["device"]))
     if results.get("note"):
@@ -63,3 +67,8 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
         (f"{names.get(name, name)} signature", text)
         for name, text in results.get("signatures", {}).items()
     ]
+
+
+def _imports(results: Facts) -> list[Facts]:
+    imports: list[Facts] = results["config"].get("imports", [])
+    return imports

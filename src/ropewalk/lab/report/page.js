@@ -24,7 +24,10 @@ function draw(place) {
 
 const plots = [...document.querySelectorAll(".plot")];
 plots.forEach(draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { plots.forEach(draw); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  plots.forEach(draw);
+  if (panels.length) render(); // small maps are painted, not styled
+});
 
 for (const radio of document.querySelectorAll("input[name=against]")) {
   radio.addEventListener("change", () => {
@@ -69,11 +72,36 @@ function short(token) {
 
 const labels = (tokens) => 12 + 6.7 * Math.max(...tokens.map((token) => short(token).length));
 
-/* One encoding's panel: the chosen head large, every head small. */
-function panel(root, encoding) {
+/* The weights of a layer's heads as numbers, their mean last. */
+function numbers(layer, size) {
+  const heads = layer.map((text) => Float32Array.from({ length: size }, (_, i) => read(text, i)));
+  const mean = Float32Array.from({ length: size }, (_, i) => heads.reduce((sum, head) => sum + head[i], 0) / heads.length);
+  return [...heads, mean];
+}
+
+/* What a panel shows of a sentence and site: labels, and weights as layer -> head -> number. */
+function mapOf(encoding, state) {
+  const held = encoding.sentences[state.sentence][state.site];
+  const size = held.rows.length * held.columns.length;
+  return { ...held, weights: held.weights.map((layer) => numbers(layer, size)) };
+}
+
+function differenceOf(state) {
+  const [more, less] = ["more", "less"].map((name) => mapOf(data.attention[document.getElementById(`choose-${name}`).value], state));
+  const weights = more.weights.map((layer, l) => layer.map((head, h) => head.map((value, i) => value - less.weights[l][h][i])));
+  return { ...more, weights };
+}
+
+const headName = (layer, h) => h === layer.length - 1 ? "mean" : `head ${h + 1}`;
+
+/* A panel, of one encoding or of a difference: the chosen head large, every head small. */
+function panel(root, mapFor) {
   const box = one(".map", root), said = one(".said", root), heads = one(".heads", root);
-  const tint = root.dataset.colour;
-  let map, text, svg, cell, left, top, row = -1, column = -1;
+  const signed = root.dataset.name === "difference", what = signed ? "difference" : "weight";
+  const tint = (value) => value < 0 && signed ? "--less" : signed ? "--more" : "--map";
+  const strength = (value) => Math.sqrt(Math.min(signed ? Math.abs(value) : Math.max(value, 0), 1));
+  const written = (value) => signed && value > 0 ? `+${value.toFixed(3)}` : value.toFixed(3);
+  let map, values, svg, cell, left, top, row = -1, column = -1;
 
   function show(r, c) {
     for (const each of panels) each.point(r, c);
@@ -87,11 +115,11 @@ function panel(root, encoding) {
     add("cross", left, top + r * cell, map.columns.length * cell, cell);
     add("cross", left + c * cell, top, cell, map.rows.length * cell);
     add("cursor", left + c * cell, top + r * cell, cell, cell);
-    said.textContent = `${pair(r, c)}: ${weight(r, c).toFixed(3)}`;
+    said.textContent = `${pair(r, c)}: ${written(weight(r, c))}`;
   }
 
   const pair = (r, c) => `${plain(map.rows[r])} → ${plain(map.columns[c])}`;
-  const weight = (r, c) => read(text, r * map.columns.length + c);
+  const weight = (r, c) => values[r * map.columns.length + c];
 
   function at(event) {
     const frame = svg.getBoundingClientRect();
@@ -108,7 +136,7 @@ function panel(root, encoding) {
   }
 
   function place(x, y) {
-    tip.replaceChildren(pair(row, column), element("b", {}, `weight ${weight(row, column).toFixed(3)}`));
+    tip.replaceChildren(pair(row, column), element("b", {}, `${what} ${written(weight(row, column))}`));
     tip.hidden = false;
     shownAt = scrollY;
     const size = tip.getBoundingClientRect();
@@ -140,7 +168,7 @@ function panel(root, encoding) {
     const room = Math.min(640, root.clientWidth - left - 2);
     cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room / map.columns.length)));
     const width = left + cell * map.columns.length + 2, height = top + cell * map.rows.length + 2;
-    const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, head ${state.head + 1}: `
+    const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, ${headName(map.weights[0], state.head)}: `
       + `${map.rows.length} by ${map.columns.length} weights; arrow keys walk through them`;
     svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label }, null, SVG);
     map.columns.forEach((token, c) => {
@@ -150,9 +178,9 @@ function panel(root, encoding) {
     map.rows.forEach((token, r) => {
       svg.append(element("text", { x: left - 5, y: top + (r + 0.5) * cell + 4, "text-anchor": "end" }, short(token), SVG));
       map.columns.forEach((_, c) => {
-        const value = weight(r, c);
-        if (value > 0) {
-          svg.append(element("rect", { x: left + c * cell, y: top + r * cell, width: cell, height: cell, fill: tint, "fill-opacity": Math.sqrt(Math.min(value, 1)).toFixed(3) }, null, SVG));
+        const value = weight(r, c), opacity = strength(value);
+        if (opacity > 0) {
+          svg.append(element("rect", { x: left + c * cell, y: top + r * cell, width: cell, height: cell, style: `fill: var(${tint(value)})`, "fill-opacity": opacity.toFixed(3) }, null, SVG));
         }
       });
     });
@@ -167,35 +195,40 @@ function panel(root, encoding) {
 
   function small(state) {
     const layers = map.weights;
-    heads.style.gridTemplateColumns = `repeat(${layers[0].length}, 2.5rem)`;
-    heads.replaceChildren(...layers.flatMap((layer, l) => layer.map((weights, h) => {
+    const label = (text) => element("span", { "aria-hidden": "true" }, text);
+    heads.style.gridTemplateColumns = `auto repeat(${layers[0].length}, 2.5rem)`;
+    const titles = [label(""), ...layers[0].map((_, h) => label(headName(layers[0], h)))];
+    heads.replaceChildren(...titles, ...layers.flatMap((layer, l) => [label(`layer ${l + 1}`), ...layer.map((weights, h) => {
       const pressed = l === state.layer && h === state.head;
-      const button = element("button", { type: "button", "aria-pressed": pressed, "aria-label": `layer ${l + 1}, head ${h + 1}`, title: `layer ${l + 1}, head ${h + 1}` });
+      const name = `layer ${l + 1}, ${headName(layer, h)}`;
+      const button = element("button", { type: "button", "aria-pressed": pressed, "aria-label": name, title: name });
       button.append(thumbnail(weights));
       button.addEventListener("click", () => {
         document.getElementById("choose-layer").value = l;
         document.getElementById("choose-head").value = h;
         render();
-        heads.children[l * layer.length + h].focus();
+        heads.querySelector(`[title="${name}"]`).focus();
       });
       return button;
-    })));
+    })]));
   }
 
   function thumbnail(weights) {
     const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
     const paper = canvas.getContext("2d");
-    paper.fillStyle = tint;
+    const colours = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, colour(name)]));
     map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
-      paper.globalAlpha = Math.sqrt(Math.min(Math.max(read(weights, r * map.columns.length + c), 0), 1));
+      const value = weights[r * map.columns.length + c];
+      paper.fillStyle = colours[tint(value)];
+      paper.globalAlpha = strength(value);
       paper.fillRect(c, r, 1, 1);
     }));
     return canvas;
   }
 
   function draw_(state) {
-    map = encoding.sentences[state.sentence][state.site];
-    text = map.weights[state.layer][state.head];
+    map = mapFor(state);
+    values = map.weights[state.layer][state.head];
     row = column = -1;
     said.textContent = "";
     large(state);
@@ -216,7 +249,8 @@ function render() {
 
 if (data.attention) {
   for (const root of document.querySelectorAll(".panel")) {
-    panels.push(panel(root, data.attention[root.dataset.slug]));
+    const encoding = data.attention[root.dataset.slug];
+    panels.push(panel(root, encoding ? (state) => mapOf(encoding, state) : differenceOf));
   }
   for (const select of document.querySelectorAll(".choose select")) select.addEventListener("change", render);
   document.addEventListener("pointerdown", (event) => {

@@ -58,8 +58,6 @@ def pack_weights(weights: Sequence[Sequence[float]]) -> str:
 
 
 def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
-    from plotly.offline import get_plotlyjs  # late: only a report needs its script
-
     translated = is_translation(results)
     several = len(results["splits"]) > 1
     sections = {
@@ -72,7 +70,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         "Corpus" if translated else "Task": _facts(conditions.corpus_facts(results)),
         "Conditions": _facts(conditions.conditions(results)) + _config(results),
     }
-    body = Template(_asset("html")).substitute(
+    body = Template(_asset("page.html")).substitute(
         title=escape(findings.title(results)),
         headline=escape(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
@@ -85,8 +83,8 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
     return html_page(
         findings.title(results),
         body.strip(),
-        css=_asset("css"),
-        scripts=[get_plotlyjs(), _asset("js")],
+        css=_asset("page.css"),
+        scripts=[_asset("plotly-basic.min.js"), _asset("page.js")],
         data={"figures": _figures(results), "attention": _attention(attention, shown)},
     )
 
@@ -96,13 +94,13 @@ def _results(results: Facts) -> str:
     name = headline_metric(results)["name"]
     label = f"{_capital(name)} on {splits[0]}: a dot for each seed, a bar for the mean"
     plots = [_plot("outcome.score", label, rows=len(rows))]
-    if len(rows) > 1:
+    if any(row["summary"][splits[0]].get("versus_first") for row in rows):
         name = tested_metric(results)["name"]
         label = f"Difference in mean {name} from {rows[0]['name']}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
-        f'<p class="note">{escape(tables.legend(results))}</p>',
+        f'<p class="note long">{escape(tables.legend(results))}</p>',
         f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
         _list(findings.findings(results)),
@@ -124,12 +122,16 @@ def _results(results: Facts) -> str:
 def _length(results: Facts) -> str:
     parts = []
     for place, split in enumerate(results["splits"]):
+        if not any(by_length(results, split)[1].values()):
+            continue  # no run has a score there: an empty plot would say nothing
         label = f"BLEU on {split} by sentence length: lines join the means, dots are seeds"
         table = table_html(results, tables.length_table(results, split), f"BLEU on {split}")
         parts.append(
             f"<div><h3>{escape(split)}</h3>{_plot(f'length.{place}', label)}"
             f"<details><summary>The numbers</summary>{table}</details></div>"
         )
+    if not parts:
+        return '<p class="note">No run has a score.</p>'
     return f'<div class="pair">{"".join(parts)}</div>'
 
 
@@ -160,7 +162,7 @@ def _training(results: Facts) -> str:
         f"loss is a moving mean over {smoothed}, with dropout where the config has it, "
         "so its level is not that of validation loss; its first steps may rise out of the frame."
     )
-    return f'{choice}<div class="pair">{panels}</div><p class="note">{note}</p>'
+    return f'{choice}<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
 
 def _figures(results: Facts) -> Facts:
@@ -250,5 +252,5 @@ def _id(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 
-def _asset(kind: str) -> str:
-    return files("ropewalk.lab.report").joinpath(f"page.{kind}").read_text(encoding="utf-8")
+def _asset(name: str) -> str:
+    return files("ropewalk.lab.report").joinpath(name).read_text(encoding="utf-8")

@@ -2,7 +2,8 @@
 
 ``python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER`` writes them; with a README as third
 argument, the table between its marks ``<!-- result: FOLDER -->`` and ``<!-- end -->`` is written
-anew too.
+anew too. ``--readme FOLDER… [--overview README]`` writes the READMEs of published folders anew from
+their ``results.json``, when their words have changed; numbers and pictures stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ropewalk.lab.report.metrics import (
     is_translation,
     tested_metric,
 )
-from ropewalk.lab.report.readme import readme, with_excerpt
+from ropewalk.lab.report.readme import PICTURES, readme, with_excerpt
 from ropewalk.lab.results import read_results, read_tuning
 
 
@@ -44,6 +45,19 @@ def publish(run: Path, folder: Path) -> None:
     if tuning is not None:
         write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
     write_bytes(folder / "README.md", readme(results, list(pictures), tuning).encode())
+
+
+def rewrite_readme(folder: Path) -> None:
+    """Write a published folder's README anew from its ``results.json``; its pictures are kept.
+
+    A folder that holds no comparison is a ``ValueError``.
+    """
+    path = folder / "results.json"
+    if not path.exists() or "ropewalk" not in read_json(path):
+        raise ValueError(f"folder must hold a published comparison, got {folder}")
+    pictures = [name for name in PICTURES if (folder / name).exists()]
+    text = readme(read_results(folder), pictures, read_tuning(folder))
+    write_bytes(folder / "README.md", text.encode())
 
 
 def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
@@ -112,21 +126,49 @@ def _attention_heads(
     }
 
 
+def write_excerpt(overview: Path, folder: str) -> None:
+    """Write a folder's headline and table between its marks in a README."""
+    text = with_excerpt(overview.read_text("utf-8"), folder, read_results(Path(folder)))
+    write_bytes(overview, text.encode())
+
+
+def _rewrite_overview(overview: Path | None, folders: Sequence[str]) -> None:
+    """Write the excerpts of those folders that a README has marks for."""
+    if overview is None:
+        return
+    text = overview.read_text("utf-8")
+    for folder in folders:
+        if f"<!-- result: {folder} -->" in text:
+            write_excerpt(overview, folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Publish a run, and write its table into a README where one is named."""
     program = "python -m ropewalk.lab.report.publish"
     parser = argparse.ArgumentParser(prog=program, description="Publish a run.")
-    parser.add_argument("run", type=Path, help="folder of a finished run")
-    parser.add_argument("folder", help="where results.json, figures and README go")
+    parser.add_argument("run", type=Path, nargs="?", help="folder of a finished run")
+    parser.add_argument("folder", nargs="?", help="where results.json, figures and README go")
     parser.add_argument("overview", type=Path, nargs="?", help="a README with marks for the table")
+    parser.add_argument(
+        "--readme", nargs="+", metavar="FOLDER", help="write these READMEs anew, and nothing else"
+    )
+    parser.add_argument(
+        "--overview", type=Path, dest="marked", metavar="README", help="with --readme: as above"
+    )
     options = parser.parse_args(arguments)
-    folder = Path(options.folder)
     try:
-        publish(options.run, folder)
+        if options.readme is not None:
+            if options.run is not None:
+                raise ValueError("--readme takes its folders behind it, and no run")
+            for folder in options.readme:
+                rewrite_readme(Path(folder))
+            _rewrite_overview(options.marked, options.readme)
+            return
+        if options.folder is None:
+            raise ValueError("a run and a folder are needed, or --readme with folders")
+        publish(options.run, Path(options.folder))
         if options.overview is not None:
-            held = read_results(folder)
-            text = with_excerpt(options.overview.read_text("utf-8"), options.folder, held)
-            write_bytes(options.overview, text.encode())
+            write_excerpt(options.overview, options.folder)
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

@@ -14,7 +14,7 @@ _NOT_IN_EXCERPT = ("at equal time", "parameters", "extra", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
     "bleu.png": (
         "BLEU on the first test split",
-        "a dot for each seed, a bar for the mean; beside it the difference from the first encoding",
+        "a dot for each seed, a bar for the mean; beside it the difference from the baseline",
     ),
     "bleu-by-length.png": (
         "BLEU on the first test split by sentence length",
@@ -22,7 +22,7 @@ _CAPTIONS = {  # what a figure shows, and how it is to be read
     ),
     "score.png": (
         "The score on the first split",
-        "a dot for each seed, a bar for the mean; beside it the difference from the first encoding",
+        "a dot for each seed, a bar for the mean; beside it the difference from the baseline",
     ),
     "score-by-length.png": (
         "The score by length, trained on and past it",
@@ -38,6 +38,10 @@ _CAPTIONS = {  # what a figure shows, and how it is to be read
         "attended to, by position; colour grows with the square root of the weight, from 0 to 1",
     ),
 }
+
+
+#: The pictures that a results folder may have, in the order of its README.
+PICTURES = tuple(_CAPTIONS)
 
 
 def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from difflib import SequenceMatcher
 from html import escape
+from textwrap import shorten
 
 from ropewalk.figures.palette import style
 from ropewalk.files import Facts
@@ -11,6 +13,7 @@ from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
 
+MENU = 80  # characters of a sentence in a menu
 OPEN = 5  # sentences of translations shown before the rest unfolds
 
 _SHAPES = {  # in a square of side 12
@@ -22,6 +25,10 @@ _SHAPES = {  # in a square of side 12
     "star": '<path d="M6 0l1.5 4.2 4.5.2-3.5 2.8 1.2 4.3L6 9l-3.7 2.5 1.2-4.3L0 4.4l4.5-.2z"/>',
     "hexagon": '<path d="M6 .5l5 2.7v5.6l-5 2.7-5-2.7V3.2z"/>',
 }
+_PANEL = (
+    '<div class="map"></div><p class="said"></p>'
+    '<div class="heads" role="group" aria-label="All heads"></div>'
+)
 _GAP = '<span class="gap">[…]</span>'
 _SIDES = ("source", "reference")
 _SITES = {
@@ -43,18 +50,26 @@ def encoding_label(results: Facts, name: str) -> str:
 
 
 def table_html(results: Facts, table: Table, caption: str) -> str:
-    """Give a table in a box of its own that scrolls sideways where the page is narrow."""
+    """Give a table; where the page is narrow each row is a list of its cells with their titles.
+
+    The roles keep it a table to whoever has it read out, however it is laid out.
+    """
     head = "".join(_title(title) for title in table.columns)
     names = {row["name"] for row in results["encodings"]}
     body = "".join(
-        "<tr>"
-        + "".join(_table_cell(results, cell, i, names) for i, cell in enumerate(row))
+        '<tr role="row">'
+        + "".join(
+            _table_cell(results, cell, i, names, title)
+            for i, (cell, title) in enumerate(zip(row, table.columns, strict=True))
+        )
         + "</tr>"
         for row in table.rows
     )
     return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">'
+        '<table role="table">'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table></div>'
     )
 
 
@@ -95,42 +110,46 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     weights = first[sites[0][0]]["weights"]
     pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
     mark = " A token that begins a word starts with ·." if pieces else ""
+    heads = [str(i + 1) for i in range(len(weights[0]))]
     linear = results["config"].get("attention", "softmax") != "softmax"
     rows = (
         "where rotated features weigh, rows need not add up to 1, and what weighs below 0 is blank"
         if linear
         else "each row adds up to 1"
     )
+    texts = [_short(sentence["source"]) for sentence in sentences[:shown]]
     choices = (
         _select("site", "Attention", sites, hidden=len(sites) == 1)
-        + _select("sentence", "Sentence", _numbered([s["source"] for s in sentences[:shown]]))
+        + _select("sentence", "Sentence", _numbered(texts))
         + _select("layer", "Layer", _numbered([str(i + 1) for i in range(len(weights))]))
-        + _select("head", "Head", _numbered([str(i + 1) for i in range(len(weights[0]))]))
+        + _select("head", "Head", [*_numbered(heads), (str(len(heads)), "mean of all")])
     )
     panels = "".join(_panel(results, row, maps) for row in results["encodings"])
+    panels += _difference_panel(results, maps)
     return (
         f'{rule}<div class="choose">{choices}</div>'
-        f'<p class="note">Rows attend, columns are attended to; {rows}. Colour grows '
-        "with the square root of the weight, from 0 to 1 in every map. Point at a cell, tap it, or "
-        "walk with the arrow keys for its weight in all maps. Below each map every head in small: "
-        f"layers from top to bottom, heads from left to right.{mark}</p>"
-        f'<div class="maps">{panels}</div>'
+        f'<p class="note long">Rows attend, columns are attended to; {rows}. Point at a cell, '
+        "tap it, or walk with the arrow keys for its weight in all maps. Below each map are all "
+        f"heads of all layers in small, and each layer's mean.{mark}</p>"
+        f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )
 
 
 def _title(title: str) -> str:
     kind = ' class="name"' if title == "encoding" else ""
-    return f'<th scope="col"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
+    return f'<th scope="col" role="columnheader"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
 
 
-def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str]) -> str:
+def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str], title: str) -> str:
     is_name = index < 2 and cell.main in names
     main = encoding_label(results, cell.main) if is_name else escape(cell.main)
     seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
     detail = f'<span class="seeds">{seeds}</span>' if seeds else ""
     if index == 0:
-        return f'<th scope="row">{main}{detail}</th>'
-    return f"<td{' class=name' if is_name else ''}>{main}{detail}</td>"
+        return f'<th scope="row" role="rowheader">{main}{detail}</th>'
+    kind = ' class="name"' if is_name else ""
+    held = f"<div><span>{main}</span>{detail}</div>"
+    return f'<td role="cell"{kind} data-title="{escape(title)}">{held}</td>'
 
 
 def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
@@ -193,14 +212,53 @@ def _panel(results: Facts, row: Facts, maps: Facts) -> str:
     name = encoding_label(results, row["name"])
     if row["slug"] not in maps:
         return f'<figure><h3>{name}</h3><p class="note">No maps: the run diverged.</p></figure>'
-    names = [each["name"] for each in results["encodings"]]
-    colour = style(names.index(row["name"])).colour
     return (
         f'<figure class="panel" data-slug="{escape(row["slug"])}" '
-        f'data-name="{escape(row["name"])}" data-colour="{colour}"><h3>{name}</h3>'
-        '<div class="map"></div><p class="said"></p>'
-        '<div class="heads" role="group" aria-label="All heads"></div></figure>'
+        f'data-name="{escape(row["name"])}"><h3>{name}</h3>{_PANEL}</figure>'
     )
+
+
+def _difference_panel(results: Facts, maps: Facts) -> str:
+    """Give the panel of one encoding's weights less another's, where there are two."""
+    held = [(row["slug"], row["name"]) for row in results["encodings"] if row["slug"] in maps]
+    if len(held) < 2:
+        return ""
+    choices = _select("more", "Weight of", [held[1], held[0], *held[2:]])
+    choices += _select("less", "less that of", held)
+    return (
+        '<figure class="panel" data-name="difference"><h3>Difference of two encodings</h3>'
+        f'<div class="choose">{choices}</div>{_PANEL}</figure>'
+    )
+
+
+def _scale(*, both: bool) -> str:
+    """Give the colour bars: one scale for all maps, and one for all differences."""
+    bars = _bar("weight", "weights", [0.01, 0.1, 0.25, 0.5, 1], [0])
+    if both:
+        bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
+    return (
+        f'<div class="scales">{bars}</div><p class="note">Colour grows with the square root, on '
+        "the same scale in every map.</p>"
+    )
+
+
+def _bar(name: str, kind: str, marks: list[float], more: list[float]) -> str:
+    ticks = ""
+    for value in [*more, *marks]:
+        place = math.copysign(math.sqrt(abs(value)), value)
+        place = place if kind == "weights" else (place + 1) / 2
+        text = format_number(value, 2 if abs(value) in (0.01, 0.25) else 1 if value % 1 else 0)
+        signed = f"+{text}" if kind == "differences" and value > 0 else text
+        ticks += f'<span style="left:{100 * place:.1f}%">{signed}</span>'
+    return (
+        f'<div class="scale"><span>{name}</span><div class="bar {kind}"></div>'
+        f'<div class="ticks" aria-hidden="true">{ticks}</div></div>'
+    )
+
+
+def _short(text: str) -> str:
+    """Cut a long text for a menu, behind a whole word."""
+    return shorten(text, MENU, placeholder=" …")
 
 
 def _numbered(texts: list[str]) -> list[tuple[str, str]]:

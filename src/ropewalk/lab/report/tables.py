@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ropewalk.files import Facts
+from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import bin_label, format_duration, format_number, format_p_value
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -15,6 +16,8 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
+
+BUILT_IN = "phrases"  # the corpus whose split "long" is drawn to be longer than training
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,14 @@ def legend(results: Facts) -> str:
         sentences.append("†: this run diverged.")
     if len(rows) > 1:
         sentences.append(
-            f"Against {rows[0]['name']}: difference in mean {tested_metric(results)['name']}."
+            f"Against {rows[0]['name']}, the baseline: difference in mean "
+            f"{tested_metric(results)['name']}."
         )
     if len(rows) > 2:
         sentences.append(
             "p is corrected for all comparisons of a split (Holm), the interval is not."
         )
+    sentences += _split_meanings(results)
     tokens = "target tokens" if is_translation(results) else "predicted tokens"
     sentences.append(
         "At equal time: validation loss after as much training time as the fastest run took. "
@@ -75,8 +80,22 @@ def legend(results: Facts) -> str:
     return " ".join(sentences)
 
 
+def _split_meanings(results: Facts) -> list[str]:
+    """Say what the names of splits mean that do not say it themselves."""
+    if not is_translation(results):
+        lengths = results["lengths"]
+        trained = {lengths["trained"]: f" {lengths['unit']}, as trained"}
+        texts = (f"{split}: {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items())
+        return [f"{'; '.join(texts)}."]
+    if results["corpus"]["name"] != BUILT_IN or "long" not in results["splits"]:
+        return []
+    bins = _bins(results, "long")
+    words = f"{bins[0]['from']}–{bins[-1]['to']}"
+    return [f"The split long has sentences of {words} words, training of at most {LONGEST}."]
+
+
 def splits_table(results: Facts) -> Table:
-    """Give one row a further test split and encoding: scores, and the test against the first."""
+    """Give one row a further test split and encoding: scores, and the test against the baseline."""
     rows = tuple(
         (TableCell(split), _name(row), *_split_cells(results, row, split))
         for split in results["splits"][1:]
@@ -242,7 +261,7 @@ def _seeds_cell(values: list[float | None], digits: int, mean: float | None = No
 
 def _comparison_cells(results: Facts, row: Facts, versus: Facts | None) -> list[TableCell]:
     if row is results["encodings"][0]:
-        return [TableCell("–"), TableCell("–"), TableCell("–"), TableCell("the first")]
+        return [TableCell("–"), TableCell("–"), TableCell("–"), TableCell("baseline")]
     if versus is None:
         return [TableCell("–"), TableCell("–"), TableCell("–"), TableCell("not tested")]
     difference, low, high = (

@@ -13,7 +13,7 @@ from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import LanguageBatch
 from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, TextTask, mean_loss
 
-CONTINUED = 20  # tokens that a decoder goes on with in a report's passage
+CONTINUED = 20  # tokens, about, that a decoder foretells in a report's passage
 
 
 def _perplexity(sums: Tensor) -> Tensor:
@@ -36,27 +36,31 @@ class CausalText(TextTask):
     def examples(self, results: Facts) -> Facts:
         length, decode = self.config.train_length, self.tokens.decode
         starts = self.passage_starts(length, PASSAGES_SHOWN)
-        prompt = length - min(CONTINUED, length // 2)
-        ids = torch.stack([self.data["test"][s : s + length] for s in starts])
+        ids = [self.data["test"][s : s + length].tolist() for s in starts]
+        # What is read ends where a word does; as many tokens are foretold as are left.
+        prompts = [self.whole_words(row[: length - min(CONTINUED, length // 2)]) for row in ids]
         found = {
             slug: [
-                decode(row) for row in generate(model, ids[:, :prompt], max_tokens=length - prompt)
+                decode(self.whole_words(row))
+                for prompt in prompts
+                for row in generate(model, torch.tensor([prompt]), max_tokens=length - len(prompt))
             ]
             for slug, model in self.first_models(results)
         }
         sentences = [
             {
                 "index": start,
-                "source": decode(ids[i, :prompt].tolist()),
-                "reference": decode(ids[i, prompt:].tolist()),
+                "source": decode(prompts[i]),
+                "reference": decode(self.whole_words(ids[i][len(prompts[i]) :])),
                 "hypotheses": {slug: texts[i] for slug, texts in found.items()},
             }
             for i, start in enumerate(starts)
         ]
         rule = (
             f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; "
-            f"the last {length - prompt} are foretold, the likeliest token each time; "
+            f"about the last {min(CONTINUED, length // 2)} are foretold, the likeliest token each "
+            f"time, and shown to their last whole word; "
             f"seed {self.config.seeds[0]}"
         )
-        terms = ("text", "goes on")
+        terms = ("text", "continuation")
         return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}

@@ -53,12 +53,13 @@ class MaskedText(TextTask):
             for slug, model in self.first_models(results)
         }
         right = torch.where(asked, batch.targets, batch.tokens)
+        ends = [len(self.whole_words(row)) for row in right.tolist()]
         sentences = [
             {
                 "index": start,
-                "source": self._text(batch.tokens[i]),
-                "reference": self._text(right[i]),
-                "hypotheses": {slug: self._text(ids[i]) for slug, ids in found.items()},
+                "source": self._text(batch.tokens[i, : ends[i]]),
+                "reference": self._text(right[i, : ends[i]]),
+                "hypotheses": {slug: self._text(ids[i, : ends[i]]) for slug, ids in found.items()},
             }
             for i, start in enumerate(starts)
         ]

@@ -33,7 +33,13 @@ from ropewalk.lab.tokens import EOS, PAD, Tokens
 
 TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: every training seed reads the same, in an order of its own
+LONGEST_WORD = 64  # tokens within which a word's beginning is looked for
 PASSAGES_SHOWN = 5  # passages in a report
+
+
+def begins_word(piece: str) -> bool:
+    """Tell whether a token, as the vocabulary writes it, begins a word."""
+    return piece.startswith("▁")
 
 
 def mean_loss(sums: Tensor) -> Tensor:
@@ -179,9 +185,20 @@ class TextTask(LanguageTask):
         }
 
     def passage_starts(self, length: int, count: int) -> list[int]:
-        """Give where so many windows begin that lie evenly over the test text."""
+        """Give where so many windows begin that lie evenly over the test text, each at a word."""
         room = len(self.data["test"]) - 1 - length
-        return [room * k // count for k in range(count)] if room >= 0 else []
+        return [self._next_word(room * k // count, room) for k in range(count)] if room >= 0 else []
+
+    def _next_word(self, place: int, last: int) -> int:
+        """Give the first place from here on where a word begins, or this one if none does."""
+        pieces = self.tokens.pieces(self.data["test"][place : last + 1][:LONGEST_WORD].tolist())
+        return place + next((i for i, piece in enumerate(pieces) if begins_word(piece)), 0)
+
+    def whole_words(self, ids: list[int]) -> list[int]:
+        """Give ids without their last word, which may be cut; one word alone is given as it is."""
+        pieces = self.tokens.pieces(ids)
+        last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
+        return ids[:last]
 
     def attention(self, results: Facts) -> Facts:
         length = min(self.config.train_length, MAPPED_TOKENS)

@@ -118,10 +118,11 @@ class Constituents:
         adjunct = manner = None
         if self.chance(chance):
             if self.chance(0.3):
-                word, case, english = self.pick(w.COMPANY)
-                company = self.phrase("P", "oblique", plain=True)
-                adjunct = Prepositional(word, case, english, company)
-            elif verb.valency in ("none", "acc", "prep", "dat", "both"):
+                if verb.lemma not in pools.ALONE:
+                    word, case, english = self.pick(w.COMPANY)
+                    company = self.phrase("A", "oblique", plain=True)
+                    adjunct = Prepositional(word, case, english, company)
+            elif pools.may_take_place(verb):
                 adjunct = self._place("dative", self.pick("LLLG"))
         if adjunct is None and verb.valency not in ("at", "both") and self.chance(chance * 0.5):
             manner = self.pick(w.MANNERS)

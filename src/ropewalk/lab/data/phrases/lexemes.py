@@ -82,7 +82,7 @@ neu new age TRCMVOL
 jung young age PA
 klein small size PATRCFMVOLG
 groß big size PATCFMVOLG
-schön beautiful beautiful PATRCVLG
+schön beautiful beautiful ATRCVLG
 müde/müd tired tired PA
 hungrig hungry hungry PA
 glücklich happy mood PA
@@ -90,7 +90,7 @@ traurig sad mood PAR
 stark strong strong PA
 mutig brave effort PA
 klug clever clever PA
-faul lazy effort PA
+faul lazy effort A
 freundlich friendly manners PA
 höflich polite manners P
 reich rich wealth P
@@ -163,7 +163,7 @@ FREQUENCIES = (
 MANNERS = (
     Adverb("langsam", "slowly"),
     Adverb("leise", "quietly"),
-    Adverb("heimlich", "secretly"),
+    Adverb("fröhlich", "cheerfully"),
     Adverb("allein", "alone"),
     Adverb("vorsichtig", "carefully"),
 )

@@ -41,6 +41,17 @@ TIMES = {tense: [time for time in w.TIMES if tense in time.tenses] for tense in 
 GAPS = ("subject", "subject", "subject", "accusative", "accusative", "dative", "oblique")
 
 
+ALONE = frozenset(("schlafen", "einschlafen", "aufwachen", "aufstehen", "liegen"))
+"""Verbs with which company would say something else."""
+
+
+def may_take_place(verb: Verb) -> bool:
+    """Tell whether a place may stand beside the verb: not where something is done to a person."""
+    return verb.valency in ("none", "both") or (
+        verb.valency in ("acc", "prep", "dat") and "P" not in verb.objects
+    )
+
+
 @cache
 def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
     """Give the nouns of these classes that may take the frame."""
@@ -78,7 +89,12 @@ def relative_verbs(gap: str, kind: str, frame: str, every: bool) -> tuple[Verb, 
         or (gap == "accusative" and valency in ("acc", "both") and kind in verb.objects)
         or (gap == "dative" and kind in {"dat": verb.objects, "both": "P"}.get(valency, ""))
         or (gap == "oblique" and valency == "prep" and kind in verb.objects)
-        or (gap == "adjunct" and valency in ("acc", "none") and "P" in verb.subjects)
+        or (
+            gap == "adjunct"
+            and valency in ("acc", "none")
+            and "P" in verb.subjects
+            and may_take_place(verb)
+        )
     )
 
 

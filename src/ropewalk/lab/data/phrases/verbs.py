@@ -69,19 +69,19 @@ reisen reist gereist *; travel travelled travelled; P; to
 eilen eilt geeilt *; hurry hurried hurried; PA; to
 fliegen fliegt geflogen *; fly flew flown; P; to
 sehen sieht gesehen; see saw seen; PA; acc PATRCFLMV
-suchen sucht gesucht; look looked looked for; PA; acc PATRCF
-finden findet gefunden; find found found; PA; acc PATRCF
-lieben liebt geliebt; love loved loved; P; acc PA
+suchen sucht gesucht; look looked looked for; PA; acc ATRCF
+finden findet gefunden; find found found; PA; acc ATRCF
+lieben liebt geliebt; love loved loved; P; acc RFL
 besuchen besucht besucht; visit visited visited; P; acc PL
 fragen fragt gefragt; ask asked asked; P; acc P
 rufen ruft gerufen; call called called; P; acc PA
 treffen trifft getroffen; meet met met; P; acc P
 hören hört gehört; hear heard heard; PA; acc PA
-beobachten beobachtet beobachtet; watch watched watched; PA; acc PA
+beobachten beobachtet beobachtet; watch watched watched; PA; acc A
 malen malt gemalt; paint painted painted; P; acc PALMVO
-fotografieren fotografiert fotografiert; photograph photographed photographed; P; acc PALVG
-vergessen vergisst vergessen; forget forgot forgotten; P; acc PTRC
-brauchen braucht gebraucht; need needed needed; P; acc PTVM
+fotografieren fotografiert fotografiert; photograph photographed photographed; P; acc ALVG
+vergessen vergisst vergessen; forget forgot forgotten; P; acc TRC
+brauchen braucht gebraucht; need needed needed; P; acc TVM
 fangen fängt gefangen; catch caught caught; PA; acc A
 jagen jagt gejagt; chase chased chased; PA; acc A
 füttern füttert gefüttert; feed fed fed; P; acc A
@@ -92,8 +92,8 @@ loben lobt gelobt; praise praised praised; P; acc P
 tragen trägt getragen; carry carried carried; P; acc TRM
 verstehen versteht verstanden; understand understood understood; P; acc PR
 retten rettet gerettet; rescue rescued rescued; PA; acc PA
-bewundern bewundert bewundert; admire admired admired; P; acc PALV
-umarmen umarmt umarmt; hug hugged hugged; P; acc P
+bewundern bewundert bewundert; admire admired admired; P; acc ALV
+umarmen umarmt umarmt; hug hugged hugged; P; acc A
 kaufen kauft gekauft; buy bought bought; P; acc TRCFMVL
 lesen liest gelesen; read read read; P; acc R
 schreiben schreibt geschrieben; write wrote written; P; acc R
@@ -113,23 +113,23 @@ zeichnen zeichnet gezeichnet; draw drew drawn; P; acc PALMV
 holen holt geholt; fetch fetched fetched; P; acc TRCF
 an|rufen ruft angerufen; phone phoned phoned; P; acc P
 ein|laden lädt eingeladen; invite invited invited; P; acc P
-ab|holen holt abgeholt; pick picked picked up; P; acc PTR
+ab|holen holt abgeholt; pick picked picked up; P; acc TR
 weg|werfen wirft weggeworfen; throw threw thrown away; P; acc TRCF
 an|ziehen zieht angezogen; put put put on; P; acc C
 ein|packen packt eingepackt; pack packed packed; P; acc TRCF
 aus|packen packt ausgepackt; unpack unpacked unpacked; P; acc TRC
-mit|nehmen nimmt mitgenommen; take took taken along; P; acc PTRC
+mit|nehmen nimmt mitgenommen; take took taken along; P; acc TRC
 auf|heben hebt aufgehoben; lift lifted lifted; P; acc ATRC
-an|schauen schaut angeschaut; look looked looked at; PA; acc PATRLV
+an|schauen schaut angeschaut; look looked looked at; PA; acc ATRLV
 auf|hängen hängt aufgehängt; hang hung hung up; P; acc C
-aus|lachen lacht ausgelacht; mock mocked mocked; P; acc P
+aus|lachen lacht ausgelacht; mock mocked mocked; P; acc A
 vor|bereiten bereitet vorbereitet; prepare prepared prepared; P; acc FT
 helfen hilft geholfen; help helped helped; PA; dat PA
 danken dankt gedankt; thank thanked thanked; P; dat P
-folgen folgt gefolgt *; follow followed followed; PA; dat PA
+folgen folgt gefolgt *; follow followed followed; PA; dat A
 vertrauen vertraut vertraut; trust trusted trusted; PA; dat P
 antworten antwortet geantwortet; answer answered answered; P; dat P
-gehorchen gehorcht gehorcht; obey obeyed obeyed; PA; dat P
+gehorchen gehorcht gehorcht; obey obeyed obeyed; A; dat P
 zu|hören hört zugehört; listen listened listened to; PA; dat P
 zu|winken winkt zugewinkt; wave waved waved to; P; dat P
 gratulieren gratuliert gratuliert; congratulate congratulated congratulated; P; dat P
@@ -149,13 +149,13 @@ zurück|geben gibt zurückgegeben; return returned returned; P; both TRC
 warten wartet gewartet; wait waited waited; PA; auf acc for P
 sprechen spricht gesprochen; speak spoke spoken; P; mit dat with P
 denken denkt gedacht; think thought thought; P; an acc of PATRL
-träumen träumt geträumt; dream dreamed dreamed; P; von dat of PALCV
-kämpfen kämpft gekämpft; fight fought fought; P; gegen acc against PA
+träumen träumt geträumt; dream dreamed dreamed; P; von dat of ALV
+kämpfen kämpft gekämpft; fight fought fought; P; gegen acc against A
 streiten streitet gestritten; argue argued argued; P; mit dat with P
 tanzen tanzt getanzt; dance danced danced; P; mit dat with P
 arbeiten arbeitet gearbeitet; work worked worked; P; für acc for P
 singen singt gesungen; sing sang sung; P; für acc for PA
-spielen spielt gespielt; play played played; PA; mit dat with PA
+spielen spielt gespielt; play played played; PA; mit dat with A
 liegen liegt gelegen; lie lay lain; PATRC; at
 stehen steht gestanden; stand stood stood; PATMV; at
 sitzen sitzt gesessen; sit sat sat; PA; at

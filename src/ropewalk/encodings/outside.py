@@ -1,0 +1,181 @@
+"""Encodings from outside this package: of installed packages, and of files named by ``--import``.
+
+An installed package offers one by the entry-point group ``ropewalk.encodings``; a file or module
+that is imported registers its own by ``REGISTRY["name"] = callable(shape, **arguments)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+GROUP = "ropewalk.encodings"
+MOST = 2**20  # bytes of a file that is imported
+_SHOWN = 200  # characters of a foreign error in a message
+
+
+@dataclass(frozen=True)
+class ImportedSource:
+    """What was imported: a file's whole path or a module's name, and the SHA-256 of its bytes."""
+
+    source: str
+    digest: str
+
+
+_imported: dict[str, str] = {}  # source -> digest, of this process
+
+
+def installed_names() -> list[str]:
+    """Name the encodings that installed packages offer."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
+    """Load the encoding of this name from an installed package, if one offers it.
+
+    One that can't be loaded, and two packages that offer the same name, are a ``ValueError``.
+    """
+    points = list(entry_points(group=GROUP, name=name))
+    if not points:
+        return
+    if len({point.value for point in points}) > 1:
+        owners = ", ".join(sorted(map(_owner, points)))
+        raise ValueError(f"encoding {name!r} is offered by {owners}; uninstall all but one")
+    what = f"encoding {name!r} of the installed {_owner(points[0])}"
+    with _foreign_code(what, "mend or uninstall it", registry):
+        made = points[0].load()
+    if not callable(made):
+        raise ValueError(
+            f"{what} must be callable(shape, **arguments), got {type(made).__name__} at "
+            f"{points[0].value}"
+        )
+    registry[name] = made
+
+
+def import_source(
+    source: str, registry: dict[str, Callable[..., Any]], digest: str | None = None
+) -> ImportedSource:
+    """Import ``FILE.py`` or ``installed.module``, which registers encodings, and say what it was.
+
+    Where ``digest`` is given the bytes must still have it. A mistake is a ``ValueError`` of a line.
+    """
+    is_file = source.endswith(".py") or "/" in source or "\\" in source
+    path = Path(source).resolve() if is_file else _file_of_module(source, registry)
+    content = _read(source, path)
+    name = str(path) if is_file else source
+    found = ImportedSource(name, hashlib.sha256(content).hexdigest())
+    if digest is not None and digest != found.digest:
+        raise ValueError(changed(name))
+    if _imported.get(name) == found.digest:
+        return found
+    known = dict(registry)
+    with _foreign_code(f"--import {source}", "mend it, or leave it out", registry):
+        _run_file(path, content, found.digest) if is_file else importlib.import_module(source)
+    _check_registered(source, known, registry)
+    _imported[name] = found.digest
+    return found
+
+
+def import_error(source: str, digest: str) -> str | None:
+    """Say why this process does not have what a run imported; None where it does."""
+    if digest in _imported.values():
+        return None
+    if any(Path(name).name == Path(source).name for name in _imported):
+        return changed(source)
+    return f"encodings of {source} are not known here; name it with --import {source}"
+
+
+def changed(source: str) -> str:
+    """Say that an import is not what it was when the run began."""
+    return (
+        f"{source} has changed since this run imported it; put back what it was, or begin a new run"
+    )
+
+
+def _check_registered(
+    source: str, known: dict[str, Callable[..., Any]], registry: dict[str, Callable[..., Any]]
+) -> None:
+    """Refuse what can't be named or called; the registry is then as it was."""
+    mistake = None
+    replaced = [name for name, made in known.items() if registry.get(name) is not made]
+    for name in registry.keys() - known.keys():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            mistake = f"an encoding's name must be letters, digits and _, got {name!r}"
+        elif not callable(registry[name]):
+            mistake = f"REGISTRY[{name!r}] must be callable(shape, **arguments)"
+    if replaced:
+        mistake = f"it must not replace the encoding {replaced[0]!r}; give its own another name"
+    elif not registry.keys() - known.keys():
+        mistake = 'it registers no encoding; it must say REGISTRY["name"] = callable'
+    if mistake is not None:
+        _restore(registry, known)
+        raise ValueError(f"--import {source}: {mistake}")
+
+
+def _restore(registry: dict[str, Callable[..., Any]], known: dict[str, Callable[..., Any]]) -> None:
+    registry.clear()
+    registry.update(known)
+
+
+def _owner(point: EntryPoint) -> str:
+    return f"package {point.dist.name if point.dist else 'of unknown name'} ({point.value})"
+
+
+def _file_of_module(name: str, registry: dict[str, Callable[..., Any]]) -> Path:
+    if not re.fullmatch(r"\w+(\.\w+)*", name):
+        raise ValueError(f"--import must be a FILE.py or an installed.module, got {name[:80]!r}")
+    with _foreign_code(f"--import {name}", "mend it, or leave it out", registry):
+        spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ValueError(f"--import {name}: no such module is installed; a file is named FILE.py")
+    if spec.origin is None or not spec.has_location:
+        raise ValueError(f"--import {name}: it has no file; name the module that registers")
+    return Path(spec.origin)
+
+
+def _read(source: str, path: Path) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"--import {source}: there is no such file")
+    if path.stat().st_size > MOST:
+        raise ValueError(f"--import {source}: a file must be at most {MOST:,} bytes")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"--import {source}: it can't be read: {error.strerror}") from None
+
+
+def _run_file(path: Path, content: bytes, digest: str) -> None:
+    """Run these bytes as a module: what is run is what the digest is of, and nothing beside it."""
+    name = f"ropewalk_imported_{digest[:16]}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up
+    try:
+        exec(compile(content, str(path), "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+@contextmanager
+def _foreign_code(
+    what: str, way_out: str, registry: dict[str, Callable[..., Any]]
+) -> Iterator[None]:
+    """Make one line of whatever code from outside raises, and leave the registry as it was."""
+    known = dict(registry)
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        _restore(registry, known)
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+        raise ValueError(f"{what} can't be loaded, {text}; {way_out}") from error
