@@ -10,35 +10,55 @@ from typing import Any
 LARGEST = 2**63 - 1
 
 
+def shown(value: object, limit: int = 80) -> str:
+    """Return value as a message echoes it: its repr in one line, cut to `limit` characters.
+
+    The work is bounded too: of a long string or sequence only the beginning is read. What has no
+    repr, such as an int of too many digits or lists nested too deep, is described.
+    """
+    if type(value) is int and value.bit_length() > 4 * limit:
+        return f"an int of {value.bit_length()} bits"
+    long = isinstance(value, (str, bytes, list, tuple)) and len(value) > limit
+    try:
+        text = repr(value[:limit] if long else value)  # type: ignore[index]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too long to show"
+    if "\n" in text:
+        text = " ".join(text.split())
+    return text[: limit - 1] + "…" if long or len(text) > limit else text
+
+
 def check_int(name: str, value: Any, least: int, why: str = "") -> None:
     """Raise unless value is an int of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
+        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}{why}, got {value}")
+        raise ValueError(f"{name} must be at least {least}{why}, got {shown(value)}")
     if value > LARGEST:
-        raise ValueError(f"{name} must be at most 2^63 - 1, got {value}")
+        raise ValueError(f"{name} must be at most 2^63 - 1, got {shown(value)}")
 
 
 def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
     """Raise unless value is a finite int or float above 0, or 0 itself where `zero` lets it in."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a float, got {shown(value)} of type {type(value).__name__}"
+        )
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         rule = "finite and not negative" if zero else "finite and above 0"
-        raise ValueError(f"{name} must be {rule}, got {value}{why}")
+        raise ValueError(f"{name} must be {rule}, got {shown(value)}{why}")
 
 
 def check_amplitude(name: str, value: float) -> None:
     """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
     if not 1e-18 <= value <= 1e18:
-        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {value}")
+        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
 
 
 def check_bool(name: str, value: Any) -> None:
     """Raise unless value is True or False."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
