@@ -42,5 +42,9 @@ for command in (compare, train, translate, bench):
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; Ctrl-C outside a command is one line too."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("ropewalk: interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)

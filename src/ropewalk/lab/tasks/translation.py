@@ -155,6 +155,12 @@ class Translation(Task):
     def is_evaluated(self, split: str, folder: Path) -> bool:
         return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
 
+    def made_from(self, split: str, folder: Path) -> Facts:
+        """Give what a score is made from, the translations themselves among it."""
+        path = folder / f"{split}.hypotheses.txt"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        return {**super().made_from(split, folder), "hypotheses": digest}
+
     def score(self, split: str, folder: Path) -> SplitScores:
         held = self.evaluation(split, folder)
         if "no_result" in held:
