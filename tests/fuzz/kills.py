@@ -107,15 +107,15 @@ def trial(
     folder: Path, kills: int, seed: int, wanted: dict[str, object], seconds: float
 ) -> Counter:
     """Kill so many times within runs in this folder, each let to its end; count what was hit."""
-    draw, counts, number = random.Random(seed), Counter(), 0
+    draw, counts, number = random.Random(seed), Counter[str](), 0
     while counts.total() < kills:
         run = folder / f"run-{number}"
         number += 1
-        most = draw.randint(3, 8)  # kills of one run
+        most = draw.randint(3, 10)  # kills of one run
         for _ in range(min(most, kills - counts.total())):
             who, by = draw.choice(KINDS)
             process = start(run)
-            time.sleep(draw.uniform(0.2, 1.1) * seconds)
+            time.sleep(draw.uniform(0.1, 1.0) * seconds)
             hit = kill(process, run, who, by)
             counts[f"{who} {by.name}" if hit else f"{who} {by.name}, nobody there"] += 1
             ended(process)
@@ -126,6 +126,7 @@ def trial(
         differing = [k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k)]
         assert not differing, f"{run}: {differing} differ after {dict(counts)}"
         assert not leftovers(run), leftovers(run)
+        print(f"{counts.total()} kills, {number} runs compared", file=sys.stderr, flush=True)
     counts["runs compared"] = number
     return counts
 

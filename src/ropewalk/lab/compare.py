@@ -66,6 +66,8 @@ def compare(
     finally:
         sittings.close()
     stage("scoring")
+    for caution in task.cautions():
+        stage(f"warning: {caution}")
     results = assemble(task)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)

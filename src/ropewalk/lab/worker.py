@@ -125,7 +125,7 @@ def _stop_with_parent() -> None:
     """End this process, which saves first, when standard input ends: a parent's end closes it."""
 
     def wait() -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(0, 1):  # unbuffered: a buffer is locked as the interpreter ends
             pass
         while True:  # again, since a signal between two stages of the work may be lost
             if hasattr(signal, "pthread_kill"):

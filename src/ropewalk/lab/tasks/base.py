@@ -106,6 +106,10 @@ class Task(ABC):
     def splits(self) -> tuple[str, ...]:
         """The names of the splits that a finished model is scored on."""
 
+    def cautions(self) -> list[str]:
+        """Say what in the data makes its scores mean little, if anything does."""
+        return []
+
     # How a cell trains.
 
     @abstractmethod

@@ -36,6 +36,9 @@ from ropewalk.model import Transformer
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
 
+FEW_TRAINING = 1_000  # pairs; below, the model learns them by heart
+FEW_TESTED = 100  # pairs; below, a score of the corpus hangs on single sentences
+
 
 class Translation(Task):
     """Train on sentence pairs, translate test splits."""
@@ -101,6 +104,16 @@ class Translation(Task):
         return self.config.splits or tuple(
             name for name in self.data if name not in ("train", "validation")
         )
+
+    def cautions(self) -> list[str]:
+        pairs, found = self.corpus.splits, []
+        if len(pairs["train"]) < FEW_TRAINING:
+            found.append(f"trained on {len(pairs['train'])} pairs: too few to learn a language")
+        return found + [
+            f"{split} has {len(pairs[split])} pairs: BLEU of fewer than {FEW_TESTED} says little"
+            for split in self.splits
+            if len(pairs[split]) < FEW_TESTED
+        ]
 
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
         config = self.config
@@ -194,7 +207,7 @@ class Translation(Task):
                 "target": corpus.target,
                 "pairs": {split: len(pairs) for split, pairs in corpus.splits.items()},
                 "seen_in_training": overlap(corpus),
-                "notes": list(corpus.notes),
+                "notes": [*corpus.notes, *self.cautions()],
                 **{k: facts[k] for k in ("left_out", "vocabulary", "longest_in_training")},
             },
             "signatures": bleu.signatures(lowercase=self.config.lowercase),
