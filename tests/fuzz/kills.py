@@ -79,7 +79,9 @@ def ended(process: subprocess.Popen[bytes]) -> str:
     """Wait for a command and give what it said on standard error."""
     assert process.stderr is not None
     said = process.communicate(timeout=PATIENCE)[1].decode()
-    assert "Traceback" not in said, said
+    # Ctrl-C while Python imports torch itself, before a line of the command has run, is Python's.
+    while_importing = said.rstrip().endswith("KeyboardInterrupt") and "cli/common" not in said
+    assert "Traceback" not in said or while_importing, said
     return said
 
 
@@ -111,7 +113,7 @@ def trial(
     while counts.total() < kills:
         run = folder / f"run-{number}"
         number += 1
-        most = draw.randint(3, 10)  # kills of one run
+        most = draw.randint(4, 16)  # kills of one run
         for _ in range(min(most, kills - counts.total())):
             who, by = draw.choice(KINDS)
             process = start(run)
@@ -126,7 +128,7 @@ def trial(
         differing = [k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k)]
         assert not differing, f"{run}: {differing} differ after {dict(counts)}"
         assert not leftovers(run), leftovers(run)
-        print(f"{counts.total()} kills, {number} runs compared", file=sys.stderr, flush=True)
+        print(f"{number} runs compared: {dict(counts)}", file=sys.stderr, flush=True)
     counts["runs compared"] = number
     return counts
 
