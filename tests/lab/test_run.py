@@ -6,6 +6,7 @@ on is taken for failed or worked on twice, or if files that are damaged or gone 
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,13 +96,19 @@ def quietly(event):
     pass
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make a run of one cell once, for all."""
+    folder, config = tmp_path_factory.mktemp("made") / "run", make_config(settings=COPY)
+    run.prepare(config, folder)
+    run_cell(folder, "none", 1, quietly)
+    return folder, config
+
+
 @pytest.fixture
-def finished(tmp_path):
+def finished(made, tmp_path):
     """Give the folder of a finished run of one cell, and the config."""
-    config = make_config(settings=COPY)
-    run.prepare(config, tmp_path / "run")
-    run_cell(tmp_path / "run", "none", 1, quietly)
-    return tmp_path / "run", config
+    return shutil.copytree(made[0], tmp_path / "run"), made[1]
 
 
 def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):
