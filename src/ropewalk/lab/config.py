@@ -154,7 +154,7 @@ class Config(BaseModel):
         except (ValueError, TypeError) as error:
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
-            return f"{encoding}: {error}{hint}"
+            return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
         return None
 
     @property
@@ -272,6 +272,10 @@ def _read_file(file: Path) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError(f"config file {file} must hold fields and values, got {shown(fields)}")
     return fields
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _message(mistake: Any) -> str:
