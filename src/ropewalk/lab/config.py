@@ -126,7 +126,9 @@ class Config(BaseModel):
             values = getattr(self, name) or ()
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
-                mistakes.append(f"{name} must differ from one another, got {list(values)}")
+                mistakes.append(
+                    f"{name} must differ from one another, got {shown(list(values), 200)}"
+                )
         try:
             parse_attention(self.attention)
         except (ValueError, TypeError) as error:
