@@ -157,6 +157,8 @@ class Config(BaseModel):
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
             return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
+        except (MemoryError, RecursionError):  # Python's parser, of brackets within brackets
+            return f"{_cut(encoding, 200)}: brackets must not lie so deep in one another"
         return None
 
     @property
