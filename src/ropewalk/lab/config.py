@@ -157,8 +157,9 @@ class Config(BaseModel):
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
             return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
-        except (MemoryError, RecursionError):  # Python's parser, of brackets within brackets
-            return f"{_cut(encoding, 200)}: brackets must not lie so deep in one another"
+        except (MemoryError, RuntimeError) as error:  # tables too large, brackets too deep
+            reason = _cut(" ".join(str(error).split()), 200) or "brackets too deep in one another"
+            return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
 
     @property
