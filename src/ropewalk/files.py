@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
+import re
 import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +66,7 @@ def _kind(mode: int) -> str:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -84,5 +88,79 @@ def read_json(path: Path) -> Any:
     """Read a JSON file; one that is damaged is an error that names it."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file that can be read: {error}") from None
+
+
+def digest_of(facts: Any) -> str:
+    """Give the SHA-256 of facts as JSON, whatever the order of their names."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_checked_json(path: Path, facts: Facts) -> None:
+    """Write facts as JSON, atomically, with a checksum of them among them."""
+    plain = json.loads(json.dumps(facts))  # as they will be read: tuples are lists, names are text
+    write_json(path, {**facts, "checksum": digest_of(plain)})
+
+
+def read_checked_json(path: Path, *needed: str) -> Facts:
+    """Read what ``write_checked_json`` wrote; a file without a checksum is read with a warning.
+
+    Raises ValueError where the file does not give its checksum or lacks a fact that is needed.
+    """
+    held = read_json(path)
+    way_out = "delete it, and the same command makes it again"
+    if not isinstance(held, dict):
+        raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {way_out}")
+    checksum = held.pop("checksum", None)
+    if checksum is None:
+        warn_unchecked(path)
+    elif checksum != digest_of(held):
+        raise ValueError(f"{path} is damaged: it does not give its checksum; {way_out}")
+    lacking = [name for name in needed if name not in held]
+    if lacking:
+        raise ValueError(f"{path} has no {lacking[0]!r}; {way_out}")
+    return held
+
+
+def warn_unchecked(path: Path) -> None:
+    """Say, once for a folder, that a file there was written before files had checksums."""
+    warnings.warn(
+        f"{path.parent} has files of an earlier version, without a checksum: damage in them would "
+        f"not be seen",
+        stacklevel=3,
+    )
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what writers that have died since left unfinished in a folder.
+
+    A part names the machine and the process that wrote it; one of another machine is left alone,
+    and so is one of a process that is still there.
+    """
+    for part in folder.glob(".*.part"):
+        found = _PART.fullmatch(part.name)
+        if found and found[1] in (None, _machine()) and not _is_alive(int(found[2])):
+            part.unlink(missing_ok=True)
+
+
+_PART = re.compile(r"\..*?\.(?:(\w+)-)?(\d{1,9})\.part", re.DOTALL)
+
+
+def _machine() -> str:
+    return re.sub(r"\W+", "_", platform.node())[:40] or "unknown"
+
+
+def _is_alive(pid: int) -> bool:
+    if pid == os.getpid():  # an earlier process of the same number: this one has just begun
+        return False
+    if os.name == "nt":  # Windows has no way to ask that does no harm
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -90,6 +90,9 @@ def test_compare_fills_the_run_folder(run):
     assert results["corpus"]["seen_in_training"]["test"]["pairs"] == 0
     assert results["command"].startswith("ropewalk compare")
     assert (folder / "report.html").stat().st_size > 100_000
+    # 15 pairs are few to test on, and both the command and the report say so.
+    assert "warning: test has 15 pairs" in done.stdout
+    assert any("test has 15 pairs" in note for note in results["corpus"]["notes"])
 
 
 def test_what_is_finished_is_not_done_again(run):
@@ -131,10 +134,25 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path):
     several = ropewalk("translate", folder, cwd=tmp_path, input=text)
     assert several.returncode == 2
     assert "rotary/seed-1" in several.stderr
+    for long, said in (("Hund " * 4_900 + "\n", "characters"), ("." * 3_000 + "\n", "tokens")):
+        refused = ropewalk("translate", model, cwd=tmp_path, input=long)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+    wide = ropewalk("translate", model, "--beam", "10000", cwd=tmp_path, input=text)
+    assert (wide.returncode, len(wide.stderr.splitlines())) == (2, 1)
+    assert "beam must lie between 1 and 100" in wide.stderr
     (tmp_path / "latin1.de").write_bytes("Bär\n".encode("latin-1"))
     wrong = ropewalk("translate", model, tmp_path / "latin1.de", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "must be UTF-8, got byte 0xe4 in line 1" in wrong.stderr
+
+
+def test_train_takes_what_compare_takes(tmp_path):
+    """Fails if one of them knows an option of the data, the model or the seeds by another name."""
+    for command in ("compare", "train"):
+        for encodings, seeds in (("--encodings", "--seeds"), ("--encoding", "--seed")):
+            done = ropewalk(command, encodings, "rotray", seeds, "1", cwd=tmp_path)
+            assert "did you mean 'rotary'" in done.stderr
 
 
 def test_a_generated_task_from_the_command_line(tmp_path):
@@ -146,7 +164,7 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
     words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000", *TINY]
     words += ["validations=4000"]
@@ -167,6 +185,17 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert said.strip() == "ropewalk: interrupted; the same command goes on where this one stopped"
+    if number != signal.SIGTERM:
+        return
+    # It does, from the step that it says.
+    again = subprocess.Popen(
+        [sys.executable, "-m", "ropewalk.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with again:
+        assert any("resumed from step" in line for line in again.stdout)
+        again.send_signal(signal.SIGTERM)
     assert (cell / "last.safetensors").exists()
     assert not (cell / "training.json").exists()
     assert not list((tmp_path / "run").rglob("*.part"))

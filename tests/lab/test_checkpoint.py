@@ -2,12 +2,24 @@
 or a fact does not come back.
 """
 
+import os
+import subprocess
+import sys
+import warnings
+
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from ropewalk import files
-from ropewalk.files import write_bytes, write_json
+from ropewalk.files import (
+    read_checked_json,
+    remove_parts,
+    write_bytes,
+    write_checked_json,
+    write_json,
+)
 from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
 
 
@@ -57,3 +69,83 @@ class TestWeights:
         model = nn.Linear(3, 2)
         with pytest.raises(ValueError, match="difference in 'bias'"):
             load_weights(model, {"weight": torch.zeros(2, 3)})
+
+
+class TestChecksums:
+    """Files say when they are not what was written."""
+
+    def test_no_changed_byte_is_taken_for_what_was_written(self, tmp_path):
+        """Fails if a flipped bit anywhere gives other tensors or facts without an error."""
+        path, wanted = tmp_path / "w.safetensors", torch.arange(6.0)
+        write_tensors(path, {"weight": wanted}, {"step": 3})
+        whole, refused = path.read_bytes(), []
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                try:
+                    tensors, facts = read_tensors(path)
+                except ValueError as error:
+                    refused.append(str(error))
+                    continue
+            same = torch.equal(tensors.get("weight", torch.zeros(1)), wanted)
+            same = same and facts.get("step") == 3
+            assert same or "without a checksum" in str(warned[0].message), place
+        assert all(str(path) in text for text in refused)
+        assert len(refused) > len(whole) * 0.8
+
+    def test_a_file_without_a_checksum_is_read_with_a_warning(self, tmp_path):
+        path = tmp_path / "w.safetensors"
+        save_file({"a": torch.ones(2)}, path, {"facts": '{"step": 3}'})
+        with pytest.warns(UserWarning, match="without a checksum"):
+            assert read_tensors(path)[1] == {"step": 3}
+
+    def test_a_file_without_permission_says_so(self, tmp_path):
+        """Fails if it is called missing. (Root may read all, so the system call is replaced.)"""
+        path = tmp_path / "w.safetensors"
+        write_tensors(path, {"a": torch.ones(2)}, {})
+        with pytest.MonkeyPatch.context() as patch:
+
+            def refuse(self, *rest):
+                raise PermissionError(13, "Permission denied", str(self))
+
+            patch.setattr(type(path), "open", refuse)
+            with pytest.raises(PermissionError, match="Permission denied"):
+                read_tensors(path)
+
+    @pytest.mark.parametrize("header", [2**63, 10**9, 5_000])
+    def test_a_header_larger_than_its_file_is_refused_unread(self, tmp_path, header):
+        path = tmp_path / "w.safetensors"
+        path.write_bytes(header.to_bytes(8, "little") + b"{}")
+        with pytest.raises(ValueError, match="its header claims"):
+            read_tensors(path)
+
+    def test_json_that_was_changed_is_refused(self, tmp_path):
+        path = tmp_path / "facts.json"
+        write_checked_json(path, {"steps": (1, 2), "name": "ü"})
+        assert read_checked_json(path, "steps") == {"steps": [1, 2], "name": "ü"}
+        path.write_text(path.read_text(encoding="utf-8").replace("2", "3", 1), encoding="utf-8")
+        with pytest.raises(ValueError, match=r"facts\.json is damaged.*delete it"):
+            read_checked_json(path)
+
+    @pytest.mark.parametrize("content", ["[]", "3", "{", "{}", "[" * 10_000])
+    def test_json_of_another_kind_is_an_error_that_names_it(self, tmp_path, content):
+        path = tmp_path / "facts.json"
+        path.write_text(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(ValueError, match=r"facts\.json"):
+                read_checked_json(path, "steps")
+
+
+def test_parts_of_the_dead_are_removed_and_others_left(tmp_path):
+    """Fails if a part is left for ever, or one is taken from a process that still writes it."""
+    node, alive = files._machine(), os.getppid()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = [f".a.json.{node}-{dead.pid}.part", f".a.json.{dead.pid}.part"]
+    left = [f".a.json.{node}-{alive}.part", f".a.json.elsewhere-{dead.pid}.part", "mine.part"]
+    for name in gone + left:
+        (tmp_path / name).touch()
+    remove_parts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(left)

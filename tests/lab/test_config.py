@@ -111,3 +111,42 @@ def test_a_mistake_in_attention_is_named_once():
     with pytest.raises(ValueError, match="performer") as raised:
         make_config(settings={"attention": "perfomer", "encodings": "none,rotary,sinusoidal"})
     assert str(raised.value).count("did you mean 'performer'") == 1
+
+
+BOMB = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9) if i else '1'}]\n" for i in range(9))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (BOMB, "an alias"),
+        ("width: " + "[" * 500 + "]" * 500, "20 deep"),
+        ("width: " + "9" * 5000, "neither YAML nor JSON"),
+        ('data: "a\\0b"', "NUL character"),
+        ("#" * (2**20 + 1), "at most 1048576 bytes"),
+        ("encodings: [" + "rotary," * 50_000 + "]", "differ from one another"),
+    ],
+)
+def test_a_config_file_has_bounds(tmp_path, content, said):
+    """Fails if a few bytes of aliases become gigabytes, or if a message is as long as its file."""
+    (tmp_path / "c.yaml").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=said) as caught:
+        make_config(file=tmp_path / "c.yaml")
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("epochs", value) for value in (float("inf"), float("nan"), 1e9)),
+        *(("learning_rate", value) for value in (float("inf"), float("nan"))),
+        *(("clip", float("inf")), ("warmup", float("inf")), ("length_penalty", float("nan"))),
+        *(("vocabulary", 10**18), ("beam", 10_000), ("width", 2**40), ("layers", 10**6)),
+        *(("data", "a\0b"), ("data", "\udcff"), ("device", "cpu\0")),
+    ],
+)
+def test_values_beyond_all_use_are_refused(field, value):
+    """Fails if such a value is taken, to hang or to fail elsewhere."""
+    task = {"task": "causal-lm"} if field == "layers" else {}
+    with pytest.raises(ValueError, match=field):
+        make_config(settings={**task, field: value})

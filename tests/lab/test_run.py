@@ -1,6 +1,12 @@
-"""A run of several processes: at Ctrl-C the command waits until its cells have saved."""
+"""A run of several processes: what its cells import, when they stop, who works on which.
+
+These fail if what lies in the working directory is executed, if the command ends at Ctrl-C before
+its cells have saved, if a cell trains on without its parent, if a cell that another command works
+on is taken for failed or worked on twice, or if files that are damaged or gone are scored.
+"""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,9 +14,18 @@ import threading
 import time
 
 import pytest
+import torch
 
+from ropewalk.files import read_json, write_json
 from ropewalk.lab import run
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config import make_config
+from ropewalk.lab.locks import is_locked, locked
+from ropewalk.lab.models import load_model
+from ropewalk.lab.snapshots import snapshots
+from ropewalk.lab.train import Trainer
+from ropewalk.lab.worker import run_cell
 
 TINY = {
     "epochs": 2,
@@ -61,3 +76,182 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
 
 def _process(words):
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+COPY = {
+    **{k: v for k, v in TINY.items() if "coder_layers" not in k},
+    "task": "copy",
+    "encodings": "none",
+    "seeds": 1,
+    "layers": 1,
+    "examples": 40,
+    "train_length": 3,
+    "length_multiples": (1,),
+    "test_examples": 5,
+}
+CELL = Cell("none", 1)
+
+
+def quietly(event):
+    pass
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make a run of one cell once, for all."""
+    folder, config = tmp_path_factory.mktemp("made") / "run", make_config(settings=COPY)
+    run.prepare(config, folder)
+    run_cell(folder, "none", 1, quietly)
+    return folder, config
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    """Give the folder of a finished run of one cell, and the config."""
+    return shutil.copytree(made[0], tmp_path / "run"), made[1]
+
+
+def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):
+    """Fails if a cell looks for modules where the command was typed."""
+    for name in ("tokenizers", "torch", "yaml", "json", "ropewalk"):
+        trap = f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()"
+        (tmp_path / f"{name}.py").write_text(trap)
+    monkeypatch.chdir(tmp_path)
+    with run._start(tmp_path / "nowhere", CELL, 1) as process:
+        said, _ = process.communicate(timeout=300)
+    assert not (tmp_path / "sprung").exists()
+    assert "nowhere" in said  # the cell itself has spoken
+
+
+def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
+    """Fails if it trains on, unsaved, when whoever started it is gone."""
+    config = make_config(settings={**COPY, "epochs": 100_000})
+    folder = tmp_path / "run"
+    run.prepare(config, folder)
+    process = run._start(folder, CELL, 1)
+    for line in process.stdout:
+        if '"training"' in line:
+            break
+    assert is_locked(CELL.folder(folder))
+    process.stdout.close()  # all ends of a parent that is gone
+    process.stdin.close()
+    assert process.wait(timeout=300) == 130, process.stderr.read()
+    process.stderr.close()
+    assert (CELL.folder(folder) / "last.safetensors").exists()
+    assert not is_locked(CELL.folder(folder))
+
+
+def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
+    """Fails if it is worked on twice, or given up."""
+    folder, config = finished
+    config = config.model_copy(update={"encodings": ("none", "rotary")})
+    events, held = [], locked(CELL.folder(folder))
+    held.__enter__()
+
+    def watch(cell, event):
+        events.append((cell.encoding, event.get("phase")))
+        if (cell.encoding, event.get("phase")) == ("rotary", "finished"):
+            held.__exit__(None, None, None)
+
+    run.prepare(config, folder)
+    run.run_cells(config, folder, 1, watch)
+    ends = [name for name, phase in events if phase == "finished"]
+    assert ends == ["rotary", "none"]
+    assert events.count(("none", "another command works on it")) == 1
+
+
+def test_scores_of_another_model_are_not_kept(finished):
+    """Fails if what was made from other weights, or before a kill by other settings, is kept."""
+    folder, _ = finished
+    path, score = (CELL.folder(folder) / name for name in ("model.safetensors", "x1.json"))
+    before = score.stat().st_mtime_ns
+    run_cell(folder, "none", 1, quietly)
+    assert score.stat().st_mtime_ns == before
+    tensors, facts = read_tensors(path)
+    wanted = path.read_bytes()
+    write_tensors(path, {name: tensor + 1 for name, tensor in tensors.items()}, facts)
+    run_cell(folder, "none", 1, quietly)
+    assert score.stat().st_mtime_ns != before
+    assert path.read_bytes() == wanted
+
+
+def test_a_mean_of_fewer_snapshots_is_refused(finished):
+    folder, _ = finished
+    snapshots(CELL.folder(folder))[0].unlink()
+    (CELL.folder(folder) / "x1.json").unlink()
+    with pytest.raises(ValueError, match=r"lacks snapshot-\d+.safetensors, which average=2 needs"):
+        run_cell(folder, "none", 1, quietly)
+
+
+@pytest.mark.parametrize("name", ["x1.json", "corpus.json", "training.json"])
+@pytest.mark.parametrize("content", [{}, [], {"record": 3, "vocabulary": "many", "decoding": 3}])
+@pytest.mark.filterwarnings("ignore:.*without a checksum")
+def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content):
+    """Fails if the message is not ours, or names no file."""
+    folder, config = finished
+    path = (folder if name == "corpus.json" else CELL.folder(folder)) / name
+    write_json(path, content)
+    said = ""
+    try:
+        run.prepare(config, folder)
+        run_cell(folder, "none", 1, quietly)
+    except ValueError as error:
+        said = str(error)
+    assert str(path) in said if said else read_json(path) != content
+
+
+def test_a_damaged_checkpoint_is_said_and_the_cell_trained_again(tmp_path):
+    """Fails if the cell ends for good, or goes on from damage."""
+    config = make_config(settings=COPY)
+    task = run.prepare(config, tmp_path)
+    first = Trainer(task, "none", 1, tmp_path / "cell")
+    first.step(task.plan(1, 0)[:1])
+    first._save()
+    path = tmp_path / "cell" / "last.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.warns(UserWarning, match=r"last.safetensors is damaged.*from its first step"):
+        assert Trainer(task, "none", 1, tmp_path / "cell").record.step == 0
+
+
+class TestModelFiles:
+    """Model files that are not what they say: an error that names the file, and nothing hangs."""
+
+    def changed(self, finished, change):
+        path = CELL.folder(finished[0]) / "model.safetensors"
+        tensors, facts = read_tensors(path)
+        change(tensors, facts)
+        write_tensors(path, tensors, facts)
+        with pytest.raises(ValueError, match=r"model\.safetensors") as caught:
+            load_model(path, torch.device("cpu"))
+        assert len(str(caught.value)) < 1000
+        return str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            *((name, 2**40) for name in ("width", "layers", "feed_forward", "heads", "kv_heads")),
+            *(("layers", 900), ("width", 32), ("width", "wide"), ("task", "dance"), ("heads", -1)),
+        ],
+    )
+    def test_sizes_that_the_file_has_not(self, finished, field, value):
+        said = self.changed(finished, lambda _, facts: facts["config"].update({field: value}))
+        assert field in said
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (lambda t, f: t.pop("embedding.weight"), "lacks a tensor 'embedding.weight'"),
+            (lambda t, f: t.pop(max(t)), "lacks a tensor"),
+            (lambda t, f: t.update(more=torch.ones(1)), "has, beyond"),
+            (lambda t, f: t.update({max(t): torch.ones(7)}), "asks for"),
+            (lambda t, f: t[max(t)].fill_(torch.nan), "NaN or infinite"),
+            (lambda t, f: f.pop("seed"), "must name a seed"),
+            (lambda t, f: f.pop("config"), "names no config"),
+            (lambda t, f: f.update(encoding=3), "names no config"),
+            (lambda t, f: f.update(encoding="rotray"), "rotray"),
+        ],
+    )
+    def test_tensors_and_facts_that_do_not_fit(self, finished, change, said):
+        assert said in self.changed(finished, change)

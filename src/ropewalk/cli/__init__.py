@@ -8,14 +8,19 @@ from typing import Annotated
 try:
     import rich  # noqa: F401, both are needed by every command
     import typer
-except ImportError:
+
+    from ropewalk.cli.bench import bench
+    from ropewalk.cli.compare import compare
+    from ropewalk.cli.train import train
+    from ropewalk.cli.translate import translate
+except ImportError as error:
+    if error.name not in ("rich", "typer"):
+        raise
     print("the command line needs the extra 'lab': pip install 'ropewalk[lab]'", file=sys.stderr)
     sys.exit(2)
-
-from ropewalk.cli.bench import bench
-from ropewalk.cli.compare import compare
-from ropewalk.cli.train import train
-from ropewalk.cli.translate import translate
+except KeyboardInterrupt:  # while starting
+    print("ropewalk: interrupted; nothing was written", file=sys.stderr)
+    sys.exit(130)
 
 app = typer.Typer(
     help="Rotary position embeddings: train, compare and translate with each position encoding.",
@@ -42,5 +47,9 @@ for command in (compare, train, translate, bench):
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; Ctrl-C outside a command is one line too."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("ropewalk: interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -32,6 +33,14 @@ TaskName = Annotated[
         help="translation, masked-lm, causal-lm, copy, reverse, sort, addition, recall, passkey or "
         "count; compare also takes all.",
     ),
+]
+Encodings = Annotated[
+    str | None,
+    typer.Option("--encodings", "--encoding", help="Such as sinusoidal,rotary(theta=1e6)."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", "--seed", help="Of parameters, data order and dropout: 1,2,3."),
 ]
 Attention = Annotated[
     str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
@@ -89,20 +98,36 @@ def config_of(
     return make_config(preset, file, given, fallback)
 
 
+GOES_ON = "interrupted; the same command goes on where this one stopped"
+
+
+class Interrupted:
+    """What is said when a command is interrupted: ``message``, which it may change as it goes."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
 @contextmanager
-def errors(
-    interrupted: str = "interrupted; the same command goes on where this one stopped",
-) -> Iterator[None]:
-    """Print a user's mistake in one line and exit with 2; other failures say what is kept."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended is as good as Ctrl-C
+def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[Interrupted]:
+    """Print a user's mistake in one line and exit with 2; other failures say what is kept.
+
+    Being ended and a closed terminal are as good as Ctrl-C. Gives what an interruption says.
+    """
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    warnings.showwarning = _warn
+    at_interruption = Interrupted(interrupted)
     try:
-        yield
+        yield at_interruption
     except (ValueError, TypeError) as error:
         _fail(error, 2)
     except ImportError as error:
         _fail(f"{error}; the extra 'lab' has it: pip install 'ropewalk[lab]'", 2)
     except KeyboardInterrupt:
-        _fail(interrupted, 130)
+        _fail(at_interruption.message, 130)
     except BrokenPipeError:
         # The reader (head, less) has what it wanted; Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -116,6 +141,15 @@ def errors(
         _fail(error, 1)
 
 
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
+
+
 def _fail(message: object, code: int) -> NoReturn:
-    print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)
+    _say(message)
     raise typer.Exit(code)
+
+
+def _say(message: object) -> None:
+    with suppress(OSError):  # a closed terminal takes no words
+        print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)

@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from ropewalk.cli.common import (
+    GOES_ON,
     Attention,
     ConfigFile,
     Data,
+    Encodings,
     Imports,
     Out,
     Preset,
+    Seeds,
     Settings,
     TaskName,
     config_of,
@@ -26,10 +29,8 @@ def compare(
     settings: Settings = None,
     task: TaskName = None,
     preset: Preset = "default",
-    encodings: Annotated[
-        str | None, typer.Option(help="Such as sinusoidal,rotary(theta=1e6).")
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3.")] = None,
+    encodings: Encodings = None,
+    seeds: Seeds = None,
     data: Data = None,
     attention: Attention = None,
     config: ConfigFile = None,
@@ -47,7 +48,7 @@ def compare(
     With --task all, a folder for each task and a summary of all. What is finished in a run folder
     is kept; what was interrupted goes on where it stopped.
     """
-    with errors():
+    with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
         from ropewalk.lab.config import tasks_of
         from ropewalk.lab.progress import Watcher
@@ -66,6 +67,7 @@ def compare(
             if len(chosen) > 1:
                 run = (out / each.task) if out else run
                 console.print(f"\n{each.task}", style="bold", highlight=False)
+            interruption.message = GOES_ON
             with Watcher(console) as watcher:
                 results = run_comparison(
                     each,

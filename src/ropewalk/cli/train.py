@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ropewalk.cli.common import (
+    GOES_ON,
     Attention,
     ConfigFile,
     Data,
+    Encodings,
     Imports,
     Out,
     Preset,
+    Seeds,
     Settings,
     TaskName,
     config_of,
@@ -23,12 +22,8 @@ from ropewalk.cli.common import (
 
 def train(
     settings: Settings = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Such as rotary(theta=1e6); rotary if not given.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of parameters, data order and dropout; 1 if not given.")
-    ] = None,
+    encodings: Encodings = None,
+    seeds: Seeds = None,
     task: TaskName = None,
     preset: Preset = "default",
     data: Data = None,
@@ -37,8 +32,11 @@ def train(
     imports: Imports = None,
     out: Out = None,
 ) -> None:
-    """Train one model, or go on with it, and print where it is."""
-    with errors():
+    """Train one model, or go on with it, and print where it is.
+
+    Options are compare's; --encodings (rotary if not given) and --seeds (1) name one each.
+    """
+    with errors() as interruption:
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.run import default_folder, train_one
 
@@ -49,9 +47,10 @@ def train(
             settings,
             fallback={"encodings": "rotary", "seeds": 1},
             imports=imports,
-            encodings=encoding,
-            seeds=seed,
+            encodings=encodings,
+            seeds=seeds,
             **options,
         )
+        interruption.message = GOES_ON
         with Watcher(new_console()) as watcher:
             print(train_one(chosen, out or default_folder(chosen), watcher.watch))

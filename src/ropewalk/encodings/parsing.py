@@ -27,15 +27,11 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
     ``what`` is the word for it in messages. Raises ValueError.
     """
-<<<<<<< HEAD
     if len(text) > LONGEST:
         raise ValueError(
             f"{what} must be of at most {LONGEST} characters, got {len(text)}: {shown(text)}"
         )
-    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", text, flags=re.DOTALL)
-=======
     match = re.fullmatch(_CALL, text, flags=re.DOTALL)
->>>>>>> w-report
     if match is None:
         raise ValueError(f"{what} must read name or name(key=value, ...), got {shown(text)}")
     name, inside = match.group(1), match.group(2) or ""

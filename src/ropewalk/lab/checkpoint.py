@@ -2,33 +2,110 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ropewalk.files import write_bytes
+from ropewalk.files import digest_of, warn_unchecked, write_bytes
 from ropewalk.lab.former_names import current_facts
+
+MOST_HEADER_BYTES = 100_000_000  # the format's own bound
+MOST_TENSORS = 100_000  # some 30 times as many as the largest published models have
+NAMES_PER_TENSOR = 12  # quotation marks of a tensor's entry: its name, its fields, its type
+
+
+class DamagedFile(ValueError):  # noqa: N818, it says what the file is
+    """A file of tensors that is not what was written."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts into one safetensors file, atomically."""
-    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(whole, metadata={"facts": json.dumps(facts)}))
+    """Write tensors and facts into one safetensors file, atomically, with a checksum of both."""
+    whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    held = json.loads(json.dumps(facts))
+    # Among the facts: metadata of two names would have no order, and files no fixed bytes.
+    text = json.dumps({**facts, "checksum": _checksum(whole, held)})
+    write_bytes(path, save(whole, metadata={"facts": text}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and facts back; a damaged file is an error that names it."""
+    """Read tensors and facts back; a file without a checksum is read with a warning.
+
+    Raises ValueError, naming the file, where it is damaged, and OSError where it may not be read.
+    """
+    try:
+        tensors, facts = _read(path)
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} is not a safetensors file that can be read: {error}") from None
+    checksum = facts.pop("checksum", None)
+    if checksum is None:
+        warn_unchecked(path)
+    elif checksum != _checksum(tensors, facts):
+        raise DamagedFile(f"{path} is damaged: its content does not give its checksum")
+    return tensors, current_facts(facts)
+
+
+def read_checksum(path: Path) -> str | None:
+    """Give the checksum that a file names, without reading its tensors; None: it names none."""
     try:
         with safe_open(str(path), framework="pt") as file:
-            facts = current_facts(json.loads((file.metadata() or {}).get("facts", "{}")))
-            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file that can be read: {error}") from None
+            found = json.loads((file.metadata() or {}).get("facts", "{}")).get("checksum")
+    except (SafetensorError, ValueError, RecursionError, AttributeError, OSError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are NaN or infinite, naming the file and the first such tensor."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ValueError(
+                f"{path} holds weights that are NaN or infinite, in {name!r}; train the model "
+                f"again, perhaps with a lower learning_rate"
+            )
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    _check_header(path)
+    with safe_open(str(path), framework="pt") as file:
+        facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+        if not isinstance(facts, dict):
+            raise ValueError(f"its facts are a {type(facts).__name__}")
+        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+
+
+def _check_header(path: Path) -> None:
+    """Bound what a header may claim before anything of it is allocated."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is no regular file")
+    with path.open("rb") as file:  # safetensors says "No such file" of one that may not be read
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(MOST_HEADER_BYTES, status.st_size):
+            raise ValueError(
+                f"its header claims {size} bytes; at most {MOST_HEADER_BYTES} and the file's own "
+                f"{status.st_size} are read"
+            )
+        header = file.read(size)
+    names = header.count(b'"') - header.count(b'\\"')
+    if names > MOST_TENSORS * NAMES_PER_TENSOR:
+        raise ValueError(f"its header names more than {MOST_TENSORS} tensors")
+
+
+def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(digest_of(facts).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:

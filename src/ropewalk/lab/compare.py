@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import __version__
-from ropewalk.files import Facts, read_json, write_json
+from ropewalk.files import Facts, read_checked_json, read_json, write_json
 from ropewalk.lab.cells import Cell, slug
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
@@ -23,7 +23,7 @@ from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
 from ropewalk.lab.scoring import significance
 from ropewalk.lab.tasks import SplitScores, Task
-from ropewalk.lab.train import Record
+from ropewalk.lab.train import Record, read_record
 from ropewalk.machine import (
     commit,
     cores,
@@ -66,6 +66,8 @@ def compare(
     finally:
         sittings.close()
     stage("scoring")
+    for caution in task.cautions():
+        stage(f"warning: {caution}")
     results = assemble(task)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
@@ -139,7 +141,8 @@ def assemble(task: Task) -> Facts:
 
 def _read_cell(cell: Cell, task: Task) -> CellResult:
     folder = cell.folder(task.run)
-    record = Record(**read_json(folder / "training.json")["record"])
+    path = folder / "training.json"
+    record = read_record(path, read_checked_json(path))
     return CellResult(record, {split: task.score(split, folder) for split in task.splits})
 
 

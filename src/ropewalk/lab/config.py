@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ropewalk.checks import did_you_mean
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
 from ropewalk.encodings.outside import ImportedSource, import_error
 from ropewalk.files import read_json
 from ropewalk.lab.cells import slug
+from ropewalk.lab.fields import check_text, read_fields, read_value
 from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
-Positive = Annotated[int, Field(ge=1)]
+# Bounds far beyond published models, so that a slip of the keyboard is told and not tried.
+MOST_LAYERS = 1_000
+MOST_VOCABULARY = 2**20
+MOST_BEAM = 100
+
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+Size = Annotated[int, Field(ge=1, le=2**17)]
+Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -42,7 +48,9 @@ class Config(BaseModel):
     source: str = "de"
     target: str = "en"
     lowercase: bool = False  # fold case before training, and score without case
-    vocabulary: Positive = 2000  # joint BPE of both languages
+    vocabulary: Annotated[int, Field(ge=1, le=MOST_VOCABULARY)] = (
+        2000  # joint BPE of both languages
+    )
     max_tokens: Positive = 100  # training pairs with more tokens on a side are left out
     # Data of the other tasks.
     train_length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
@@ -51,32 +59,32 @@ class Config(BaseModel):
     test_examples: Positive = 100  # examples of each split; of text, windows of the greatest length
     mask_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share that a masked-lm predicts
     # Model.
-    width: Positive = 128
-    heads: Positive = 4
-    kv_heads: Positive | None = None
-    feed_forward: Positive = 512
-    encoder_layers: Positive = 2
-    decoder_layers: Positive = 2
-    layers: Positive = 2  # of the one stack that other tasks than translation have
+    width: Size = 128
+    heads: Size = 4
+    kv_heads: Size | None = None
+    feed_forward: Size = 512
+    encoder_layers: Layers = 2
+    decoder_layers: Layers = 2
+    layers: Layers = 2  # of the one stack that other tasks than translation have
     attention: str = "softmax"  # or linear: performer, elu, performer(features=64, rotate=before)
     dropout: Fraction = 0.0
     # Training.
-    epochs: Annotated[float, Field(gt=0)] = 1.3
+    epochs: Annotated[float, Field(gt=0, le=1e6)] = 1.3
     batch_tokens: Positive = 400  # padded tokens of a batch's longer side
     batch_sentences: Positive | None = None  # sentences of a batch, whatever their length, instead
     accumulate: Positive = 1  # batches whose gradients make one step
-    learning_rate: Annotated[float, Field(gt=0)] = 3e-3  # peak; with noam, the factor
-    warmup: Annotated[float, Field(ge=0)] = 0.1  # below 1 a share of all steps, else steps
+    learning_rate: Annotated[float, Field(gt=0, le=1e38)] = 3e-3  # peak; with noam, the factor
+    warmup: Annotated[float, Field(ge=0, le=1e9)] = 0.1  # below 1 a share of all steps, else steps
     schedule: Literal["linear", "noam"] = "linear"  # after warm-up: to zero, or 1/sqrt(step)
     label_smoothing: Fraction = 0.1
-    clip: Annotated[float, Field(gt=0)] = 1.0  # norm of the gradient at most
+    clip: Annotated[float, Field(gt=0, le=1e38)] = 1.0  # norm of the gradient at most
     validations: Positive = 5  # how often validation loss is taken and a snapshot kept
     keep: Positive = 5  # snapshots kept for the average
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
     # Scoring.
-    beam: Positive = 4
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6
+    beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 4
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     select: Literal["average", "best"] = "average"  # of the last snapshots, or best by validation
     average: Positive = 1
     splits: tuple[str, ...] | None = None  # what is scored; None: every test split
@@ -87,6 +95,14 @@ class Config(BaseModel):
         if task not in TASKS:
             raise ValueError(f"must be one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
         return task
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_text(cls, value: Any) -> Any:
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(text, str):
+                check_text(text)
+        return value
 
     @field_validator("encodings", "seeds", "splits", "length_multiples", mode="before")
     @classmethod
@@ -115,7 +131,9 @@ class Config(BaseModel):
             values = getattr(self, name) or ()
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
-                mistakes.append(f"{name} must differ from one another, got {list(values)}")
+                mistakes.append(
+                    f"{name} must differ from one another, got {shown(list(values), 200)}"
+                )
         try:
             parse_attention(self.attention)
         except (ValueError, TypeError) as error:
@@ -143,7 +161,10 @@ class Config(BaseModel):
         except (ValueError, TypeError) as error:
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
-            return f"{encoding}: {error}{hint}"
+            return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
+        except (MemoryError, RuntimeError) as error:  # tables too large, brackets too deep
+            reason = _cut(" ".join(str(error).split()), 200) or "brackets too deep in one another"
+            return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
 
     @property
@@ -206,13 +227,13 @@ def make_config(
     preset = given.pop("preset", preset)
     if preset not in PRESETS:
         raise ValueError(
-            f"preset must be one of {', '.join(PRESETS)}, got {preset!r}"
+            f"preset must be one of {', '.join(PRESETS)}, got {shown(preset)}"
             f"{did_you_mean(preset, PRESETS)}"
         )
     task = given.get("task", "translation")
     if task not in TASKS:
         raise ValueError(
-            f"task must be one of {', '.join(TASKS)}, got {task!r}{did_you_mean(task, TASKS)}"
+            f"task must be one of {', '.join(TASKS)}, got {shown(task)}{did_you_mean(task, TASKS)}"
         )
     others = [name for name in given if name in fields_of_other_tasks(task)]
     if others:
@@ -223,12 +244,7 @@ def make_config(
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
-        raise ValueError("; ".join(_message(mistake) for mistake in error.errors())) from None
-
-
-def read_run_config(run: Path) -> Config:
-    """Read the config of a run folder, of an earlier version too."""
-    return Config.model_validate(current_fields(read_json(run / "config.json")))
+        raise ValueError(first_line(error)) from None
 
 
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
@@ -245,25 +261,35 @@ def read_setting(text: str) -> tuple[str, Any]:
     field = Config.model_fields.get(name)
     if field is not None and field.annotation is str:
         return name, value  # "no" is Norwegian, and no truth value
+    return name, read_value(value)
+
+
+def read_run_config(run: Path) -> Config:
+    """Read the config of a run folder, of an earlier version too."""
+    path = run / "config.json"
+    held = read_json(path)
+    if not isinstance(held, dict):
+        raise ValueError(f"{path} must hold fields and values, got {shown(held)}")
     try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError:
-        return name, value
+        return Config.model_validate(current_fields(held))
+    except ValidationError as error:
+        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+
+
+def first_line(error: ValidationError) -> str:
+    """Give all mistakes of a config in one line."""
+    return "; ".join(_message(mistake) for mistake in error.errors())
 
 
 def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"config file {file} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        what = " ".join(str(error).split())
-        raise ValueError(f"config file {file} is neither YAML nor JSON: {what}") from None
+    fields = read_fields(file)
     if not isinstance(fields, dict):
-        raise ValueError(
-            f"config file {file} must hold fields and values, got {json.dumps(fields)}"
-        )
+        raise ValueError(f"config file {file} must hold fields and values, got {shown(fields)}")
     return fields
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _message(mistake: Any) -> str:
@@ -275,4 +301,4 @@ def _message(mistake: Any) -> str:
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:
         return str(message)
-    return f"{name}: {message}, got {mistake['input']!r}"
+    return f"{name}: {message}, got {shown(mistake['input'])}"

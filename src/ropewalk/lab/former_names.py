@@ -46,9 +46,9 @@ def former_encoding(text: str) -> str:
 def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Give what is kept beside a checkpoint, its config and encoding under their present names."""
     named = dict(facts)
-    if "config" in named:
+    if isinstance(named.get("config"), dict):
         named["config"] = current_fields(named["config"])
-    if "encoding" in named:
+    if isinstance(named.get("encoding"), str):
         named["encoding"] = current_encoding(named["encoding"])
     return named
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import ValidationError
+from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
-from ropewalk.lab.checkpoint import load_weights, read_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.checkpoint import check_finite, load_weights, read_tensors, weights_of
+from ropewalk.lab.config import Config, first_line
 from ropewalk.model import LanguageModel, Transformer, initialise
 
 Model = Transformer | LanguageModel
@@ -16,28 +21,93 @@ Model = Transformer | LanguageModel
 
 def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Model:
     """Build the model of a cell, each parameter drawn from the seed and its name."""
-    shape = config.shape(vocabulary)
-    model: Model
-    if config.task == "translation":
-        stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-        model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    else:
-        stack = shape.stack_shape(causal=config.causal)
-        model = LanguageModel(shape, build(encoding, stack), causal=config.causal)
+    model = _empty_model(config, encoding, vocabulary)
     initialise(model, seed)
     return model
 
 
+def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:
+    shape = config.shape(vocabulary)
+    if config.task == "translation":
+        stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
+        return Transformer(shape, *build_encoder_decoder(encoding, *stacks))
+    stack = shape.stack_shape(causal=config.causal)
+    return LanguageModel(shape, build(encoding, stack), causal=config.causal)
+
+
 def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
-    """Build the model of a ``model.safetensors`` or a snapshot, for use, and its config."""
+    """Build the model of a ``model.safetensors`` or a snapshot, for use, and its config.
+
+    Raises ValueError, naming the file, where its facts do not describe its tensors, before anything
+    is allocated by them, and where weights are NaN or infinite.
+    """
     tensors, facts = read_tensors(path)
-    if "config" not in facts or "encoding" not in facts:
-        raise ValueError(f"{path} is no model of ropewalk: it names no config")
-    config = Config.model_validate(facts["config"])
-    vocabulary = tensors["embedding.weight"].shape[0]
-    model = build_model(config, facts["encoding"], facts["seed"], vocabulary)
+    config, encoding, vocabulary = _described(path, tensors, facts)
+    with torch.device("meta"):  # shapes alone: nothing is allocated
+        empty = _empty_model(config, encoding, vocabulary)
+    wanted = weights_of(empty)
+    for name in sorted(wanted.keys() ^ tensors.keys()):
+        what = "lacks" if name in wanted else "has, beyond what its config describes,"
+        raise ValueError(f"{path} {what} a tensor {name!r}; {_WAY_OUT}")
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
+            raise ValueError(
+                f"{path}: {name!r} is {_kind(tensor)} and the file's config asks for "
+                f"{_kind(wanted[name])}; {_WAY_OUT}"
+            )
+    check_finite(path, tensors)
+    model = build_model(config, encoding, facts["seed"], vocabulary)
     load_weights(model, tensors)
     return model.to(device).eval(), config
+
+
+_WAY_OUT = "it is damaged or no model of ropewalk: train it again or name another"
+
+
+def _described(
+    path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+) -> tuple[Config, str, int]:
+    """Give config, encoding and vocabulary of a file; sizes beyond its tensors are refused."""
+    fields, encoding, seed = (facts.get(name) for name in ("config", "encoding", "seed"))
+    if not isinstance(fields, dict) or not isinstance(encoding, str):
+        raise ValueError(f"{path} is no model of ropewalk: it names no config")
+    table = tensors.get("embedding.weight")
+    if table is None or table.ndim != 2:
+        raise ValueError(f"{path} lacks a tensor 'embedding.weight' (V, width); {_WAY_OUT}")
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise ValueError(f"{path} must name a seed, got {shown(seed)}; {_WAY_OUT}")
+    numbers = sum(tensor.numel() for tensor in tensors.values())
+    # A model has no size greater than its count of numbers, and no more layers than tensors.
+    for name, most in {
+        **dict.fromkeys(("width", "heads", "kv_heads", "feed_forward"), numbers),
+        **dict.fromkeys(("layers", "encoder_layers", "decoder_layers"), len(tensors)),
+    }.items():
+        value = fields.get(name)
+        if type(value) is int and value > most and name not in _unused(fields):
+            raise ValueError(
+                f"{path} claims {name}={shown(value)} and holds {numbers} numbers in "
+                f"{len(tensors)} tensors; {_WAY_OUT}"
+            )
+    try:
+        config = Config.model_validate({**fields, "encodings": (encoding,)})
+    except ValidationError as error:
+        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+    if table.shape[1] != config.width:
+        raise ValueError(
+            f"{path} claims width={config.width} and its tables are {table.shape[1]} wide; "
+            f"{_WAY_OUT}"
+        )
+    return config, encoding, table.shape[0]
+
+
+def _unused(fields: Mapping[str, Any]) -> set[str]:
+    """Name the counts of layers that the file's task has no use for."""
+    translates = fields.get("task", "translation") == "translation"
+    return {"layers"} if translates else {"encoder_layers", "decoder_layers"}
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def load_translator(path: Path, device: torch.device) -> tuple[Transformer, Config]:

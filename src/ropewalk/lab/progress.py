@@ -54,7 +54,9 @@ class Watcher:
     def watch(self, cell: Cell, event: dict[str, Any]) -> None:
         """Take one event of a cell."""
         with self._lock:
-            if self._console.is_terminal:
+            if "warning" in event:
+                self._console.print(f"{cell}: warning: {event['warning']}", highlight=False)
+            elif self._console.is_terminal:
                 self._draw(cell, event)
             else:
                 self._print(cell, event)

@@ -13,11 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ropewalk.files import Facts, read_json, write_json
+from ropewalk.files import (
+    Facts,
+    read_checked_json,
+    remove_parts,
+    write_checked_json,
+    write_json,
+)
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, read_run_config
+from ropewalk.lab.locks import is_locked
 from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores, pick_device
+
+ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command works on
 
 
 class CellFailed(RuntimeError):  # noqa: N818, it is no error of this process
@@ -44,12 +54,13 @@ def prepare(config: Config, run: Path) -> Task:
     for place in (run, *run.parents):
         if place.exists() and not place.is_dir():
             raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+    remove_parts(run)
     task = open_task(config, run)
     digest = task.digest()
     if (run / "config.json").exists():
         _check_same(run, config, digest)
     facts = task.prepare()
-    write_json(run / "corpus.json", {"digest": digest, **facts})
+    write_checked_json(run / "corpus.json", {"digest": digest, **facts})
     write_json(run / "config.json", config.facts())
     return task
 
@@ -63,7 +74,8 @@ def run_cells(
     """Run all cells of a prepared run, ``jobs`` at a time (default: one for each core); give jobs.
 
     ``watch`` hears each cell's events. At Ctrl-C each cell saves its step before KeyboardInterrupt
-    goes on. A failed cell does not stop the others; behind them all, ``CellFailed`` names it.
+    goes on. A failed cell does not stop the others; behind them all, ``CellFailed`` names it. Cells
+    that another command works on come last, once it has left them.
     """
     cells = cells_of(config)
     most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
@@ -73,6 +85,7 @@ def run_cells(
         waiting.put(cell)
     running: dict[Cell, subprocess.Popen[str]] = {}
     failures: list[str] = []
+    told: set[Cell] = set()
     stopping = threading.Event()
     # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
     ended = [threading.Event() for _ in range(jobs)]
@@ -83,12 +96,18 @@ def run_cells(
                 cell = waiting.get_nowait()
             except queue.Empty:
                 return
+            if is_locked(cell.folder(run)):
+                _wait_for(cell, waiting, watch, told, stopping)
+                continue
             with _start(run, cell, threads_of_a_cell(jobs)) as process:
                 running[cell] = process
                 if stopping.is_set():
                     process.send_signal(signal.SIGINT)
                 error = _follow(process, cell, watch)
                 del running[cell]
+            if process.returncode == BUSY:
+                waiting.put(cell)
+                continue
             if error is not None and not stopping.is_set():
                 failures.append(f"{cell}: {error}")
 
@@ -116,6 +135,21 @@ def run_cells(
     return jobs
 
 
+def _wait_for(
+    cell: Cell,
+    waiting: queue.SimpleQueue[Cell],
+    watch: Callable[[Cell, dict[str, Any]], None],
+    told: set[Cell],
+    stopping: threading.Event,
+) -> None:
+    """Put a cell that another command works on behind those that wait, and say so once."""
+    if cell not in told:
+        told.add(cell)
+        watch(cell, {"phase": "another command works on it"})
+    waiting.put(cell)
+    stopping.wait(ASK_AGAIN)
+
+
 def threads_of_a_cell(jobs: int) -> int:
     """Give the threads that each of so many cells gets: its share, or what OMP_NUM_THREADS says."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -140,9 +174,13 @@ def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]],
 
 
 def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
-    # A session of its own: Ctrl-C reaches this process, which passes it on once.
+    # -P: the working directory, whatever lies there, is no place to import from.
+    words = [sys.executable, "-P", "-m", "ropewalk.lab.worker", str(run), cell.encoding]
+    # A session of its own: Ctrl-C reaches this process, which passes it on once. Nothing is written
+    # to standard input: its end tells the cell that this process is gone.
     return subprocess.Popen(
-        [sys.executable, "-m", "ropewalk.lab.worker", str(run), cell.encoding, str(cell.seed)],
+        [*words, str(cell.seed), STOP_WITH_PARENT],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -172,7 +210,9 @@ def _follow(
     reader.join()
     if code and error is None:
         error = "".join(noise).strip() or f"the process ended with status {code}"
-    ended = {0: "finished", 130: "interrupted"}
+    if code == BUSY:
+        return None
+    ended = {0: "finished", INTERRUPTED: "interrupted"}
     watch(cell, {"phase": ended.get(code, "failed")})
     return error if code else None
 
@@ -184,7 +224,8 @@ def _check_same(run: Path, config: Config, digest: str) -> None:
         for name, value in config.training().items()
         if held.get(name) != value
     ]
-    if (run / "corpus.json").exists() and read_json(run / "corpus.json")["digest"] != digest:
+    corpus = run / "corpus.json"
+    if corpus.exists() and read_checked_json(corpus, "digest")["digest"] != digest:
         differing.append("the data has changed since")
     if differing:
         raise ValueError(

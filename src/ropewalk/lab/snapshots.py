@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.lab.checkpoint import read_tensors
+from ropewalk.lab.checkpoint import check_finite, read_tensors
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
@@ -35,15 +35,30 @@ def best_snapshot(folder: Path, validation: Sequence[dict[str, float]]) -> Path:
 def chosen_snapshots(
     folder: Path, select: str, average: int, validation: Sequence[dict[str, float]]
 ) -> list[Path]:
-    """Return the snapshots whose mean is scored: the last ones, or with select="best" the best."""
+    """Return the snapshots whose mean is scored: the last ones, or with select="best" the best.
+
+    Raises ValueError where one of them is gone: the mean of the others would be another model.
+    """
+    chosen = [snapshot_path(folder, int(seen["step"])) for seen in validation[-average:]]
     if select == "best":
-        return [best_snapshot(folder, validation)]
-    return snapshots(folder)[-average:]
+        chosen = [best_snapshot(folder, validation)]
+    gone = [path.name for path in chosen if not path.exists()]
+    if gone:
+        asked = "select=best" if select == "best" else f"average={average}"
+        raise ValueError(
+            f"{folder} lacks {', '.join(gone)}, which {asked} needs; put it back, or delete the "
+            f"folder, and the same command trains the cell again"
+        )
+    return chosen
 
 
 def mean_of(chosen: Sequence[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the mean of these snapshots' parameters, and the facts of the last."""
     read = [read_tensors(path) for path in chosen]
+    for path, (tensors, _) in zip(chosen, read, strict=True):
+        check_finite(path, tensors)
+        if tensors.keys() != read[0][0].keys():
+            raise ValueError(f"{path} holds other tensors than {chosen[0]}")
     mean = {
         name: torch.stack([tensors[name].double() for tensors, _ in read]).mean(0).float()
         for name in read[0][0]

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -13,10 +14,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
-from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.checkpoint import (
+    DamagedFile,
+    check_finite,
+    load_weights,
+    read_tensors,
+    weights_of,
+    write_tensors,
+)
+from ropewalk.lab.config import Config, first_line
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import build_model
 from ropewalk.lab.snapshots import best_snapshot, snapshot_path, snapshots, step_of
@@ -76,6 +85,10 @@ class Trainer:
         self.per_epoch = per_epoch
         if (folder / "last.safetensors").exists():
             self._resume()
+        # Snapshots of steps behind the one resumed from are taken anew.
+        for later in snapshots(folder):
+            if step_of(later) > self.record.step:
+                later.unlink()
 
     def run(self, progress: Progress = lambda record, loss: None) -> Record:
         """Train to the last step; at Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
@@ -112,7 +125,7 @@ class Trainer:
         record.training.append(seen)
         if validate:
             self._validate()
-        if record.step >= record.steps:
+        if record.step >= record.steps and record.status == "training":
             record.status = "finished"
 
     def step(self, batches: list[list[int]]) -> Step:
@@ -144,6 +157,9 @@ class Trainer:
     def _validate(self) -> None:
         loss = self.task.validation_loss(self.model, self.precision)
         record = self.record
+        if not math.isfinite(loss):
+            record.status = "diverged"
+            return
         record.validation.append(
             {"step": record.step, "seconds": round(record.seconds, 3), "loss": round(loss, 5)}
         )
@@ -169,9 +185,17 @@ class Trainer:
 
     def _resume(self) -> None:
         path = self.folder / "last.safetensors"
-        tensors, facts = read_tensors(path)
+        try:
+            tensors, facts = read_tensors(path)
+        except DamagedFile as error:
+            # Snapshots hold no state of the optimizer: from them another model would come.
+            warnings.warn(f"{error}; the cell is trained again from its first step", stacklevel=2)
+            path.unlink()
+            return
         check_facts(path, facts, self.facts)
-        self.record = Record(**facts["record"])
+        self.record = read_record(path, facts)
+        if self.record.status != "diverged":
+            check_finite(path, tensors)
         held = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         load_weights(self.model, held)
         state = self.optimizer.state_dict()
@@ -181,28 +205,42 @@ class Trainer:
             if held:
                 state["state"][i] = held
         self.optimizer.load_state_dict(state)
-        # Snapshots of steps behind the one resumed from are taken anew.
-        for later in snapshots(self.folder):
-            if step_of(later) > self.record.step:
-                later.unlink()
 
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM instead of being torn out of a step half done."""
+    """Collect Ctrl-C, SIGTERM and SIGHUP instead of being torn out of a step half done."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # Python delivers signals to the main thread alone
         return
     before = {
         number: signal.signal(number, lambda number, frame: received.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in stopping_signals()
     }
     try:
         yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """List the signals that ask for an end; one that is ignored, as under nohup, is left so."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+
+
+def read_record(path: Path, facts: dict[str, Any]) -> Record:
+    """Give the record that a file holds; a file without one is a ValueError that names it."""
+    try:
+        return Record(**facts["record"])
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"{path} holds no record of a training; delete it, and the same command trains the "
+            f"cell again"
+        ) from None
 
 
 def learning_rate(config: Config, step: int, steps: int) -> float:
@@ -224,7 +262,10 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a checkpoint of another config, encoding or seed, naming what differs."""
     ours = {**wanted["config"], **{k: wanted[k] for k in ("encoding", "seed")}}
-    config = Config.model_validate(held.get("config", {})).training()
+    try:
+        config = Config.model_validate(held.get("config", {})).training()
+    except ValidationError as error:
+        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
     theirs = {**config, **{k: held.get(k) for k in ("encoding", "seed")}}
     differing = [
         f"{name} is {theirs.get(name)!r} there and {value!r} here"

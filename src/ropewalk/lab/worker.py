@@ -1,43 +1,66 @@
 """One cell of a comparison, one encoding with one seed, in a process of its own.
 
 ``python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED`` trains it, or goes on where it stopped,
-and scores it; it tells how far it is in lines of JSON on standard output.
+and scores it; it tells how far it is in lines of JSON on standard output. With ``--stop-at-eof`` it
+saves and ends when standard input does, as it does when the process that holds its other end dies.
 """
 
 from __future__ import annotations
 
+import _thread
 import json
+import os
+import signal
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import read_json, write_json
+from ropewalk.files import read_checked_json, read_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.former_names import current_facts
+from ropewalk.lab.locks import Busy, locked
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import Record, Trainer, check_facts
+from ropewalk.lab.train import Record, Trainer, check_facts, read_record, stopping_signals
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]
 
+#: Exit statuses: stopped by a signal, having saved; the cell is another process's at this moment.
+INTERRUPTED, BUSY = 130, 75
+STOP_WITH_PARENT = "--stop-at-eof"
+ASK_AGAIN = 5.0  # seconds between two requests to stop
+
 
 def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
-    """Train and score one cell of a prepared run, skipping what is there already."""
+    """Train and score one cell of a prepared run, skipping what is there already.
+
+    Raises ``Busy`` where another process works on the cell.
+    """
     for held in read_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
     config = read_run_config(run)
-    task = open_task(config, run)
     folder = Cell(encoding, seed).folder(run)
+    with locked(folder):
+        remove_parts(folder)
+        _fill(open_task(config, run), encoding, seed, folder, emit)
+
+
+def _fill(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> None:
+    config, path = task.config, folder / "model.safetensors"
     record = train_cell(task, encoding, seed, folder, emit)
     model: Model | None = None
+    if record.status != "diverged" and not path.exists():
+        _write_final_model(config, record, folder)
     for split in task.splits:
         began = time.perf_counter()
         if record.status == "diverged":
@@ -46,9 +69,8 @@ def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
             continue
         else:
             if model is None:
-                model = load_model(
-                    _final_model(config, record, folder), pick_device(config.device)
-                )[0]
+                _write_final_model(config, record, folder)
+                model = load_model(path, pick_device(config.device))[0]
             emit({"phase": f"{task.evaluation_phase} {split}"})
             began = time.perf_counter()
             try:
@@ -56,17 +78,20 @@ def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
             except ValueError as error:  # such as positions beyond those of a learned table
                 found = {"no_result": " ".join(str(error).split())}
         facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
-        write_json(folder / f"{split}.json", facts)
+        facts["made_from"] = task.made_from(split, folder)
+        write_checked_json(folder / f"{split}.json", facts)
 
 
 def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
     """Train a cell to its end, unless it is there, and give what was seen of the training."""
     config, done = task.config, folder / "training.json"
     if done.exists():
-        held = current_facts(read_json(done))
+        held = current_facts(read_checked_json(done, "record"))
         check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
-        return Record(**held["record"])
+        return read_record(done, held)
     trainer = Trainer(task, encoding, seed, folder)
+    if trainer.record.step:
+        emit({"phase": f"resumed from step {trainer.record.step} of {trainer.record.steps}"})
     emitted_at = 0.0
 
     def progress(record: Record, loss: float) -> None:
@@ -84,35 +109,64 @@ def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -
             )
 
     record = trainer.run(progress)
-    write_json(done, {**trainer.facts, "precision": trainer.precision, "record": asdict(record)})
+    write_checked_json(
+        done, {**trainer.facts, "precision": trainer.precision, "record": asdict(record)}
+    )
     (folder / "last.safetensors").unlink(missing_ok=True)
     return record
 
 
-def _final_model(config: Config, record: Record, folder: Path) -> Path:
-    """Write ``model.safetensors``, the model to be scored, and return its path."""
+def _write_final_model(config: Config, record: Record, folder: Path) -> None:
+    """Write ``model.safetensors``, the model to be scored."""
     chosen = chosen_snapshots(folder, config.select, config.average, record.validation)
     tensors, facts = mean_of(chosen)
     facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
-    path = folder / "model.safetensors"
-    write_tensors(path, tensors, facts)
-    return path
+    write_tensors(folder / "model.safetensors", tensors, facts)
 
 
-def _main(run: str, encoding: str, seed: str) -> int:
+def _stop_with_parent() -> None:
+    """End this process, which saves first, when standard input ends: a parent's end closes it."""
+
+    def wait() -> None:
+        while os.read(0, 1):  # unbuffered: a buffer is locked as the interpreter ends
+            pass
+        while True:  # again, since a signal between two stages of the work may be lost
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            else:
+                _thread.interrupt_main()
+            time.sleep(ASK_AGAIN)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _main(run: str, encoding: str, seed: str, *options: str) -> int:
     def emit(event: dict[str, Any]) -> None:
-        print(json.dumps(event), flush=True)
+        try:
+            print(json.dumps(event), flush=True)
+        except BrokenPipeError:  # nobody listens: whoever asked for a stop says so otherwise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        emit({"warning": " ".join(str(message).split())})
 
     try:
+        for number in stopping_signals():
+            signal.signal(number, signal.default_int_handler)
+        warnings.showwarning = warn
+        if STOP_WITH_PARENT in options:
+            _stop_with_parent()
         run_cell(Path(run), encoding, int(seed), emit)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except Busy:
+        return BUSY
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
         return 1
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        emit({"error": f"{what}; what was written before is whole, and the same command goes on"})
+        emit({"error": f"{what}; what was written before is whole"})
         return 1
     return 0
 

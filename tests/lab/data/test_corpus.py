@@ -6,9 +6,12 @@ the file, the line or the way out.
 """
 
 import builtins
+import csv
 import gzip
 import hashlib
+import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.lab.data import corpus as corpus_module
+from ropewalk.lab.data import hub as hub_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 
 MULTI30K = Path(__file__).parents[4] / "shared" / "data" / "multi30k"
@@ -213,7 +217,7 @@ def test_a_folder_without_training_or_validation(folder):
         (folder / f"val.{side}").unlink()
     assert message(folder) == (
         f"{folder} has no validation split: expected validation|valid|val|dev.de and .en (plain or "
-        ".gz), or .jsonl; there is test.de, test.en, train.de, train.en"
+        ".gz), or .jsonl, .csv or .tsv; there is test.de, test.en, train.de, train.en"
     )
     (folder / "train.de").unlink()
     (folder / "train.en").unlink()
@@ -346,7 +350,7 @@ def hub(tmp_path, monkeypatch):
         for split, (filename, _) in corpus_module.HUB_FILES.items()
     }
     monkeypatch.setattr(corpus_module, "HUB_FILES", sums)
-    monkeypatch.setattr(corpus_module, "_download", lambda filename: tmp_path / filename)
+    monkeypatch.setattr(corpus_module, "download", lambda repository, filename: tmp_path / filename)
     return tmp_path
 
 
@@ -388,8 +392,109 @@ def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
         raise OSError("no route to host. Try again.\nand many more lines")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
+    monkeypatch.setattr(hub_module, "_check_network", lambda: None)
     text = message("multi30k")
     assert "(no route to host); without a network, give a folder" in text
+
+
+def test_without_a_network_the_client_is_not_asked_to_try_again(monkeypatch):
+    """Fails if the client, which tries for minutes, is let to ask where the hub is out of reach."""
+    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
+    asked = []
+
+    def ask(*arguments, local_files_only=False, **options):
+        asked.append(local_files_only)
+        raise OSError("not there")
+
+    def unreachable(*arguments):
+        raise OSError("network is unreachable")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", ask)
+    monkeypatch.setattr(hub_module, "getproxies", dict)
+    monkeypatch.setattr(hub_module.socket, "create_connection", unreachable)
+    assert "(network is unreachable)" in message("multi30k")
+    assert asked == [True]
+
+
+ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", right?')]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.gz"])
+@pytest.mark.parametrize("named", [False, True])
+def test_tables_read_back_what_was_written(tmp_path, ending, named):
+    """Fails if CSV or TSV is not read, a quotation mark is lost, or columns are mistaken."""
+    rows = [(target, "x", source) for source, target in ROWS] if named else ROWS
+    rows = ([("en", "id", "de")] if named else []) + rows
+    written = io.StringIO()
+    if ending.startswith("csv"):
+        csv.writer(written).writerows(rows)
+    else:
+        written.write("".join("\t".join(row) + "\n" for row in rows))
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.{ending}", written.getvalue().splitlines())
+    corpus = load_corpus(str(tmp_path))
+    assert corpus.splits["train"] == corpus.splits["validation"] == tuple(ROWS)
+
+
+def test_one_table_is_split_by_content(tmp_path):
+    write(tmp_path / "all.tsv", ["\t".join(row) for row in numbered(40)])
+    corpus = load_corpus(str(tmp_path / "all.tsv"))
+    assert [len(corpus.splits[name]) for name in ("train", "validation", "test")] == [36, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "said"),
+    [
+        ("all.tsv", ["a\tb\tc"], "line 1 has 3 columns: expected two"),
+        ("all.csv", ["a,b", "c"], "line 2 has 1 columns: expected two"),
+        ("all.csv", ["de,id,en", "a,1"], "line 2 has 2 columns"),
+        ("all.csv", ["a,b", '"c'], "cannot be read"),
+    ],
+)
+def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
+    write(tmp_path / name, lines)
+    assert said in message(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "said"),
+    [
+        ("train.de", ["good", "b\0d"], "line 2 has a NUL character"),
+        ("train.de", ["x" * 100_001], "line 1 is longer than 100000 bytes"),
+        ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
+        ("train.jsonl", ['{"de": "a\\u0000", "en": "a"}'], "line 1 has a NUL character"),
+        ("train.jsonl", ["1" * 5000], "line 1 is not JSON: Exceeds the limit"),
+        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: maximum recursion depth"),
+        ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
+    ],
+)
+def test_hostile_lines_are_named(tmp_path, name, lines, said):
+    """Fails if such a line is read, or if its message is not ours or as long as the line."""
+    write(tmp_path / name, lines)
+    if name == "train.de":
+        write(tmp_path / "train.en", lines)
+    write_split(tmp_path, "val", numbered(2))
+    text = message(tmp_path)
+    assert said in text
+    assert len(text) < 600
+
+
+def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
+    """Fails if all is unpacked: 40 MB of one letter, of which the least bound lets 16 pass."""
+    for language in ("de", "en"):
+        (folder / f"train.{language}").write_bytes(gzip.compress(b"x\n" * 20_000_000))
+    assert "unpacks to more than" in message(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(folder):
+    (folder / "train.de").unlink()
+    os.mkfifo(folder / "train.de")
+    assert "no regular file" in message(f"{folder / 'train.de'},{folder / 'train.en'}")
+
+
+def test_a_nul_in_the_name_of_a_corpus():
+    assert "with a NUL character" in message("a\0b")
 
 
 needs_multi30k = pytest.mark.skipif(

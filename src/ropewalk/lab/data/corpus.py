@@ -1,9 +1,9 @@
 """Parallel corpora: where sentence pairs come from and how they are split.
 
 A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (from the
-Hugging Face hub), a folder of ``train.de``, ``train.en.gz``, ..., or two files,
-``SOURCE_FILE,TARGET_FILE``. Text is UTF-8, one sentence per line, and is left as it is but for
-white space at its ends.
+Hugging Face hub), a folder of ``train.de``, ``train.en.gz``, ... or of ``train.jsonl``,
+``train.tsv``, ``train.csv``, two files, ``SOURCE_FILE,TARGET_FILE``, or one CSV or TSV file. Text
+is UTF-8, one sentence per line, and is left as it is but for white space at its ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.data.textfiles import CorpusError, Pair, nearest, read_jsonl, read_sides
+from ropewalk.checks import shown
+from ropewalk.lab.data.hub import download
+from ropewalk.lab.data.textfiles import (
+    CorpusError,
+    Pair,
+    nearest,
+    read_jsonl,
+    read_sides,
+    read_table,
+)
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
@@ -47,8 +56,10 @@ HUB_FILES = {
 
 WAYS = (
     "give 'phrases', 'multi30k', a folder that holds train.de, train.en, val.de, val.en, ..., "
-    "or two files as SOURCE_FILE,TARGET_FILE"
+    "two files as SOURCE_FILE,TARGET_FILE, or one .csv or .tsv file of two columns"
 )
+#: The endings of files that hold both sides.
+BOTH_SIDES = {"jsonl": read_jsonl, "csv": read_table, "tsv": read_table}
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,8 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
         return _from_phrases(source, target)
     if data == "multi30k":
         return _from_hub(source, target)
+    if "\0" in data:
+        raise CorpusError(f"data must name files, got {shown(data)} with a NUL character")
     path = Path(data).expanduser()
     if path.is_dir():
         return _from_folder(path, source, target)
@@ -107,9 +120,15 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
         if len(sides) != 2 or not all(sides):
             raise CorpusError(f"expected two files, SOURCE_FILE,TARGET_FILE, received {data!r}")
         return _from_files(Path(sides[0]).expanduser(), Path(sides[1]).expanduser(), source, target)
+    if path.is_file() and path.name.removesuffix(".gz").endswith((".csv", ".tsv")):
+        notes: list[str] = []
+        pairs = read_table(path, "corpus", source, target, notes)
+        return _split(path.name, pairs, path, source, target, notes)
     if path.is_file():
         raise CorpusError(f"{data} is one file and a corpus needs both sides: {WAYS}")
-    raise CorpusError(f"no corpus {data!r}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}")
+    raise CorpusError(
+        f"no corpus {shown(data, 200)}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}"
+    )
 
 
 def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
@@ -153,7 +172,7 @@ def _from_hub(source: str, target: str) -> Corpus:
     splits: Splits = {}
     notes: list[str] = []
     for split, (filename, expected) in HUB_FILES.items():
-        path = _download(filename)
+        path = download(HUB_REPOSITORY, filename)
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if found != expected:
             raise CorpusError(
@@ -165,27 +184,11 @@ def _from_hub(source: str, target: str) -> Corpus:
     return Corpus("multi30k", source, target, splits, tuple(notes))
 
 
-def _download(filename: str) -> Path:
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError:
-        raise CorpusError(
-            "multi30k comes from the Hugging Face hub and huggingface_hub is not installed: "
-            "pip install 'ropewalk[hub]'"
-        ) from None
-    try:
-        return Path(hf_hub_download(HUB_REPOSITORY, filename, repo_type="dataset"))
-    except Exception as error:  # the client raises what its transport raises, by version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-        raise CorpusError(
-            f"multi30k could not be fetched from the Hugging Face hub ({reason}); without a "
-            "network, give a folder that holds train.de, train.en, val.de, val.en, ..."
-        ) from error
-
-
 def _from_folder(folder: Path, source: str, target: str) -> Corpus:
     """Read NAME.SOURCE and NAME.TARGET (plain or .gz), or NAME.jsonl, for every NAME."""
-    ending = re.compile(rf"(.+)\.({re.escape(source)}|{re.escape(target)}|jsonl)(\.gz)?")
+    ending = re.compile(
+        rf"(.+)\.({re.escape(source)}|{re.escape(target)}|{'|'.join(BOTH_SIDES)})(\.gz)?"
+    )
     found: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.iterdir()):
         match = ending.fullmatch(path.name)
@@ -197,8 +200,9 @@ def _from_folder(folder: Path, source: str, target: str) -> Corpus:
     for name in sorted(found, key=_split_order):
         split = "validation" if name in VALIDATION_NAMES else name
         sides = {ending: paths[0] for ending, paths in found[name].items()}
-        if "jsonl" in sides:
-            splits[split] = read_jsonl(sides["jsonl"], split, source, target, notes)
+        both = next((ending for ending in BOTH_SIDES if ending in sides), None)
+        if both is not None:
+            splits[split] = BOTH_SIDES[both](sides[both], split, source, target, notes)
         else:
             splits[split] = read_sides(sides[source], sides[target], split, notes)
     return Corpus(folder.resolve().name, source, target, splits, tuple(notes))
@@ -221,14 +225,15 @@ def _check_folder(
             there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
             raise CorpusError(
                 f"{folder} has no {split} split: expected {'|'.join(names)}.{source} and "
-                f".{target} (plain or .gz), or .jsonl; there is {there}"
+                f".{target} (plain or .gz), or .jsonl, .csv or .tsv; there is {there}"
             )
     for name, sides in found.items():
         files = [path for paths in sides.values() for path in paths]
-        if len(files) > len(sides) or ("jsonl" in sides and len(files) > 1):
+        both = sides.keys() & BOTH_SIDES.keys()
+        if len(files) > len(sides) or (both and len(files) > 1):
             listed = ", ".join(path.name for path in files)
             raise CorpusError(f"{folder}: more than one file could be the {name} split: {listed}")
-        if "jsonl" not in sides and len(sides) < 2:
+        if not both and len(sides) < 2:
             missing = target if source in sides else source
             raise CorpusError(
                 f"{files[0]} has no other side: expected "
@@ -241,17 +246,27 @@ def _from_files(source_path: Path, target_path: Path, source: str, target: str) 
     """Read one pair of files and hold out validation and test by a hash of the source sentence.
 
     The endings of their names say the languages, where they are as short as a language's code.
-    A source sentence is in one split only, whatever its place in the file; a held-out split has
-    each source sentence once, with the first of its translations.
     """
     source, target = _language(source_path, source), _language(target_path, target)
     notes: list[str] = []
     pairs = read_sides(source_path, target_path, "corpus", notes)
+    name = f"{source_path.name},{target_path.name}"
+    return _split(name, pairs, source_path, source, target, notes)
+
+
+def _split(
+    name: str, pairs: tuple[Pair, ...], path: Path, source: str, target: str, notes: list[str]
+) -> Corpus:
+    """Hold out validation and test of pairs that come without splits from this path.
+
+    A source sentence is in one split only, whatever its place in the file; a held-out split has
+    each source sentence once, with the first of its translations.
+    """
     sources = sorted({pair[0] for pair in pairs}, key=_hash)
     held_out = min(HELD_OUT_MOST, max(1, int(len(sources) * HELD_OUT_SHARE)))
     if len(sources) < 3:
         raise CorpusError(
-            f"{source_path} has {len(sources)} different sentences: train, validation and test "
+            f"{path} has {len(sources)} different sentences: train, validation and test "
             "need one each at the least"
         )
     # Opposite ends of the order, so that no sentence wanders between them as a corpus grows.
@@ -264,7 +279,6 @@ def _from_files(source_path: Path, target_path: Path, source: str, target: str) 
     left_out = len(pairs) - sum(map(len, splits.values()))
     if left_out:
         notes.append(f"{left_out} further translations of held-out source sentences left out")
-    name = f"{source_path.name},{target_path.name}"
     return Corpus(name, source, target, splits, tuple(notes))
 
 

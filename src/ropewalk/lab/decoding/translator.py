@@ -5,14 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from ropewalk.lab.config import read_run_config
+from ropewalk.checks import shown
+from ropewalk.lab.config import MOST_BEAM, read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
+
+# Of one line to translate: the time of a search grows with the square of its length.
+MOST_CHARACTERS = 20_000
+MOST_TOKENS = 2_000
 
 
 class Translator:
@@ -36,6 +42,8 @@ class Translator:
 
         beam and length_penalty default to what the run was set to.
         """
+        if beam is not None and not 1 <= beam <= MOST_BEAM:
+            raise ValueError(f"beam must lie between 1 and {MOST_BEAM}, got {shown(beam)}")
         file = _find_model(path)
         model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
@@ -59,11 +67,19 @@ class Translator:
         )
 
     def __call__(self, sentences: Sequence[str]) -> list[str]:
-        """Translate each sentence; an empty one stays empty."""
+        """Translate each sentence; an empty one stays empty.
+
+        Raises ValueError where a sentence has too many characters or tokens.
+        """
         filled = [i for i, sentence in enumerate(sentences) if sentence.strip()]
-        found = search(
-            self.model, self.tokens.encode([sentences[i] for i in filled]), beam=self.beam
-        )
+        for i in filled:
+            if len(sentences[i]) > MOST_CHARACTERS:
+                raise _too_long(i, len(sentences[i]), "characters", MOST_CHARACTERS)
+        ids = self.tokens.encode([sentences[i] for i in filled])
+        for i, row in zip(filled, ids, strict=True):
+            if len(row) > MOST_TOKENS:
+                raise _too_long(i, len(row), "tokens", MOST_TOKENS)
+        found = search(self.model, ids, beam=self.beam)
         out = [""] * len(sentences)
         for i, hypotheses in zip(filled, found, strict=True):
             out[i] = self.tokens.decode(best(hypotheses, self.length_penalty).ids)
@@ -73,17 +89,23 @@ class Translator:
 def read_sentences(file: Path | None) -> list[str]:
     """Give the lines of a UTF-8 file, or of standard input."""
     if file is None:
-        content, name = sys.stdin.buffer.read(), "standard input"
-    else:
-        try:
-            content, name = file.read_bytes(), str(file)
-        except OSError as error:
-            raise ValueError(f"file {file} can't be read: {error.strerror}") from None
-    lines = content.split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
+        return _lines(sys.stdin.buffer, "standard input")
+    try:
+        with file.open("rb") as opened:
+            return _lines(opened, str(file))
+    except OSError as error:
+        raise ValueError(f"file {file} can't be read: {error.strerror}") from None
+
+
+def _lines(opened: BinaryIO, name: str) -> list[str]:
+    most = 4 * MOST_CHARACTERS  # bytes: a character has four at most
     out = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(iter(lambda: opened.readline(most + 1), b""), 1):
+        if len(line) > most:
+            raise ValueError(
+                f"{name}, line {number} is longer than {most} bytes, the most that is translated "
+                f"at once: one sentence a line"
+            )
         try:
             out.append(line.decode("utf-8").strip())
         except UnicodeDecodeError as error:
@@ -91,6 +113,13 @@ def read_sentences(file: Path | None) -> list[str]:
                 f"{name} must be UTF-8, got byte 0x{line[error.start]:02x} in line {number}"
             ) from None
     return out
+
+
+def _too_long(index: int, count: int, unit: str, most: int) -> ValueError:
+    return ValueError(
+        f"line {index + 1} has {count} {unit}, and at most {most} are translated at once; write "
+        f"one sentence a line"
+    )
 
 
 def _find_model(path: Path) -> Path:

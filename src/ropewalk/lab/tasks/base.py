@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import Facts, read_checked_json
+from ropewalk.lab.checkpoint import read_checksum
 from ropewalk.lab.config import Config
 from ropewalk.lab.former_names import current_evaluation
 
@@ -93,8 +94,7 @@ class Task(ABC):
     @property
     def data_facts(self) -> Facts:
         """What ``prepare`` gave, "vocabulary" among it."""
-        found: Facts = read_json(self.run / "corpus.json")
-        return found
+        return read_checked_json(self.run / "corpus.json", "digest", "vocabulary")
 
     @cached_property
     def vocabulary(self) -> int:
@@ -105,6 +105,10 @@ class Task(ABC):
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The names of the splits that a finished model is scored on."""
+
+    def cautions(self) -> list[str]:
+        """Say what in the data makes its scores mean little, if anything does."""
+        return []
 
     # How a cell trains.
 
@@ -138,14 +142,31 @@ class Task(ABC):
         return {"no_result": "the training diverged"}
 
     def is_evaluated(self, split: str, folder: Path) -> bool:
-        """Tell whether the split's answers are there, made as the config says."""
+        """Tell whether the split's answers are there, made as the config says by the model there.
+
+        What an earlier version wrote does not name its model, and is taken to be of this one.
+        """
         if not (folder / f"{split}.json").exists():
             return False
-        return bool(self.evaluation(split, folder)["decoding"] == self.config.decoding())
+        held, made = self.evaluation(split, folder), self.made_from(split, folder)
+        if held["decoding"] != self.config.decoding():
+            return False
+        return "made_from" not in held or bool(held["made_from"] == made)
+
+    def made_from(self, split: str, folder: Path) -> Facts:
+        """Give what a split's score is made from: checksums of the model and of the data."""
+        model = folder / "model.safetensors"
+        return {
+            "model": read_checksum(model) if model.exists() else None,
+            "data": self.data_facts["digest"],
+        }
 
     def evaluation(self, split: str, folder: Path) -> Facts:
         """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
-        return current_evaluation(read_json(folder / f"{split}.json"))
+        held = read_checked_json(folder / f"{split}.json")
+        if not isinstance(held.get("decoding", {}), dict):
+            raise ValueError(f"{folder / f'{split}.json'} holds no scores; delete it")
+        return current_evaluation(held)
 
     @abstractmethod
     def score(self, split: str, folder: Path) -> SplitScores:

@@ -36,6 +36,9 @@ from ropewalk.model import Transformer
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
 
+FEW_TRAINING = 1_000  # pairs; below, the model learns them by heart
+FEW_TESTED = 100  # pairs; below, a score of the corpus hangs on single sentences
+
 
 class Translation(Task):
     """Train on sentence pairs, translate test splits."""
@@ -102,6 +105,16 @@ class Translation(Task):
             name for name in self.data if name not in ("train", "validation")
         )
 
+    def cautions(self) -> list[str]:
+        pairs, found = self.corpus.splits, []
+        if len(pairs["train"]) < FEW_TRAINING:
+            found.append(f"trained on {len(pairs['train'])} pairs: too few to learn a language")
+        return found + [
+            f"{split} has {len(pairs[split])} pairs: BLEU of fewer than {FEW_TESTED} says little"
+            for split in self.splits
+            if len(pairs[split]) < FEW_TESTED
+        ]
+
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
         config = self.config
         return plan_epoch(
@@ -155,6 +168,12 @@ class Translation(Task):
     def is_evaluated(self, split: str, folder: Path) -> bool:
         return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
 
+    def made_from(self, split: str, folder: Path) -> Facts:
+        """Give what a score is made from, the translations themselves among it."""
+        path = folder / f"{split}.hypotheses.txt"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        return {**super().made_from(split, folder), "hypotheses": digest}
+
     def score(self, split: str, folder: Path) -> SplitScores:
         held = self.evaluation(split, folder)
         if "no_result" in held:
@@ -188,7 +207,7 @@ class Translation(Task):
                 "target": corpus.target,
                 "pairs": {split: len(pairs) for split, pairs in corpus.splits.items()},
                 "seen_in_training": overlap(corpus),
-                "notes": list(corpus.notes),
+                "notes": [*corpus.notes, *self.cautions()],
                 **{k: facts[k] for k in ("left_out", "vocabulary", "longest_in_training")},
             },
             "signatures": bleu.signatures(lowercase=self.config.lowercase),

@@ -1,0 +1,36 @@
+"""Locks of folders: these fail if two processes work in one, or if a lock outlives its process."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ropewalk.lab.locks import Busy, is_locked, locked
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+
+HOLD = (
+    "import sys, pathlib\n"
+    "from ropewalk.lab.locks import locked\n"
+    "with locked(pathlib.Path(sys.argv[1])):\n"
+    "    print('held', flush=True)\n"
+    "    sys.stdin.read()\n"
+)
+
+
+def test_a_lock_is_held_by_one_and_freed_by_a_kill(tmp_path):
+    folder = tmp_path / "cell"
+    assert not is_locked(folder)
+    assert not folder.exists()
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout.readline() == b"held\n"
+        assert is_locked(folder)
+        with pytest.raises(Busy), locked(folder):
+            pass
+        other.kill()
+    assert not is_locked(folder)
+    with locked(folder):
+        assert list(folder.iterdir()) == []
