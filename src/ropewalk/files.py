@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checks import shown
+MOST_OF_A_NAME = 200  # characters of a path that a message repeats
 
 #: What a JSON file holds: plain data by name.
 Facts = dict[str, Any]
@@ -25,7 +25,7 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
     byte. Raises ValueError that names the file and what is wrong: it is missing, it is not
     readable by this user, it is no regular file, it is too large, it is not UTF-8.
     """
-    name = shown(os.fspath(path), 200)[1:-1]
+    name = repr(os.fspath(path))[1:-1][:MOST_OF_A_NAME]
     try:
         # Opening a pipe without O_NONBLOCK waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

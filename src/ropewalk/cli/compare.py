@@ -50,7 +50,7 @@ def compare(
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
-        from ropewalk.lab.config import tasks_of
+        from ropewalk.lab.presets import tasks_of
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_summary, print_table
         from ropewalk.lab.run import default_folder

@@ -247,11 +247,6 @@ def make_config(
         raise ValueError(first_line(error)) from None
 
 
-def tasks_of(task: str | None) -> tuple[str | None, ...]:
-    """Give the tasks that a word of the command line means; None leaves it to the config."""
-    return TASKS if task == "all" else (task,)
-
-
 def read_setting(text: str) -> tuple[str, Any]:
     """Read ``field=value`` from the command line; the value is YAML (``none`` is just a word)."""
     name, equals, value = text.partition("=")

@@ -119,6 +119,11 @@ _QUICK: dict[str, dict[str, Any]] = {
 }
 
 
+def tasks_of(task: str | None) -> tuple[str | None, ...]:
+    """Give the tasks that a word of the command line means; None leaves it to the config."""
+    return TASKS if task == "all" else (task,)
+
+
 def defaults(task: str, preset: str) -> dict[str, Any]:
     """Give what a preset sets for a task; only "default" and "quick" are there for every task."""
     if task == "translation":
