@@ -39,6 +39,7 @@ from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.figures.static import png
 from ropewalk.files import write_json
 from ropewalk.machine import cores
+from ropewalk.rotary.tables import apply_tables
 
 THETAS = (10_000.0, 500_000.0)
 ENDS = (4_096, 131_072, 1_000_000, 10_000_000)
@@ -157,9 +158,10 @@ def by_rule(count: int, heads: int) -> list[dict[str, Any]]:
         reference = exact(exact_frequencies(theta, rule, length), positions)
         spec = RotarySpec(HEAD_DIM, theta=theta, scaling=rule)
         rope, amplitude = RotaryEmbedding(spec), spec.amplitude_at(length)
-        cos, sin = (t.double() / amplitude for t in rope.tables(positions, length))
+        tables = rope.tables(positions, length, extrapolate=True)
+        cos, sin = (t.double() / amplitude for t in tables)
         scaled = reference[0] * amplitude, reference[1] * amplitude
-        out = rope.rotate(x, positions, length=length)
+        (out,) = apply_tables(spec, tables, x)
         rows.append(
             {
                 "name": "ropewalk",

@@ -17,7 +17,7 @@ from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, writ
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.files import read_json, write_json
+from ropewalk.files import read_json, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
@@ -82,7 +82,7 @@ def _score(
     load_weights(model, read_tensors(folder / "model.safetensors")[0])
     with tempfile.TemporaryDirectory() as scratch:
         found = task.evaluate(model, split, Path(scratch))
-        write_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
+        write_checked_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
         return cast("float | None", task.score(split, Path(scratch)).facts[task.metrics[0].key])
 
 

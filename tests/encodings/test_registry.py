@@ -200,9 +200,9 @@ def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_d
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     formed, tables = [], RotaryEmbedding.tables
 
-    def counted(self: RotaryEmbedding, positions: torch.Tensor, length: None) -> object:
+    def counted(self: RotaryEmbedding, positions: torch.Tensor, *rest, **options) -> object:
         formed.append(positions.tolist())
-        return tables(self, positions, length)
+        return tables(self, positions, *rest, **options)
 
     monkeypatch.setattr(RotaryEmbedding, "tables", counted)
     source, target = torch.randint(4, 20, (2, 2, 5))

@@ -449,9 +449,9 @@ def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, na
     rope = type(model.encoder_encoding.for_layer(0).rope)
     tables = rope.tables
 
-    def counted(self, positions, length):
+    def counted(self, positions, *rest, **options):
         formed.append(positions)
-        return tables(self, positions, length)
+        return tables(self, positions, *rest, **options)
 
     monkeypatch.setattr(rope, "tables", counted)
     for _ in range(2):  # and anew in the next pass

@@ -95,8 +95,8 @@ class RotaryEmbedding(nn.Module):
             if both is not None:
                 return both[0], both[1]
         source = self._tables
-        check_tensor("k", k, "positions", None, seq_dim, self.spec)
         check_tensor("q", q, "positions", None, seq_dim, self.spec)
+        check_tensor("k", k, "positions", None, seq_dim, self.spec)
         check_same_batch(q, k)
         if key_positions is None:
             check_same_length(q, k, seq_dim)
