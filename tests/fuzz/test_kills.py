@@ -12,6 +12,7 @@ from scripts import load_scripts
 (kills,) = load_scripts("tests/fuzz", "kills")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="cells are found in /proc")
 def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path):
     wanted, seconds = kills.uninterrupted(tmp_path)
