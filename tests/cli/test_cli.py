@@ -164,6 +164,16 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 
+def heed_only(number: signal.Signals) -> None:
+    """Ignore Ctrl-C as a shell's background job does, unless it is the signal to come.
+
+    A cell that inherited this went on for ever after its parent was ended. Under nohup, SIGHUP is
+    ignored too.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
     words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000", *TINY]
@@ -173,8 +183,7 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A test run in the background ignores Ctrl-C, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: heed_only(number),
     )
     cell = tmp_path / "run" / "cells" / "rotary" / "seed-1"
     started = time.monotonic()

@@ -36,6 +36,12 @@ TIMED = {"seconds", "tokens_per_s", "peak_memory_bytes", "checksum", "duration_s
 PATIENCE = 300  # seconds that a process may take to end before that is a failure
 
 
+def heed_signals() -> None:
+    """Undo what a child inherits: Ctrl-C ignored in the background, SIGHUP under nohup."""
+    for number in {number for _, number in KINDS} - {signal.SIGKILL}:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(run: Path) -> subprocess.Popen[bytes]:
     """Start the comparison in this run folder."""
     return subprocess.Popen(
@@ -45,8 +51,7 @@ def start(run: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        # What is started in the background ignores Ctrl-C, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_signals,
     )
 
 

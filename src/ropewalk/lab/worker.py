@@ -151,10 +151,12 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         emit({"warning": " ".join(str(message).split())})
 
     try:
-        for number in stopping_signals():
+        # A shell's background job ignores SIGINT and hands that on; here the parent alone sends it.
+        own = [signal.SIGINT] if STOP_WITH_PARENT in options else []
+        for number in {*own, *stopping_signals()}:
             signal.signal(number, signal.default_int_handler)
         warnings.showwarning = warn
-        if STOP_WITH_PARENT in options:
+        if own:
             _stop_with_parent()
         run_cell(Path(run), encoding, int(seed), emit)
     except KeyboardInterrupt:
