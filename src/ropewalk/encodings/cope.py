@@ -37,7 +37,9 @@ class CoPESite(ScoringSite):
     def _at(self, q: Tensor, counts: Tensor, ahead: Tensor | None) -> Tensor:
         """Score q with e[count], between the vectors of the two whole numbers nearest to it."""
         last = min(self.npos_max - 1, counts.shape[-1])  # no count is above the number of keys
-        vectors = self.positions[:, : last + 1].flatten(0, 1).to(q.dtype)
+        # Each side is cut by itself: rows of both are contiguous for one length only, and
+        # torch.export would take that length for all.
+        vectors = torch.cat([side[: last + 1] for side in self.positions]).to(q.dtype)
         products = q @ vectors.mT
         counts = counts.clamp(max=last)
         below = counts.detach().floor().clamp(max=last - 1)
