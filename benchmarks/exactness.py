@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import FOLDER, conditions, table
+from common import FOLDER, conditions
 from exact_angles import RULE_CASES, exact, exact_frequencies
+from exactness_report import drawn, shown
 from far_ropes import (
     DRAWN,
     FARTHEST,
@@ -35,8 +36,6 @@ from far_ropes import (
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, scaling
-from ropewalk.figures.palette import LIGHT_PAGE, style
-from ropewalk.figures.static import png
 from ropewalk.files import write_json
 from ropewalk.machine import cores
 from ropewalk.rotary.tables import apply_tables
@@ -247,75 +246,6 @@ def claimed(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def shown(results: dict[str, Any]) -> str:
-    """Lay out what was measured."""
-    at = {(r["theta"], r["name"], r["end"]): r for r in results["rows"]}
-    names = list(dict.fromkeys(r["name"] for r in results["rows"]))
-    parts = []
-    for theta in THETAS:
-        far = ["rms", "output", "score"]
-        head = [f"theta {theta:,.0f}", *(f"{end:,}" for end in ENDS), *far]
-        cells = [
-            [
-                name,
-                *(number(at.get((theta, name, end)), "worst") for end in ENDS),
-                *(number(at.get((theta, name, ENDS[-1])), measure) for measure in far),
-            ]
-            for name in names
-            if any((theta, name, end) in at for end in ENDS)
-        ]
-        parts.append(table(head, cells))
-    head = ["up to ±2^31", "theta", "worst", "rms", "output"]
-    cells = [
-        [
-            row["name"] + ("" if row["rule"] == "none" else f", {row['rule']}"),
-            f"{row['theta']:,.0f}",
-            *(number(row, measure) for measure in ("worst", "rms", "output")),
-        ]
-        for row in results["rules"]
-    ]
-    parts.append(table(head, cells))
-    parts.append("\n".join(
-        f"{row['claim']}: {row['measured']:.2g} (claimed: at most {row['limit']:g})"
-        for row in results["claims"]
-    ))  # fmt: skip
-    if results["absent"]:
-        parts.append(f"not installed, or not to be imported: {', '.join(results['absent'])}")
-    if "transformers" in results["absent"]:
-        parts.append("transformers' rows are its formulas, written out")
-    return "\n\n".join(parts)
-
-
-def number(row: dict[str, Any] | None, measure: str) -> str:
-    """Write an error with two digits, a dash where there is none."""
-    return "–" if row is None else f"{row[measure]:.1e}"
-
-
-def drawn(curves: dict[str, list[list[float]]]) -> bytes:
-    """Draw the error against the position, both logarithmic, as a PNG file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 3.8), layout="constrained", facecolor=LIGHT_PAGE)
-    axes = figure.subplots()
-    for place, (name, points) in enumerate(curves.items()):
-        look = style(place)
-        xs, ys = zip(*points, strict=True)
-        size = 3 + place  # of two lines in one place, the later shows around the earlier
-        axes.plot(xs, ys, look.marker + "-", color=look.colour, ms=size, zorder=9 - place)
-        axes.lines[-1].set_label(name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.axhline(TABLE_CLAIM, color="#1f2328", linewidth=0.8, linestyle="--")
-    axes.annotate("claimed", (15, TABLE_CLAIM * 1.2), fontsize=8)
-    axes.set_xlabel("position")
-    axes.set_ylabel("worst error of cos and sin")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#d8dce1", linewidth=0.6)
-    axes.tick_params(labelsize=8)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    return png(figure)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the tables, write all numbers as JSON and the figure beside them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -354,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or (None if options.smoke else FOLDER / "results" / "exactness.json")
     if out is not None:
         write_json(out, results)
-        out.with_suffix(".png").write_bytes(drawn(results["sweep"]))
+        out.with_suffix(".png").write_bytes(drawn(results["sweep"], TABLE_CLAIM))
         print(f"\n{out} in {results['duration_s']:.0f} s")
 
 

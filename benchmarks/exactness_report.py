@@ -1,0 +1,81 @@
+"""What was measured of exactness, as tables and a figure of ``exactness.py``'s numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common import table
+
+from ropewalk.figures.palette import LIGHT_PAGE, style
+from ropewalk.figures.static import png
+
+
+def shown(results: dict[str, Any]) -> str:
+    """Lay out what was measured."""
+    at = {(r["theta"], r["name"], r["end"]): r for r in results["rows"]}
+    thetas, names, ends = (
+        list(dict.fromkeys(r[of] for r in results["rows"])) for of in ("theta", "name", "end")
+    )
+    parts = []
+    for theta in thetas:
+        far = ["rms", "output", "score"]
+        head = [f"theta {theta:,.0f}", *(f"{end:,}" for end in ends), *far]
+        cells = [
+            [
+                name,
+                *(number(at.get((theta, name, end)), "worst") for end in ends),
+                *(number(at.get((theta, name, ends[-1])), measure) for measure in far),
+            ]
+            for name in names
+            if any((theta, name, end) in at for end in ends)
+        ]
+        parts.append(table(head, cells))
+    head = ["up to ±2^31", "theta", "worst", "rms", "output"]
+    cells = [
+        [
+            row["name"] + ("" if row["rule"] == "none" else f", {row['rule']}"),
+            f"{row['theta']:,.0f}",
+            *(number(row, measure) for measure in ("worst", "rms", "output")),
+        ]
+        for row in results["rules"]
+    ]
+    parts.append(table(head, cells))
+    parts.append("\n".join(
+        f"{row['claim']}: {row['measured']:.2g} (claimed: at most {row['limit']:g})"
+        for row in results["claims"]
+    ))  # fmt: skip
+    if results["absent"]:
+        parts.append(f"not installed, or not to be imported: {', '.join(results['absent'])}")
+    if "transformers" in results["absent"]:
+        parts.append("transformers' rows are its formulas, written out")
+    return "\n\n".join(parts)
+
+
+def number(row: dict[str, Any] | None, measure: str) -> str:
+    """Write an error with two digits, a dash where there is none."""
+    return "–" if row is None else f"{row[measure]:.1e}"
+
+
+def drawn(curves: dict[str, list[list[float]]], claim: float) -> bytes:
+    """Draw the error against the position, both logarithmic, and a claim, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained", facecolor=LIGHT_PAGE)
+    axes = figure.subplots()
+    for place, (name, points) in enumerate(curves.items()):
+        look = style(place)
+        xs, ys = zip(*points, strict=True)
+        size = 3 + place  # of two lines in one place, the later shows around the earlier
+        axes.plot(xs, ys, look.marker + "-", color=look.colour, ms=size, zorder=9 - place)
+        axes.lines[-1].set_label(name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.axhline(claim, color="#1f2328", linewidth=0.8, linestyle="--")
+    axes.annotate("claimed", (15, claim * 1.2), fontsize=8)
+    axes.set_xlabel("position")
+    axes.set_ylabel("worst error of cos and sin")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#d8dce1", linewidth=0.6)
+    axes.tick_params(labelsize=8)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return png(figure)
