@@ -23,7 +23,7 @@ from ropewalk.encodings.interface import (
 )
 from ropewalk.encodings.kerple import Kerple
 from ropewalk.encodings.outside import ImportedSource, add_installed, import_source, installed_names
-from ropewalk.encodings.parsing import check_arguments, name_of, read_call
+from ropewalk.encodings.parsing import check_arguments, name_of, read_call, split_at, split_names
 from ropewalk.encodings.rotary import Rotary
 from ropewalk.encodings.shaw import Shaw
 from ropewalk.encodings.t5 import T5
@@ -123,24 +123,8 @@ def build_encoder_decoder(
     return EncoderDecoder(_made(parts, encoder), _made(parts, decoder), between)
 
 
-def split_names(text: str) -> list[str]:
-    """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets."""
-    return [part for part in _split(text, ",") if part]
-
-
-def _split(text: str, sign: str) -> list[str]:
-    parts, depth = [""], 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == sign and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
 def _parts(encoding: str) -> list[tuple[str, dict[str, Any]]]:
-    return [parse(part) for part in _split(encoding, "+")]
+    return [parse(part) for part in split_at(encoding, "+")]
 
 
 def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encoding:

@@ -1,4 +1,4 @@
-"""What people write on the command line for a class and its arguments: ``rotary(theta=1e6)``."""
+"""What people write on the command line for classes and arguments: ``t5,rotary(theta=1e6)``."""
 
 from __future__ import annotations
 
@@ -42,6 +42,23 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
             f"{did_you_mean(name[:80], names)}"
         )
     return name, _read_arguments(what, name, inside)
+
+
+def split_names(text: str) -> list[str]:
+    """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets."""
+    return [part for part in split_at(text, ",") if part]
+
+
+def split_at(text: str, sign: str) -> list[str]:
+    """Split at a sign outside brackets, such as the + of ``sinusoidal+rotary(theta=1e6)``."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == sign and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[str]) -> None:
