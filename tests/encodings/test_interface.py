@@ -12,6 +12,7 @@ import math
 
 import pytest
 import torch
+from encoding_cases import check_decoding, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -28,7 +29,6 @@ from ropewalk.encodings import (
 )
 from ropewalk.model import (
     Attention,
-    DecoderCache,
     KeyValueCache,
     Transformer,
     TransformerShape,
@@ -37,10 +37,6 @@ from ropewalk.model import (
 )
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def rows_of(x: torch.Tensor) -> torch.Tensor:
@@ -320,17 +316,8 @@ def test_a_cache_of_memory_stands_for_it(name):
 @pytest.mark.parametrize(
     "name", [*EVERY, "rotary(cross=True)", "t5(cross=True)", "shaw(cross=True)"]
 )
-@torch.no_grad()
 def test_a_transformer_decodes_with_each_on_its_cache(name):
-    model = transformer(name)
-    source, target = torch.randint(4, 20, (2, 3, 6))
-    mask = torch.ones(3, 6, dtype=torch.bool)
-    mask[0, 4:] = False
-    whole = model(source, target, mask)
-    memory, cache = model.encode(source, mask), DecoderCache(2)
-    for step in range(6):
-        part = model.decode(target[:, step : step + 1], memory, mask, cache)
-        torch.testing.assert_close(part, whole[:, step : step + 1], rtol=0, atol=1e-6)
+    check_decoding(name)
 
 
 def test_what_layers_share_is_one_parameter_formed_once():

@@ -12,6 +12,7 @@ import types
 import pytest
 import torch
 from attention_loops import STACK, attention_with, close, loop, random, transformer
+from encoding_cases import check_decoding, check_padding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -279,18 +280,9 @@ def test_decoding_on_a_cache_equals_computing_all_anew(name, kv_heads, steps, se
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS + ACROSS)
-@torch.no_grad()
 def test_a_transformer_decodes_with_each_on_its_cache(name):
-    model = transformer(name)
-    source, target = torch.randint(4, 20, (2, 3, 6))
-    mask = torch.ones(3, 6, dtype=torch.bool)
-    mask[0, 4:] = False
-    whole = model(source, target, mask)
-    close(model(source[:1, :4], target[:1]), whole[:1])  # padding tells nothing
-    memory, cache = model.encode(source, mask), DecoderCache(2)
-    for step in range(6):
-        part = model.decode(target[:, step : step + 1], memory, mask, cache)
-        close(part, whole[:, step : step + 1])
+    check_decoding(name, atol=1e-10)
+    check_padding(name, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS + ACROSS)

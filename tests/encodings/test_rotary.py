@@ -424,9 +424,7 @@ def test_attention_on_a_cache_equals_computing_all_anew(name, steps, seed):
 
 @pytest.mark.parametrize("name", [*EVERY, *map(crossing, [FIXED[1], LEARNED[2], *VALUES])])
 def test_a_transformer_gives_one_result(name):
-    cases.check_decoding(name)
-    cases.check_beams(name)
-    cases.check_padding(name)
+    cases.check_transformer(name)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentences import TEXT
 
 from ropewalk.lab.batches import (
     EncodedSplit,
@@ -24,14 +25,6 @@ ids = st.lists(st.integers(4, 99), max_size=12)
 splits = st.lists(st.tuples(ids, ids), min_size=1, max_size=30).map(
     lambda pairs: EncodedSplit([s for s, _ in pairs], [t for _, t in pairs])
 )
-TEXT = [
-    "Der Müller fährt heute nicht nach Österreich.",
-    "The miller isn't going to Austria today.",
-    "„Weiß sie, daß es schön ist?“, fragte er.",
-    '"Does she know that it is beautiful?", he asked.',
-    "Zwei Männer (beide ohne Mütze) stehen auf der Straße; einer übt.",
-    "A well-known man's dog, 3 years old, can't be found!",
-]
 
 
 def lengths(split: EncodedSplit, rows: list[int]) -> list[int]:

@@ -15,6 +15,7 @@ import time
 
 import pytest
 import torch
+from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import read_json, write_json
 from ropewalk.lab import run
@@ -26,22 +27,6 @@ from ropewalk.lab.models import load_model
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
-
-TINY = {
-    "epochs": 2,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "dropout": 0.1,
-    "batch_tokens": 64,
-    "precision": "float32",
-    "validations": 3,
-    "keep": 2,
-    "average": 2,
-    "device": "cpu",
-}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")
@@ -68,7 +53,9 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            run.run_cells(make_config(settings={**TINY, "encodings": "none"}), tmp_path, jobs=1)
+            run.run_cells(
+                make_config(settings={**TINY_TRANSLATION, "encodings": "none"}), tmp_path, jobs=1
+            )
     finally:
         signal.signal(signal.SIGINT, before)
     assert (tmp_path / "saved").exists()
@@ -79,7 +66,7 @@ def _process(words):
 
 
 COPY = {
-    **{k: v for k, v in TINY.items() if "coder_layers" not in k},
+    **{k: v for k, v in TINY_TRANSLATION.items() if "coder_layers" not in k},
     "task": "copy",
     "encodings": "none",
     "seeds": 1,

@@ -5,17 +5,9 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentences import TEXT
 
 from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL, UNK, Tokens
-
-TEXT = [
-    "Der Müller fährt heute nicht nach Österreich.",
-    "The miller isn't going to Austria today.",
-    "„Weiß sie, daß es schön ist?“, fragte er.",
-    '"Does she know that it is beautiful?", he asked.',
-    "Zwei Männer (beide ohne Mütze) stehen auf der Straße; einer übt.",
-    "A well-known man's dog, 3 years old, can't be found!",
-]
 
 
 @pytest.fixture(scope="module")

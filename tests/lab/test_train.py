@@ -10,49 +10,23 @@ import signal
 
 import pytest
 import torch
+from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
-from ropewalk.lab.batches import EncodedSplit
 from ropewalk.lab.config import make_config
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.train import Trainer, interruptions, learning_rate
 
-TINY = {
-    "epochs": 2,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "dropout": 0.1,
-    "batch_tokens": 64,
-    "precision": "float32",
-    "validations": 3,
-    "keep": 2,
-    "average": 2,
-    "device": "cpu",
-}
-VOCABULARY = 20
-
 
 @pytest.fixture
 def splits():
-    generator = torch.Generator().manual_seed(0)
-
-    def rows(count):
-        lengths = torch.randint(2, 9, (count,), generator=generator).tolist()
-        return [torch.randint(4, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
-
-    return {
-        "train": EncodedSplit(rows(60), rows(60)),
-        "validation": EncodedSplit(rows(10), rows(10)),
-    }
+    return translation_splits()
 
 
 def trainer(splits, folder, encoding="rotary", **fields):
-    config = make_config(settings={**TINY, "encodings": encoding, **fields})
+    config = make_config(settings={**TINY_TRANSLATION, "encodings": encoding, **fields})
     task = Translation(config, folder)
-    task.data, task.vocabulary = splits, VOCABULARY
+    task.data, task.vocabulary = splits, TRANSLATION_VOCABULARY
     return Trainer(task, encoding, 1, folder)
 
 

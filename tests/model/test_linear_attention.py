@@ -14,6 +14,7 @@ import re
 
 import pytest
 import torch
+from encoding_cases import check_padding_of, close, random, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensor_sizes import Sizes
@@ -55,18 +56,6 @@ STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=T
 kinds = st.sampled_from(KINDS)
 encodings = st.sampled_from(ENCODINGS)
 seeds = st.integers(0, 2**32 - 1)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def words(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(4, 20, shape, generator=torch.Generator().manual_seed(seed))
-
-
-def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 def attention_with(kind: str, name: str = "rotary", kv_heads: int = 2, seed: int = 0) -> Attention:
@@ -460,18 +449,8 @@ def test_a_search_scores_what_it_finds(kind, beam):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@torch.no_grad()
 def test_padding_reaches_nothing(kind):
-    model, lengths = transformer(kind), [(7, 3), (2, 6), (4, 1)]
-    source, target = torch.zeros(2, 3, 7, dtype=torch.int64)
-    for row, (s, t) in enumerate(lengths):
-        source[row, :s], target[row, :t] = words(s, seed=row), words(t, seed=row)
-    mask = source != 0
-    together, maps = model(source, target, mask), model.attention_maps(source, target, mask)
-    for row, (s, t) in enumerate(lengths):
-        alone = model(source[row : row + 1, :s], target[row : row + 1, :t])
-        close(together[row : row + 1, :t], alone)
-        assert all((p[row, ..., s:] == 0).all() for p in maps.encoder + maps.cross)
+    check_padding_of(transformer(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from encoding_cases import check_padding_of, close, random, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from ropewalk.encodings import StackShape, build_encoder_decoder
 from ropewalk.model import (
@@ -42,14 +43,6 @@ encodings = st.sampled_from(ENCODINGS)
 seeds = st.integers(0, 2**32 - 1)
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def words(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(4, 20, shape, generator=torch.Generator().manual_seed(seed))
-
-
 def build_model(
     encoding: str = "rotary", shape: TransformerShape = SHAPE, seed: int = 0
 ) -> Transformer:
@@ -57,10 +50,6 @@ def build_model(
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
     initialise(model, seed)
     return model.double().eval()
-
-
-def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 @given(encodings, st.lists(st.integers(1, 4), min_size=8, max_size=8), seeds)
@@ -152,18 +141,8 @@ def test_the_future_does_not_reach_the_past(encoding, changed, seed):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@torch.no_grad()
 def test_padding_reaches_nothing(encoding):
-    model, lengths = build_model(encoding), [(7, 3), (2, 6), (4, 1)]
-    source, target = torch.zeros(2, 3, 7, dtype=torch.int64)
-    for row, (s, t) in enumerate(lengths):
-        source[row, :s], target[row, :t] = words(s, seed=row), words(t, seed=row)
-    mask = source != 0
-    together, maps = model(source, target, mask), model.attention_maps(source, target, mask)
-    for row, (s, t) in enumerate(lengths):
-        alone = model(source[row : row + 1, :s], target[row : row + 1, :t])
-        close(together[row : row + 1, :t], alone)
-        assert all((p[row, ..., s:] == 0).all() for p in maps.encoder + maps.cross)
+    check_padding_of(build_model(encoding))
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

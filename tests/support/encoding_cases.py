@@ -1,7 +1,8 @@
 """What every encoding has to keep: one result, however a sequence is cut, padded or packed.
 
-Each function takes an encoding's name and asserts. A model computes all anew where that is the
-reference; parameters of an encoding get random values, so that none can hide behind its start.
+Each check takes an encoding's name, or a model, and asserts. A model computes all anew where that
+is the reference; parameters of a named encoding get random values, so that none can hide behind its
+start.
 """
 
 import torch
@@ -72,14 +73,14 @@ def check_chunks(name: str, steps: list[int], seed: int) -> None:
 
 
 @torch.no_grad()
-def check_decoding(name: str, seed: int = 0) -> None:
+def check_decoding(name: str, seed: int = 0, atol: float = 1e-6) -> None:
     """A transformer that decodes token by token on its cache equals one that computes all anew."""
     model, source, target = transformer(name, seed), words(3, 7, seed=1), words(3, 7, seed=2)
     mask = torch.arange(7) < torch.tensor([[7], [3], [5]])
     whole, memory, cache = model(source, target, mask), model.encode(source, mask), DecoderCache(2)
     for step in range(7):
         part = model.decode(target[:, step : step + 1], memory, mask, cache)
-        close(part, whole[:, step : step + 1])
+        close(part, whole[:, step : step + 1], atol)
 
 
 @torch.no_grad()
@@ -98,14 +99,32 @@ def check_beams(name: str) -> None:
         prefixes = torch.cat((held, words(2, 3, seed=step + 2)[..., None]), -1)
 
 
-@torch.no_grad()
-def check_padding(name: str) -> None:
+def check_padding(name: str, atol: float = 1e-6) -> None:
     """A padded sentence equals the sentence alone, on both sides."""
-    model, source, target = transformer(name), words(2, 6), words(2, 6, seed=1)
-    mask = torch.arange(6) < torch.tensor([[3], [6]])
-    padded = model(source, target, mask)
-    close(padded[:1, :4], model(source[:1, :3], target[:1, :4]))
-    assert padded.isfinite().all()
+    check_padding_of(transformer(name), atol)
+
+
+@torch.no_grad()
+def check_padding_of(model: Transformer, atol: float = 1e-6) -> None:
+    """A padded sentence equals the sentence alone, on both sides, and no map weighs padding."""
+    lengths = [(7, 3), (2, 6), (4, 1)]
+    source, target = torch.zeros(2, 3, 7, dtype=torch.int64)
+    for row, (s, t) in enumerate(lengths):
+        source[row, :s], target[row, :t] = words(s, seed=row), words(t, seed=row)
+    mask = source != 0
+    together, maps = model(source, target, mask), model.attention_maps(source, target, mask)
+    assert together.isfinite().all()
+    for row, (s, t) in enumerate(lengths):
+        alone = model(source[row : row + 1, :s], target[row : row + 1, :t])
+        close(together[row : row + 1, :t], alone, atol)
+        assert all((p[row, ..., s:] == 0).all() for p in maps.encoder + maps.cross)
+
+
+def check_transformer(name: str) -> None:
+    """A transformer gives one result, however it decodes and is padded."""
+    check_decoding(name)
+    check_beams(name)
+    check_padding(name)
 
 
 @torch.no_grad()

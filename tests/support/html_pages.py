@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 from html.parser import HTMLParser
 
-import pytest
-from synthetic_run import results, write_run
-
-from ropewalk.lab.report import write_report
-
 
 class Page(HTMLParser):
     """What a browser would find in a page: elements, what they link to, text, scripts."""
@@ -43,16 +38,3 @@ class Page(HTMLParser):
     @property
     def data(self):
         return json.loads(self.held["script"][0])
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return results()
-
-
-@pytest.fixture(scope="module")
-def page(facts, tmp_path_factory):
-    path = write_report(write_run(tmp_path_factory.mktemp("run"), facts))
-    assert path.name == "report.html"
-    assert path.stat().st_size < 10_000_000
-    return Page(path.read_text(encoding="utf-8"))

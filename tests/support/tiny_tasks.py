@@ -1,5 +1,8 @@
-"""Configs of every task but translation, as small as they can be."""
+"""Configs of every task, as small as they can be."""
 
+import torch
+
+from ropewalk.lab.batches import EncodedSplit
 from ropewalk.lab.config import make_config
 
 TEXT = ("masked-lm", "causal-lm")
@@ -18,6 +21,22 @@ TINY = {
     "device": "cpu",
     "seeds": (1, 2),
 }
+TINY_TRANSLATION = {
+    "epochs": 2,
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.1,
+    "batch_tokens": 64,
+    "precision": "float32",
+    "validations": 3,
+    "keep": 2,
+    "average": 2,
+    "device": "cpu",
+}
+TRANSLATION_VOCABULARY = 20
 
 
 def config_of(task, **fields):
@@ -27,3 +46,20 @@ def config_of(task, **fields):
     if task == "masked-lm":
         more["length_multiples"] = (1,)
     return make_config(settings={"task": task, **TINY, **more, **fields})
+
+
+def translation_splits():
+    """Pairs of random rows, to train a translation on and to validate it."""
+    generator = torch.Generator().manual_seed(0)
+
+    def rows(count):
+        lengths = torch.randint(2, 9, (count,), generator=generator).tolist()
+        return [
+            torch.randint(4, TRANSLATION_VOCABULARY, (n,), generator=generator).tolist()
+            for n in lengths
+        ]
+
+    return {
+        "train": EncodedSplit(rows(60), rows(60)),
+        "validation": EncodedSplit(rows(10), rows(10)),
+    }

@@ -17,27 +17,13 @@ import pytest
 from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import AWKWARD, attention, examples, results, write_run
+from synthetic_run import AWKWARD, attention, examples, results
 
-from ropewalk.lab.report import write_report
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.page import pack_weights, report
 from ropewalk.lab.report.tables import legend
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return results()
-
-
-@pytest.fixture(scope="module")
-def page(facts, tmp_path_factory):
-    path = write_report(write_run(tmp_path_factory.mktemp("run"), facts))
-    assert path.name == "report.html"
-    assert path.stat().st_size < 10_000_000
-    return Page(path.read_text(encoding="utf-8"))
 
 
 def test_it_loads_nothing_from_elsewhere(page):

@@ -6,7 +6,6 @@ or double a sentence.
 
 import itertools
 import json
-import random
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentences import WORDS, spoilt, text
 
 from ropewalk.lab.scoring.bleu import (
     assign_bins,
@@ -25,25 +25,11 @@ from ropewalk.lab.scoring.bleu import (
 )
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
-WORDS = ["the", "a", "dog", "man", "Runs", "runs", "red", "in", "field", ".", ",", "it's", "3.5"]
+
 sentences = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 corpora = st.integers(1, 6).flatmap(
     lambda n: st.tuples(*[st.lists(sentences, min_size=n, max_size=n)] * 2)
 )
-
-
-def text(count: int, seed: int = 0) -> list[str]:
-    source = random.Random(seed)
-    return [" ".join(source.choices(WORDS, k=source.randint(3, 20))) for _ in range(count)]
-
-
-def spoilt(references, rate: float, seed: int) -> list[str]:
-    """The references with some words replaced by others."""
-    source = random.Random(seed)
-    return [
-        " ".join(source.choice(WORDS) if source.random() < rate else word for word in line.split())
-        for line in references
-    ]
 
 
 @settings(max_examples=40)

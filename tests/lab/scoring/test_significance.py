@@ -6,12 +6,12 @@ difference is not seen.
 
 import itertools
 import math
-import random
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentences import spoilt, text
 
 from ropewalk.lab.scoring.bleu import (
     bleu_from_statistics,
@@ -28,21 +28,6 @@ from ropewalk.lab.scoring.significance import (
 )
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
-WORDS = ["the", "a", "dog", "man", "Runs", "runs", "red", "in", "field", ".", ",", "it's", "3.5"]
-
-
-def text(count: int, seed: int = 0) -> list[str]:
-    source = random.Random(seed)
-    return [" ".join(source.choices(WORDS, k=source.randint(3, 20))) for _ in range(count)]
-
-
-def spoilt(references, rate: float, seed: int) -> list[str]:
-    """The references with some words replaced by others."""
-    source = random.Random(seed)
-    return [
-        " ".join(source.choice(WORDS) if source.random() < rate else word for word in line.split())
-        for line in references
-    ]
 
 
 def test_a_clear_difference_is_shown():

@@ -3,8 +3,7 @@ tasks, or if a checkpoint of that time is refused.
 """
 
 import pytest
-import torch
-from tiny_tasks import TINY
+from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.batches import EncodedSplit
@@ -33,21 +32,9 @@ GOLDEN = {
 
 @pytest.mark.parametrize("encoding", GOLDEN)
 def test_translation_gives_the_losses_that_it_gave(tmp_path, encoding):
-    fields = {name: TINY[name] for name in ("width", "heads", "feed_forward", "batch_tokens")}
-    fields |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "epochs": 2}
-    fields |= {"precision": "float32", "device": "cpu", "validations": 3, "keep": 2}
-    generator = torch.Generator().manual_seed(0)
-
-    def rows(count):
-        lengths = torch.randint(2, 9, (count,), generator=generator).tolist()
-        return [torch.randint(4, 20, (n,), generator=generator).tolist() for n in lengths]
-
-    task = Translation(make_config(settings={**fields, "encodings": encoding}), tmp_path)
-    task.data = {
-        "train": EncodedSplit(rows(60), rows(60)),
-        "validation": EncodedSplit(rows(10), rows(10)),
-    }
-    task.vocabulary = 20
+    fields = {**TINY_TRANSLATION, "encodings": encoding}
+    task = Translation(make_config(settings=fields), tmp_path)
+    task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
     record = Trainer(task, encoding, 1, tmp_path).run()
     training, validation = GOLDEN[encoding]
     assert [p["loss"] for p in record.training] == pytest.approx(training, abs=2e-3)

@@ -15,10 +15,7 @@ LLAMA = "llama-2-7b"
 YARN = "deepseek-v3"
 QWEN_VL = "qwen2.5-vl-7b-instruct"
 GEMMA_4 = "gemma-4-12b"
-FULL, SLIDING = (
-    "text_config.rope_parameters." + layer_type
-    for layer_type in ("full_attention", "sliding_attention")
-)
+FULL = "text_config.rope_parameters.full_attention"
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,7 @@ from ropewalk import ModelSpec
 LLAMA = "llama-2-7b"
 LLAMA_3 = "llama-3.1-8b-instruct"
 GEMMA_4 = "gemma-4-12b"
-FULL, SLIDING = (
-    "text_config.rope_parameters." + layer_type
-    for layer_type in ("full_attention", "sliding_attention")
-)
+SLIDING = "text_config.rope_parameters.sliding_attention"
 
 
 @pytest.mark.parametrize(
