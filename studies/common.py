@@ -23,6 +23,25 @@ def finished_run(text: str) -> Path:
     return run
 
 
+def study_one_run(
+    about: str,
+    study: Callable[[Path, str | None], Facts],
+    readme: Callable[[Facts], str],
+    folder: Path,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Study a split of the run that the command line names, and write the folder.
+
+    about: what the script says of itself, the first line of which is its help.
+    """
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("run", type=finished_run, help="folder of a finished translation run")
+    parser.add_argument("--split", help="the first test split if not given")
+    parser.add_argument("--out", type=Path, default=folder)
+    options = parser.parse_args(arguments)
+    write_study(options.out, study(options.run, options.split), readme)
+
+
 def write_study(
     folder: Path,
     results: Facts,

@@ -7,13 +7,12 @@ README made of the numbers.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from entropy import attention_entropy
 
 from ropewalk.lab.batches import read_splits
@@ -86,13 +85,7 @@ def readme(results: Facts) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the folder."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=finished_run, help="folder of a finished translation run")
-    parser.add_argument("--split", help="the first test split if not given")
-    parser.add_argument("--out", type=Path, default=FOLDER)
-    options = parser.parse_args(arguments)
-    results = study_run(options.run, options.split)
-    write_study(options.out, results, readme)
+    study_one_run(__doc__, study_run, readme, FOLDER, arguments)
 
 
 if __name__ == "__main__":

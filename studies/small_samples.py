@@ -7,14 +7,13 @@ results/small-samples with a README made of the numbers.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from torch import Tensor
 
 from ropewalk.lab.report.formats import format_number
@@ -183,15 +182,7 @@ def _row(name: str, whole: float | None, found: Facts) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the folder."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "run", type=finished_run, help="folder with results.json of a translation run"
-    )
-    parser.add_argument("--split", help="the first test split if not given")
-    parser.add_argument("--out", type=Path, default=FOLDER)
-    options = parser.parse_args(arguments)
-    results = study_run(options.run, options.split)
-    write_study(options.out, results, readme)
+    study_one_run(__doc__, study_run, readme, FOLDER, arguments)
 
 
 if __name__ == "__main__":
