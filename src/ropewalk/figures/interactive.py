@@ -77,7 +77,7 @@ def score_by_length(
         dots = [
             (x, y) for values in seeds for x, y in zip(xs, values, strict=True) if y is not None
         ]
-        data.append(_dots(name, dots, look, f"{_plotly_text(name)}, one seed: %{{y:,.4~g}}"))
+        data.append(_dots(name, dots, look, "one seed: %{y:,.4~g}"))
     layout = _layout(_plotly_text(x_title), _plotly_text(y_title))
     layout["xaxis"] |= {
         "tickvals": list(range(len(bins))),
@@ -95,7 +95,7 @@ def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") ->
     for y, (name, outcome) in enumerate(outcomes.items()):
         look = style(y)
         dots = [(value, y) for value in outcome.values if value is not None]
-        data.append(_dots(name, dots, look, f"{_plotly_text(name)}, one seed: %{{x:.2f}}", size=8))
+        data.append(_dots(name, dots, look, "one seed: %{x:.2f}", size=8))
         if outcome.mean is not None:
             mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
@@ -126,19 +126,10 @@ def _seed_line(name: str, curve: Curve, look: Style, unit: str) -> Spec:
 
 
 def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
-    short = len(curve.x) <= 20
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if short else "lines",
-        "name": _plotly_text(name),
-        "legendgroup": name,
-        "showlegend": False,
-        "x": [round(x, 2) for x in curve.x],
-        "y": [round(y, 4) for y in curve.loss],
-        "marker": {"color": look.colour, "symbol": look.symbol, "size": 5},
-        "hovertemplate": f"{_plotly_text(name)}, {what}: %{{y:.3f}} at %{{x:,.0f}}{unit}"
-        "<extra></extra>",
-    }
+    mode = "lines+markers" if len(curve.x) <= 20 else "lines"
+    xs, ys = [round(x, 2) for x in curve.x], [round(y, 4) for y in curve.loss]
+    marker = {"color": look.colour, "symbol": look.symbol, "size": 5}
+    return _trace(name, mode, xs, ys, marker, f"{what}: %{{y:.3f}} at %{{x:,.0f}}{unit}")
 
 
 def _end(name: str, curve: Curve, look: Style, unit: str) -> Spec:
@@ -151,29 +142,33 @@ def _dots(
     name: str, dots: Iterable[tuple[float, float]], look: Style, hover: str, size: int = 5
 ) -> Spec:
     xs, ys = zip(*dots, strict=True) if (dots := list(dots)) else ((), ())
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": _plotly_text(name),
-        "legendgroup": name,
-        "showlegend": False,
-        "x": list(xs),
-        "y": list(ys),
-        "opacity": 0.55,
-        "marker": {"color": look.colour, "symbol": look.symbol, "size": size},
-        "hovertemplate": f"{hover}<extra></extra>",
-    }
+    marker = {"color": look.colour, "symbol": look.symbol, "size": size}
+    return _trace(name, "markers", list(xs), list(ys), marker, hover, opacity=0.55)
 
 
 def _point(name: str, x: float, y: float, marker: Spec, hover: str) -> Spec:
+    return _trace(name, "markers", [x], [y], marker, hover)
+
+
+def _trace(
+    name: str,
+    mode: str,
+    xs: list[float],
+    ys: list[float],
+    marker: Spec,
+    hover: str,
+    **more: float,
+) -> Spec:
+    """Draw points of an encoding that its entry in the legend shows and hides."""
     return {
         "type": "scatter",
-        "mode": "markers",
+        "mode": mode,
         "name": _plotly_text(name),
         "legendgroup": name,
         "showlegend": False,
-        "x": [x],
-        "y": [y],
+        "x": xs,
+        "y": ys,
+        **more,
         "marker": marker,
         "hovertemplate": f"{_plotly_text(name)}, {hover}<extra></extra>",
     }
