@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ropewalk.figures.data import Curve, Outcome, finite, smoothed
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label
-from ropewalk.lab.report.metrics import headline_metric
+from ropewalk.lab.report.metrics import column_title, headline_metric
 
 
 def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
@@ -39,14 +41,22 @@ def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[lis
     return [bin_label(bin_) for bin_ in results["length_bins"][split]], scores
 
 
-def by_multiple(results: Facts) -> tuple[list[str], dict[str, list[list[float | None]]]]:
-    """Give the lengths that were scored, and the headline score as encoding -> seed -> length."""
-    key, of = headline_metric(results)["key"], results["lengths"]["of"]
+def by_multiple(results: Facts) -> dict[str, Any]:
+    """Give the headline score of each length that was scored, as ``score_by_length`` takes it."""
+    metric, of = headline_metric(results), results["lengths"]["of"]
     scores = {
-        row["name"]: [[cell["scores"][split].get(key) for split in of] for cell in row["cells"]]
+        row["name"]: [
+            [cell["scores"][split].get(metric["key"]) for split in of] for cell in row["cells"]
+        ]
         for row in results["encodings"]
     }
-    return [f"{length:,}" for length in of.values()], scores
+    return {
+        "bins": [f"{length:,}" for length in of.values()],
+        "scores": scores,
+        "x_title": results["lengths"]["unit"],
+        "y_title": column_title(metric),
+        "logarithmic": metric["key"] == "perplexity",
+    }
 
 
 def _curve(cell: Facts, kind: str, against: str) -> Curve:

@@ -187,12 +187,7 @@ def _figures(results: Facts) -> Facts:
             interactive.score_by_length(*by_length(results, split)) for split in results["splits"]
         ]
     elif len(results["splits"]) > 1:
-        figures["multiples"] = interactive.score_by_length(
-            *by_multiple(results),
-            results["lengths"]["unit"],
-            column_title(metric),
-            logarithmic=metric["key"] == "perplexity",
-        )
+        figures["multiples"] = interactive.score_by_length(**by_multiple(results))
     return figures
 
 

@@ -83,12 +83,7 @@ def _score_figures(results: Facts) -> dict[str, Any]:
     title = column_title(metric, split)
     drawn = {"score.png": static.score_by_encoding(outcomes(results, split), title, other)}
     if len(results["splits"]) > 1:
-        drawn["score-by-length.png"] = static.score_by_length(
-            *by_multiple(results),
-            results["lengths"]["unit"],
-            column_title(metric),
-            logarithmic=metric["key"] == "perplexity",
-        )
+        drawn["score-by-length.png"] = static.score_by_length(**by_multiple(results))
     return drawn
 
 
