@@ -56,6 +56,16 @@ def _key(said: LayerSources, conventions: RopeConventions, layer_type: str | Non
     return of_type if of_type in said.section else CLASS_DEFAULT
 
 
+def _outer_key(
+    said: LayerSources, conventions: RopeConventions, layer_type: str | None, field: str
+) -> str | None:
+    """Name the key beside the rope's dictionary that states this field, if one does."""
+    for key, named in ROPE_KEYS.items():
+        if named == field and said.layer_config.get(key) is not None:
+            return _key(said, conventions, layer_type, key)
+    return None
+
+
 def _theta(
     said: LayerSources,
     conventions: RopeConventions,
@@ -71,10 +81,7 @@ def _theta(
     for key in (conventions.rope_ratio_key, conventions.rope_theta_section):
         if key is not None and key in said.section:
             return key
-    for key, field in ROPE_KEYS.items():
-        if field == "rope_theta" and said.layer_config.get(key) is not None:
-            return _key(said, conventions, layer_type, key)
-    return CLASS_DEFAULT
+    return _outer_key(said, conventions, layer_type, "rope_theta") or CLASS_DEFAULT
 
 
 def _rotary_dim(
@@ -92,9 +99,9 @@ def _rotary_dim(
         return WHOLE_HEAD
     if inside.get("partial_rotary_factor") is not None:
         return f"{place}.partial_rotary_factor"
-    for key, field in ROPE_KEYS.items():
-        if field == "partial_rotary_factor" and said.layer_config.get(key) is not None:
-            return _key(said, conventions, layer_type, key)
+    outer = _outer_key(said, conventions, layer_type, "partial_rotary_factor")
+    if outer is not None:
+        return outer
     return CLASS_DEFAULT if "partial_rotary_factor" in conventions.rope_defaults else WHOLE_HEAD
 
 
