@@ -11,6 +11,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import ropewalk
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +39,20 @@ def loaded_beyond_torch(statement: str) -> set[str]:
 
 
 def test_import_loads_torch_alone():
-    assert loaded_beyond_torch("import ropewalk") == {"ropewalk"}
+    assert loaded_beyond_torch("import ropewalk; ropewalk.rotate") == {"ropewalk"}
+
+
+def test_torch_waits_for_the_first_use_of_a_public_name():
+    """Else `ropewalk --help` takes a second, and Ctrl-C in that second ends in a traceback."""
+    probe = "import sys, ropewalk; assert 'torch' not in sys.modules; ropewalk.rotate"
+    subprocess.run([sys.executable, "-c", probe], check=True)
+
+
+def test_every_public_name_is_there_and_listed():
+    assert set(ropewalk.__all__) <= set(dir(ropewalk))
+    assert all(getattr(ropewalk, name) is not None for name in ropewalk.__all__)
+    with pytest.raises(AttributeError, match="module 'ropewalk' has no attribute 'rotated'"):
+        ropewalk.rotated  # noqa: B018
 
 
 def test_the_import_probe_sees_what_else_is_loaded():

@@ -1,20 +1,28 @@
-"""Rotary position embeddings (RoPE): exact, fast, in every form that published models use."""
+"""Rotary position embeddings (RoPE): exact, fast, in every form that published models use.
 
-from ropewalk.rotary import (
-    LayerSpec,
-    LearnedRotaryEmbedding,
-    ModelSpec,
-    QueryTemperature,
-    RotaryEmbedding,
-    RotarySpec,
-    XPosEmbedding,
-    axes,
-    interop,
-    positions,
-    rerotate,
-    rotate,
-    scaling,
-)
+Public names are imported on first use: torch, which they need, takes a second that the command
+line can spend better.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.rotary import (
+        LayerSpec,
+        LearnedRotaryEmbedding,
+        ModelSpec,
+        QueryTemperature,
+        RotaryEmbedding,
+        RotarySpec,
+        XPosEmbedding,
+        axes,
+        interop,
+        positions,
+        rerotate,
+        rotate,
+        scaling,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,3 +42,14 @@ __all__ = [
     "rotate",
     "scaling",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ropewalk' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module("ropewalk.rotary"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

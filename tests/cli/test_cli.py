@@ -39,6 +39,31 @@ def ropewalk(*words, cwd, **kwargs):
     )
 
 
+WHILE_STARTING = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from ropewalk.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["compare", "train", "bench", "translate"])
+def test_ctrl_c_while_torch_is_imported_is_one_line(command, tmp_path):
+    words = [sys.executable, "-P", "-c", WHILE_STARTING, command]
+    words += ["nothing"] * (command == "translate")
+    done = subprocess.run(words, cwd=tmp_path, input="", capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.startswith("ropewalk: interrupted")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from ropewalk.encodings import REGISTRY, build
-from ropewalk.model import LanguageModel, TransformerShape
+from ropewalk.model import LanguageModel, TransformerShape, softmax_attention
 
 SHAPE = TransformerShape(
     vocabulary=20, width=16, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1
@@ -59,6 +59,23 @@ def test_compiled_once_for_all_lengths(encoding, causal):
         given = tokens(count)
         torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
     assert counter.frame_count <= MOST
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["alibi", "shaw"])
+@torch.no_grad()
+def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding):
+    """One graph for each doubling of the number of blocks, beside that of the first length."""
+    monkeypatch.setattr(softmax_attention, "LEAST", 16)
+    monkeypatch.setattr(softmax_attention, "BLOCK", 1)
+    torch._dynamo.reset()
+    plain, counter = model(encoding, True), CompileCounter()
+    fast = torch.compile(plain, backend=counter, fullgraph=True)
+    for count in (40, 50, 61, 70, 97, 100, 33, 127, 90, 64, 65):
+        given = tokens(count)
+        torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
+    assert counter.frame_count <= 3
     torch._dynamo.reset()
 
 

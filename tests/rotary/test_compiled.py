@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from ropewalk import (
     LearnedRotaryEmbedding,
@@ -106,4 +107,22 @@ def test_any_sequence_of_calls_is_answered_as_uncompiled(name, recompiling):
         assert counter.frame_count <= MOST * len({kind for kind, *_ in sequence})
 
     check()
+    torch._dynamo.reset()
+
+
+def test_a_dynamic_length_wants_positions_that_are_dynamic_too():
+    """Static positions fix the length; torch refuses that of a plain product by a table as well."""
+    rope = ROPES["plain"]
+    q, k, positions = arguments(rope, "positions", 12, 0)
+    for x in (q, k):
+        torch._dynamo.mark_dynamic(x, 2)
+    table = torch.ones(12, q.shape[-1])
+    for called in (lambda: q * table, lambda: rope(q, k, positions)):
+        torch._dynamo.reset()
+        with pytest.raises(ConstraintViolationError, match="as dynamic but your code specialized"):
+            torch.compile(called, backend="eager", fullgraph=True)()
+    torch._dynamo.mark_dynamic(positions, positions.ndim - 1)
+    torch._dynamo.reset()
+    found = torch.compile(lambda: rope(q, k, positions), backend="eager", fullgraph=True)()
+    torch.testing.assert_close(found, rope(q, k, positions), rtol=0, atol=1e-6)
     torch._dynamo.reset()

@@ -128,21 +128,6 @@ def score_by_encoding(
     return figure
 
 
-def attention_map(
-    weights: Matrix, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
-) -> Figure:
-    """Draw attention weights (S, T), with tokens on the axes where given, else positions."""
-    figure = new_figure(4.0, 4.0)
-    axes = figure.subplots()
-    _draw_map(axes, weights, style(0).colour)
-    if rows is not None and columns is not None:
-        axes.set_xticks(range(len(columns)), columns, rotation=90)
-        axes.set_yticks(range(len(rows)), rows)
-    axes.set_xlabel("attended to")
-    axes.set_ylabel("attending")
-    return figure
-
-
 def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
     """Draw every head's attention, small, no tokens: encoding -> layer -> head -> (S, T)."""
     layers = max(len(stack) for stack in maps.values())

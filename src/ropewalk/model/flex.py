@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from ropewalk.encodings import Placement
@@ -31,12 +32,18 @@ TRIED = (
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def serves(q: Tensor) -> bool:
-    """Tell whether queries ``(B, H, S, D)`` are compiled to where a kernel for them was tried."""
+def serves(q: Tensor, k: Tensor) -> bool:
+    """Tell whether q ``(B, H, S, D)`` and k are compiled to where a kernel for them was tried.
+
+    The kernel is compiled for one size. A compiler that has seen several leaves sizes open, and
+    gets blocks instead: compiling for each length takes seconds, and ends in an error at the ninth.
+    """
     if not (TRIED and torch.compiler.is_compiling()) or torch.compiler.is_exporting():
         return False  # what is exported is read elsewhere, which does not know the kernel
     plain = not (torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(q))  # of vmap
-    return plain and q.device.type == "cpu" and q.dtype in DTYPES
+    if not plain or q.device.type != "cpu" or q.dtype not in DTYPES:
+        return False
+    return all(statically_known_true(n < 2**62) for n in (*q.shape, *k.shape))
 
 
 def attend(
@@ -53,7 +60,7 @@ def attend(
 
     rows are what the encoding looks up, ``(H, …)``; mask is boolean and broadcasts to
     ``(B, H, S, T)``; looking back (``causal``), the last query's key is the last one. A query that
-    may look nowhere gets zeros. Each length and each size of a batch are compiled anew.
+    may look nowhere gets zeros. Sizes are fixed (see `serves`).
     """
     _fix_sizes(q, k, placement.queries, placement.keys, *([] if mask is None else [mask]))
     of_head, query, key = _stored(rows), _reader(placement.queries), _reader(placement.keys)

@@ -7,6 +7,7 @@ Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -55,15 +56,14 @@ def attend(
     rows = _rows_at_once(encoding, q, k, mask, causal)
     if rows >= queries:
         return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
-    served = causal and flex.serves(q)  # both ways, it is not faster than blocks, compiled
+    served = causal and flex.serves(q, k)  # both ways, it is not faster than blocks, compiled
     if served and isinstance(encoding, PairBias) and not need_probabilities:
         of_heads = encoding.rows(q.device)
         if of_heads is not None and of_heads.shape[0] == q.shape[1]:  # of others, blocks complain
             return flex.attend(encoding, of_heads, q, k, v, placement, mask, causal), None
     attend_block = _computed_twice if torch.is_grad_enabled() else _block
     outputs, probabilities = [], []
-    for start in range(0, queries, rows):
-        end = min(start + rows, queries)
+    for start, end in pairwise(_block_bounds(queries, rows)):
         reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
         output, p = attend_block(
             encoding,
@@ -170,6 +170,18 @@ def _rows_at_once(
         return queries  # nor need it be narrowed to a mask (B, 1, S, T)
     block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
     return max(LEAST, block // max(1, q.shape[0] * q.shape[1] * keys))
+
+
+def _block_bounds(queries: int, rows: int) -> list[int]:
+    """Return where blocks of at most `rows` queries start, and where the last one ends."""
+    if not torch.compiler.is_compiling():
+        return [*range(0, queries, rows), queries]
+    # A compiled graph has a fixed number of blocks. With powers of two, lengths up to twice the
+    # shortest share one graph, where each length would otherwise be compiled by itself.
+    count = 2
+    while count * rows < queries:
+        count *= 2
+    return [block * queries // count for block in range(count + 1)]
 
 
 def _exporting() -> bool:

@@ -29,8 +29,10 @@ class YaRN(Scaling):
     `mscale`, `mscale_all_dim`.
     Traps: the paper blends over the number of rotations within L, its code and all published models
     over the pair's index, as here; gpt-oss has truncate=False; high is clamped to R - 1 and not to
-    R/2 - 1; mscale alone changes nothing here and in transformers; DeepSeek multiplies the softmax
-    scale by m(mscale_all_dim)² besides (`LayerSpec.softmax_factor`).
+    R/2 - 1; where no pair lies between low and high, clamping puts high below low and g does the
+    opposite of what it should: an error here, computed by transformers; mscale alone changes
+    nothing here and in transformers; DeepSeek multiplies the softmax scale by m(mscale_all_dim)²
+    besides (`LayerSpec.softmax_factor`).
     """
 
     factor: float
@@ -86,7 +88,9 @@ class YaRN(Scaling):
             raise ValueError(
                 f"original_length and theta must leave pairs that rotate between beta_slow="
                 f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
-                f"original_length={self.original_length} and theta={rope.theta}"
+                f"original_length={self.original_length} and theta={rope.theta}: the blend's ends "
+                f"would change places, so that pairs to be interpolated are left as they are, or "
+                f"the other way round; transformers computes that without a word"
             )
         return low, high + Decimal("0.001") if low == high else high
 
