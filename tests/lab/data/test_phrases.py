@@ -65,7 +65,7 @@ def test_sizes(derived: Derived) -> None:
 def test_the_corpus_of_seed_0_is_the_same_everywhere(derived: Derived) -> None:
     lines = [f"{name}\t{a}\t{b}\n" for name, items in derived.items() for (a, b), _ in items]
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    assert digest == "bd887235d80997a7394024150a16ea24ff35a10ff9a9b5d22451e0a034cc7e35"
+    assert digest == "70995e66f2d91b0fb0a357db33a494c38d01fcaf3cb4baade5967241ef9ccd16"
 
 
 @settings(max_examples=30, deadline=None)
@@ -460,13 +460,13 @@ SENTENCES = {
             _clause(
                 _with(
                     "der Kind+",
-                    Relative("dative", _clause("der Frau", _predicate("geben", "ein Ball"))),
+                    Relative("dative", _clause("der Frau", _predicate("geben", "ein Rucksack"))),
                 ),
                 _predicate("lachen"),
             )
         ),
-        "Die Kinder, denen die Frau einen Ball gibt, lachen.",
-        "The children to whom the woman gives a ball laugh.",
+        "Die Kinder, denen die Frau einen Rucksack gibt, lachen.",
+        "The children to whom the woman gives a backpack laugh.",
     ),
     "relative with preposition": (
         _main(
@@ -595,4 +595,4 @@ def test_no_sentence_says_more_than_it_should(derived: Derived) -> None:
     assert kinds["gehorchen"].subjects == "A"
     for lemma in ("lieben", "beobachten", "folgen", "umarmen", "suchen", "fotografieren"):
         assert "P" not in kinds[lemma].objects
-    assert "P" not in "".join(v.objects for v in VERBS if v.lemma in ("träumen", "kämpfen"))
+    assert "P" not in "".join(v.objects for v in VERBS if v.lemma in ("träumen",))

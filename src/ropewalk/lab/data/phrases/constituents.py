@@ -63,8 +63,20 @@ class Constituents:
             kinds, "subject", definite=definite, relative=relative, tense=tense, possessor=free
         )
         if first.relative is None and verb is not COPULA and self.chance(0.08):
-            return Coordination(first, self.phrase(kinds, "subject", definite=definite))
+            return self._coordination(first, kinds, "subject", definite)
         return first
+
+    def _coordination(self, first: NounPhrase, kinds: str, role: str, definite: bool) -> Nominal:
+        """Give the first with one much like it, or alone if the other is the same noun."""
+        kinds = pools.alike(first.noun.kind, kinds)
+        second = self.phrase(kinds, role, definite=definite, even=True)
+        return first if second.noun is first.noun else Coordination(first, second)
+
+    def modal(self, tense: str, kind: str) -> w.Modal | None:
+        """Draw the modal verb of a clause in that tense; things have no will."""
+        if tense != "modal":
+            return None
+        return self.pick(w.MODALS if kind in "PA" else w.MODALS[:3])
 
     def predicate(
         self,
@@ -94,21 +106,27 @@ class Constituents:
             )
         if valency in ("dat", "both") and gap != "dative":
             kinds = verb.objects if valency == "dat" else "P"
-            dative = self._object(kinds, "dative", subject, tense, definite, relative, True)
+            dative = self._object(
+                kinds, "dative", subject, tense, definite, relative, True, beside=accusative
+            )
         oblique = None
         if valency in ("prep", "to", "at", "put") and gap != "oblique":
-            oblique = self._oblique(verb, tense, relative, definite)
+            oblique = self._oblique(verb, subject, tense, relative, definite)
+        if isinstance(accusative, NounPhrase) and accusative.determiner is w.NO:
+            manner = None  # nobody does carefully what he does not do
         return Predicate(verb, accusative, dative, oblique, adjunct, manner)
 
     def _quality(self, subject: Nominal | None) -> tuple[w.Adjective, ...]:
         head = subject if isinstance(subject, NounPhrase) else None
-        options = pools.adjectives(head.noun.kind if head else "P")
+        options = pools.adjectives(head.noun.kind, head.noun) if head else pools.adjectives("P")
         taken = [] if head is None else [adjective.topic for adjective in head.adjectives]
         chosen: list[w.Adjective] = []
         for option in (self.word(options), self.word(options), self.word(options)):
             if option.topic not in taken and len(chosen) < 2:
                 chosen.append(option)
                 taken.append(option.topic)
+        if not chosen:
+            chosen.append(next(option for option in options if option.topic not in taken))
         return tuple(chosen)
 
     def _extras(
@@ -118,14 +136,15 @@ class Constituents:
         adjunct = manner = None
         if self.chance(chance):
             if self.chance(0.3):
-                if verb.lemma not in pools.ALONE:
+                if pools.may_have_company(verb):
                     word, case, english = self.pick(w.COMPANY)
                     company = self.phrase("A", "oblique", plain=True)
                     adjunct = Prepositional(word, case, english, company)
             elif pools.may_take_place(verb):
                 adjunct = self._place("dative", self.pick("LLLG"))
-        if adjunct is None and verb.valency not in ("at", "both") and self.chance(chance * 0.5):
-            manner = self.pick(w.MANNERS)
+        manners = pools.manners(verb)
+        if adjunct is None and manners and self.chance(chance * 0.5):
+            manner = self.pick(manners)
         return adjunct, manner
 
     def _place(self, case: str, kind: str, relative: str | None = None) -> Prepositional:
@@ -135,13 +154,17 @@ class Constituents:
         )
         return Prepositional(german, case, where if case == "dative" else whither, place)
 
-    def _oblique(self, verb: Verb, tense: str, relative: float, definite: bool) -> Prepositional:
+    def _oblique(
+        self, verb: Verb, subject: Nominal | None, tense: str, relative: float, definite: bool
+    ) -> Prepositional:
+        # Furniture is beside and behind things, not on or under other furniture.
         if verb.valency == "at":
-            return self._place("dative", self.pick("MMLLGVO"), tense if relative else None)
+            kind = self.pick("LLVO" if kind_of(subject) == "M" else "MMLLGVO")
+            return self._place("dative", kind, tense if relative else None)
         if verb.valency == "put":
-            return self._place("accusative", self.pick("MMLVO"))
+            return self._place("accusative", self.pick("VO" if "M" in verb.objects else "MMVO"))
         if verb.valency == "to":
-            german, case, english, kinds = self.pick(w.DIRECTIONS)
+            german, case, english, kinds = self.pick(pools.directions(verb))
             place = self.phrase(kinds, "oblique", plain=True, relative=relative * 0.5, tense=tense)
             return Prepositional(german, case, english, place)
         assert verb.preposition is not None
@@ -158,16 +181,19 @@ class Constituents:
         definite: bool,
         relative: float,
         last: bool,
+        beside: Nominal | None = None,
     ) -> Nominal:
-        """Draw an object; only a clause's `last` has a relative clause, which would part them."""
+        """Draw an object, `beside` another one.
+
+        Only a clause's `last` has a relative clause, which would part them. No pronoun is used
+        twice: "we help us" is unsound, and who "he helps him" is about is open.
+        """
         if role in ("accusative", "dative") and kinds[0] == "P" and self.chance(0.1):
             pronouns = (w.HE, w.WE) if role == "accusative" else w.PRONOUNS
-            options = [p for p in pronouns if p is not subject]
-            if not isinstance(subject, w.Pronoun):
-                return self.pick(options)
-            # "he helps him" is sound, "we help us" is not
-            return w.HE if subject is w.WE else w.WE
-        none = role == "accusative" and not definite and self.chance(0.04)
+            return self.pick([p for p in pronouns if p is not subject and p is not beside])
+        # "must see no park" denies one thing or the other, as the modal verb has it
+        deniable = role == "accusative" and not definite and tense != "modal"
+        none = deniable and self.chance(0.04)
         first = self.phrase(
             kinds,
             role,
@@ -177,8 +203,8 @@ class Constituents:
             possessor=role != "dative" and last,
             determiner=w.NO if none else None,
         )
-        if first.relative is None and self.chance(0.06) and not none:
-            return Coordination(first, self.phrase(kinds, role, definite=definite))
+        if first.relative is None and self.chance(0.08) and not none:
+            return self._coordination(first, kinds, role, definite)
         return first
 
     def phrase(
@@ -192,9 +218,13 @@ class Constituents:
         tense: str | None = None,
         possessor: bool = False,
         determiner: w.Determiner | None = None,
+        even: bool = False,
     ) -> NounPhrase:
-        """Draw a noun of one of the kinds with determiner, mostly an adjective, perhaps more."""
-        noun = self._noun(kinds, role)
+        """Draw a noun of one of the kinds with determiner, mostly an adjective, perhaps more.
+
+        `even` makes a rare noun as likely as a frequent one.
+        """
+        noun = self._noun(kinds, role, even)
         plural = self.chance(0.1 if plain else 0.3)
         owner = None
         if possessor and noun.kind not in "PGO" and self.chance(0.12):
@@ -210,29 +240,30 @@ class Constituents:
                 if plural
                 else pools.SINGULAR
             )
-        if determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau"):
-            determiner = w.THE  # or they would be husband and wife
+        determiner = _unwed(determiner, noun)
         clause = None
         if owner is None and tense is not None and self.chance(relative):
             clause = self._relative(noun, plural, tense)
-        return NounPhrase(determiner, noun, plural, self._adjectives(noun.kind), owner, clause)
+        return NounPhrase(determiner, noun, plural, self._adjectives(noun), owner, clause)
 
-    def _noun(self, kinds: str, role: str) -> Noun:
+    def _noun(self, kinds: str, role: str, even: bool = False) -> Noun:
         """Give a noun that the sentence does not have yet, as far as three draws can tell."""
         options = pools.nouns(kinds, f"{role} {self.order}", self.every)
-        noun = self.word(options)
+        draw = self.pick if even else self.word
+        noun = draw(options)
         for _ in range(2):
             if noun in self.used:
-                noun = self.word(options)
+                noun = draw(options)
         self.used.append(noun)
         return noun
 
     def _possessor(self) -> NounPhrase:
         noun = self._noun("P", "possessor")
-        return NounPhrase(self.pick(pools.PLAIN), noun, adjectives=self._adjectives("P")[:1])
+        determiner = _unwed(self.pick(pools.PLAIN), noun)
+        return NounPhrase(determiner, noun, adjectives=self._adjectives(noun)[:1])
 
-    def _adjectives(self, kind: str) -> tuple[w.Adjective, ...]:
-        options, draw = pools.adjectives(kind), self.random()
+    def _adjectives(self, noun: Noun) -> tuple[w.Adjective, ...]:
+        options, draw = pools.adjectives(noun.kind, noun), self.random()
         if draw < 0.25:
             return ()
         first = self.word(options)
@@ -262,5 +293,17 @@ class Constituents:
             part = replace(part, adjunct=None)
             preposition = ("in", "dative", "in")
         self.order = outer
-        modal = self.pick(w.MODALS) if tense == "modal" else None
-        return Relative(gap, Clause(subject, (part,), tense, modal), preposition)
+        doer = head.kind if gap == "subject" else kind_of(subject)
+        return Relative(gap, Clause(subject, (part,), tense, self.modal(tense, doer)), preposition)
+
+
+def kind_of(subject: Nominal | None) -> str:
+    """Give the class of a noun or of the first of two; pronouns are persons."""
+    head = subject.first if isinstance(subject, Coordination) else subject
+    return head.noun.kind if isinstance(head, NounPhrase) else "P"
+
+
+def _unwed(determiner: w.Determiner, noun: Noun) -> w.Determiner:
+    """Give the determiner, but for "my man" and "our woman", who would be husband and wife."""
+    owned = determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau")
+    return w.THE if owned else determiner

@@ -1,6 +1,6 @@
 """English: agreement, auxiliaries with do-support, and the order of a clause.
 
-Subject, verb, object, "to" somebody, manner, prepositional object, company or place, time; of what
+Subject, verb, object, "to" somebody, manner, company, prepositional object, place, time; of what
 opens a German sentence, only a time, a place or a subordinate clause opens the English one too.
 """
 
@@ -128,7 +128,10 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
             words += helper + subject if asked else subject + helper
             words += negation + often + ([verb] if verb else [])
         words += _complements(part)
-        for slot, phrase in (("oblique", part.oblique), ("adjunct", part.adjunct)):
+        slots = [("oblique", part.oblique), ("adjunct", part.adjunct)]
+        if part.adjunct is not None and part.adjunct.is_company:
+            slots.reverse()  # or it would be with the prepositional object
+        for slot, phrase in slots:
             place = [] if phrase is None else _prepositional(phrase)
             opens = slot == sentence.front and i == 0
             if opens and (slot == "adjunct" or part.verb.valency == "at"):

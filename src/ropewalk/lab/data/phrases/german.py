@@ -167,9 +167,9 @@ def _slots(part: Predicate) -> dict[str, list[str]]:
 
 
 def _pronouns(part: Predicate, slots: dict[str, list[str]]) -> list[str]:
-    """Give the objects that are pronouns, taken out of the slots."""
+    """Give the objects that are pronouns, taken out of the slots: the accusative comes first."""
     words = []
-    for slot, phrase in (("dative", part.dative), ("accusative", part.accusative)):
+    for slot, phrase in (("accusative", part.accusative), ("dative", part.dative)):
         if isinstance(phrase, Pronoun):
             words += slots.pop(slot)
     return words

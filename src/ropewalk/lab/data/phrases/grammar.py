@@ -1,7 +1,8 @@
 """The grammar: draws abstract sentences, clause by clause.
 
 An object stands before its subject only where a case ending tells the two apart, so that the
-translation is determined.
+translation is determined. No time and no second predicate comes after a relative clause in English,
+which would take them in.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 from ropewalk.lab.data.phrases import lexemes as w
 from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases.constituents import Constituents
+from ropewalk.lab.data.phrases.constituents import Constituents, kind_of
 from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Content,
@@ -20,6 +21,7 @@ from ropewalk.lab.data.phrases.syntax import (
     Predicate,
     Sentence,
     Subordinate,
+    closes_with_relative,
 )
 from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 
@@ -76,6 +78,14 @@ class Grammar(Constituents):
         tense = self.pick(("present", "perfect", "modal", "future"))
         asked = self.pick(w.QUESTIONS) if self.chance(0.6) else None
         clause = self.clause("question", tense, rich=True, timed=asked is not w.WHEN)
+        part = clause.predicates[0]
+        placed = part.verb.valency in ("to", "at", "put")
+        if part.adjunct is not None and not part.adjunct.is_company:
+            placed = True
+        # "When does he say that she is there?" may ask for either time.
+        only_why = part.content is not None or part.verb is COPULA
+        if (asked is w.WHERE and placed) or (asked is not None and only_why):
+            asked = w.WHY
         return Sentence((Main(clause),), question=True, asked=asked)
 
     def clause(
@@ -113,26 +123,32 @@ class Grammar(Constituents):
         negated = order != "final" and tense not in ("modal", "pluperfect") and self.chance(0.1)
         relative = 0.3 if rich else 0.1
         subject = self.subject(verb, tense, definite=negated, relative=relative * 0.5)
-        time = (
-            self.pick(pools.TIMES[tense])
-            if timed and pools.TIMES[tense] and self.chance(0.25)
-            else None
-        )
-        frequency = None
-        if plain and not negated and tense != "modal" and self.chance(0.1):
+        time = frequency = None
+        if timed and verb is not COPULA and pools.TIMES[tense] and self.chance(0.25):
+            time = self.pick(pools.TIMES[tense])
+            if negated and time is w.DAILY:
+                time = None  # "not every day" or "every day not"?
+        # Nobody "rarely did it yesterday".
+        if time is None and plain and not negated and tense != "modal" and self.chance(0.1):
             frequency = self.pick(w.FREQUENCIES)
         extra = 0.35 if time is None and plain and not negated else 0.0
-        part = self.predicate(verb, subject, tense, extra, relative, definite=negated)
+        late = time is None or order == "second"  # or else the time cannot open the clause
+        part = self.predicate(
+            verb, subject, tense, extra, relative if late else 0.0, definite=negated
+        )
+        if isinstance(part.accusative, NounPhrase) and part.accusative.determiner is w.NO:
+            frequency = None  # nobody often does nothing
         if verb.valency in ("that", "if"):
             part = replace(part, content=self._content(verb, tense))
         parts: tuple[Predicate, ...] = (part,)
         doubled = plain and not negated and frequency is None and verb.subjects in ("P", "PA")
-        if doubled and part.adjunct is None and self.chance(0.25 if rich else 0.06):
+        doubled = doubled and part.adjunct is None and not closes_with_relative(part)
+        if doubled and self.chance(0.25 if rich else 0.06):
             parts = (part, self._second(verb, subject, tense))
         front = self._front(part, subject, time) if order == "second" else "subject"
         if len(parts) == 2 and front != "time":
             time, front = None, "subject"
-        modal = self.pick(w.MODALS) if tense == "modal" else None
+        modal = self.modal(tense, kind_of(subject))
         return Clause(subject, parts, tense, modal, time, frequency, negated, front)
 
     def _second(self, verb: Verb, subject: Nominal, tense: str) -> Predicate:
@@ -157,8 +173,10 @@ class Grammar(Constituents):
 
     def _front(self, part: Predicate, subject: Nominal, time: w.Adverb | None) -> str:
         """Give the slot before the finite verb: half the time the subject."""
+        if time is not None and closes_with_relative(part):
+            return "time"
         slots = ["time", "time"] if time is not None else []
-        if part.adjunct is not None and part.adjunct.german not in ("mit", "ohne"):
+        if part.adjunct is not None and not part.adjunct.is_company:
             slots += ["adjunct", "adjunct"]
         if part.oblique is not None and part.verb.valency in ("prep", "at"):
             whole = part.oblique.phrase

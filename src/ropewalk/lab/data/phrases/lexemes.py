@@ -137,10 +137,11 @@ PRESENT, PAST, COMING = (
     ("perfect", "pluperfect"),
     ("future", "modal"),
 )
+DAILY = Adverb("jeden Tag", "every day", ("present",))
 TIMES = (
     Adverb("heute", "today", ("present", "perfect", "future", "modal")),
     Adverb("jetzt", "now", PRESENT),
-    Adverb("jeden Tag", "every day", ("present",)),
+    DAILY,
     Adverb("gestern", "yesterday", ("perfect",)),
     Adverb("letzte Woche", "last week", ("perfect",)),
     Adverb("im Winter", "in winter", ("present", "perfect", "future")),
@@ -162,13 +163,14 @@ FREQUENCIES = (
 )
 MANNERS = (
     Adverb("langsam", "slowly"),
-    Adverb("leise", "quietly"),
+    Adverb("rasch", "quickly"),
     Adverb("fröhlich", "cheerfully"),
-    Adverb("allein", "alone"),
     Adverb("vorsichtig", "carefully"),
+    # No -e at its end, or it would seem to describe a plural that has no determiner.
 )
-WHEN = Adverb("wann", "when")
-QUESTIONS = (Adverb("warum", "why"), WHEN, Adverb("wo", "where"))
+ALONE = Adverb("allein", "alone")
+WHY, WHEN, WHERE = Adverb("warum", "why"), Adverb("wann", "when"), Adverb("wo", "where")
+QUESTIONS = (WHY, WHEN, WHERE)
 
 THE = Determiner("d", "definite", "the", "the")
 A = Determiner("ein", "mixed", "a", None)
@@ -245,6 +247,6 @@ DIRECTIONS = (
     ("in", "accusative", "into", "L"),
     ("durch", "accusative", "through", "L"),
     ("aus", "dative", "out of", "L"),
-    ("über", "accusative", "over", "G"),
+    ("über", "accusative", "across", "G"),
 )
 COMPANY = (("mit", "dative", "with"), ("ohne", "accusative", "without"))

@@ -86,7 +86,7 @@ Maus f Mäuse mouse mice
 Bär m Bären bear +Bären
 Löwe m Löwen lion +Löwen
 Elefant m Elefanten elephant +Elefanten
-Affe m Affen monkey +Affen
+Rabe m Raben raven +Raben
 Esel m Esel donkey
 Ente f Enten duck
 Ziege f Ziegen goat
@@ -112,7 +112,7 @@ FOODS = """
 Apfel m Äpfel apple
 Birne f Birnen pear
 Kuchen m Kuchen cake
-Ei n Eier egg =Eies
+Radieschen n Radieschen radish
 Kartoffel f Kartoffeln potato
 Suppe f Suppen soup
 Brötchen n Brötchen roll
@@ -133,7 +133,7 @@ Handschuh m Handschuhe glove
 """
 
 THINGS = """
-Ball m Bälle ball =Balles
+Rucksack m Rucksäcke backpack
 Ring m Ringe ring =Ringes
 Schlüssel m Schlüssel key
 Koffer m Koffer suitcase
@@ -163,7 +163,7 @@ Glocke f Glocken bell
 FURNITURE = """
 Tisch m Tische table =Tisches
 Stuhl m Stühle chair =Stuhles
-Bett n Betten bed =Bettes
+Klavier n Klaviere piano pianos
 Schrank m Schränke cupboard =Schrankes
 Bank f Bänke bench
 Sofa n Sofas sofa
@@ -212,9 +212,9 @@ Brücke f Brücken bridge
 Straße f Straßen street
 Berg m Berge mountain =Berges
 Hügel m Hügel hill
-Dach n Dächer roof =Daches
-Balkon m Balkons balcony
-Bühne f Bühnen stage
+Pfad m Pfade path =Pfades
+Marktplatz m Marktplätze market_square =Marktplatzes
+Düne f Dünen dune
 """
 
 TABLES = {
@@ -228,7 +228,7 @@ TABLES = {
     "V": VEHICLES,
     "O": OPENINGS,
     "L": PLACES,  # one is in them
-    "G": GROUNDS,  # one is on them
+    "G": GROUNDS,  # one is on them, and crosses them
 }
 
 

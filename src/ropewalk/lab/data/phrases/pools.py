@@ -43,6 +43,59 @@ GAPS = ("subject", "subject", "subject", "accusative", "accusative", "dative", "
 
 ALONE = frozenset(("schlafen", "einschlafen", "aufwachen", "aufstehen", "liegen"))
 """Verbs with which company would say something else."""
+TOGETHER = frozenset(
+    [
+        "besuchen",
+        "begleiten",
+        "fangen",
+        "jagen",
+        "retten",
+        "folgen",
+        "helfen",
+        "warten",
+        "arbeiten",
+        "singen",
+    ]
+)
+"""Verbs with a complement that company goes with."""
+UNWILLED = frozenset(
+    [
+        "schlafen",
+        "weinen",
+        "lachen",
+        "lächeln",
+        "zittern",
+        "aufwachen",
+        "verschwinden",
+        "eilen",
+        "sehen",
+        "finden",
+        "lieben",
+        "hören",
+        "vergessen",
+        "brauchen",
+        "treffen",
+        "verstehen",
+        "verlieren",
+        "bewundern",
+        "vertrauen",
+        "verzeihen",
+        "danken",
+        "warten",
+        "denken",
+        "träumen",
+    ]
+)
+"""Verbs of what is not done in one manner or another, or in one only."""
+AGES = {
+    "Kind": ("alt",),
+    "Mädchen": ("alt",),
+    "Junge": ("alt", "jung"),
+    "Großmutter": ("jung",),
+}
+"""What is not said of a person's age."""
+FAR = frozenset(("fahren", "reisen", "fliegen"))
+"""Verbs that take nobody into a building or through it."""
 
 
 def may_take_place(verb: Verb) -> bool:
@@ -50,6 +103,31 @@ def may_take_place(verb: Verb) -> bool:
     return verb.valency in ("none", "both") or (
         verb.valency in ("acc", "prep", "dat") and "P" not in verb.objects
     )
+
+
+def may_have_company(verb: Verb) -> bool:
+    """Tell whether somebody else may take part."""
+    if verb.preposition is not None and verb.preposition[0] == "mit":
+        return False
+    return verb.lemma not in ALONE and (verb.valency in ("none", "to") or verb.lemma in TOGETHER)
+
+
+def manners(verb: Verb) -> tuple[w.Adverb, ...]:
+    """Give the manners of doing it; before an object, "allein" would say "only"."""
+    if verb.lemma in UNWILLED or verb.valency in ("at", "both"):
+        return ()
+    return (*w.MANNERS, w.ALONE) if verb.valency in ("none", "to") else w.MANNERS
+
+
+def directions(verb: Verb) -> tuple[tuple[str, str, str, str], ...]:
+    """Give the ways to go: preposition, case, English, classes of the goal."""
+    return tuple(d for d in w.DIRECTIONS if verb.lemma not in FAR or d[0] in ("zu", "über"))
+
+
+def alike(kind: str, kinds: str) -> str:
+    """Give those of the classes that go with this one in "the man and the dog"."""
+    group = next(group for group in ("PA", "TRCF", "MVOLG") if kind in group)
+    return "".join(other for other in kinds if other in group)
 
 
 @cache
@@ -63,9 +141,10 @@ def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
 
 
 @cache
-def adjectives(kind: str) -> tuple[w.Adjective, ...]:
-    """Give the adjectives that may describe a noun of this class."""
-    return tuple(adjective for adjective in w.ADJECTIVES if kind in adjective.kinds)
+def adjectives(kind: str, noun: Noun | None = None) -> tuple[w.Adjective, ...]:
+    """Give the adjectives that may describe a noun of this class, or this noun of it."""
+    unsaid = () if noun is None else AGES.get(noun.german, ())
+    return tuple(a for a in w.ADJECTIVES if kind in a.kinds and a.german not in unsaid)
 
 
 @cache

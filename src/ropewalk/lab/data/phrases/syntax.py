@@ -49,6 +49,11 @@ class Prepositional:
     english: str
     phrase: Nominal
 
+    @property
+    def is_company(self) -> bool:
+        """Tell a companion from a place."""
+        return self.german in ("mit", "ohne")
+
 
 @dataclass(frozen=True)
 class Predicate:
@@ -132,6 +137,13 @@ class Sentence:
     opening: Subordinate | None = None
     question: bool = False
     asked: Adverb | None = None
+
+
+def closes_with_relative(part: Predicate) -> bool:
+    """Tell whether a complement has a relative clause, which takes in what follows in English."""
+    objects = [part.accusative, part.dative]
+    objects += [phrase.phrase for phrase in (part.oblique, part.adjunct) if phrase is not None]
+    return any(isinstance(o, NounPhrase) and o.relative is not None for o in objects)
 
 
 def is_plural(subject: Nominal) -> bool:

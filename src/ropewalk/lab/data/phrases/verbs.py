@@ -122,7 +122,6 @@ mit|nehmen nimmt mitgenommen; take took taken along; P; acc TRC
 auf|heben hebt aufgehoben; lift lifted lifted; P; acc ATRC
 an|schauen schaut angeschaut; look looked looked at; PA; acc ATRLV
 auf|hängen hängt aufgehängt; hang hung hung up; P; acc C
-aus|lachen lacht ausgelacht; mock mocked mocked; P; acc A
 vor|bereiten bereitet vorbereitet; prepare prepared prepared; P; acc FT
 helfen hilft geholfen; help helped helped; PA; dat PA
 danken dankt gedankt; thank thanked thanked; P; dat P
@@ -150,17 +149,16 @@ warten wartet gewartet; wait waited waited; PA; auf acc for P
 sprechen spricht gesprochen; speak spoke spoken; P; mit dat with P
 denken denkt gedacht; think thought thought; P; an acc of PATRL
 träumen träumt geträumt; dream dreamed dreamed; P; von dat of ALV
-kämpfen kämpft gekämpft; fight fought fought; P; gegen acc against A
 streiten streitet gestritten; argue argued argued; P; mit dat with P
 tanzen tanzt getanzt; dance danced danced; P; mit dat with P
 arbeiten arbeitet gearbeitet; work worked worked; P; für acc for P
 singen singt gesungen; sing sang sung; P; für acc for PA
 spielen spielt gespielt; play played played; PA; mit dat with A
 liegen liegt gelegen; lie lay lain; PATRC; at
-stehen steht gestanden; stand stood stood; PATMV; at
+stehen steht gestanden; stand stood stood; PAM; at
 sitzen sitzt gesessen; sit sat sat; PA; at
 legen legt gelegt; lay laid laid; P; put TRC
-stellen stellt gestellt; put put put; P; put TM
+stellen stellt gestellt; put put put; P; put M
 sagen sagt gesagt; say said said; P; that
 glauben glaubt geglaubt; believe believed believed; P; that
 hoffen hofft gehofft; hope hoped hoped; P; that

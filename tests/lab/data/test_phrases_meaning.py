@@ -1,0 +1,322 @@
+"""The built-in corpus: its sentences say one thing, the same in both languages, and nothing odd.
+
+These tests would fail if a clause lacked what its verb asks for, if the English words of a clause
+went with another one than the German do, if a pronoun stood for the same person twice, if an adverb
+contradicted its verb, or if furniture stood on furniture.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from ropewalk.lab.data.phrases import lexemes as w
+from ropewalk.lab.data.phrases.english import english
+from ropewalk.lab.data.phrases.german import german
+from ropewalk.lab.data.phrases.grammar import Grammar
+from ropewalk.lab.data.phrases.nouns import NOUNS
+from ropewalk.lab.data.phrases.syntax import (
+    Clause,
+    Coordination,
+    Main,
+    Nominal,
+    NounPhrase,
+    Predicate,
+    Prepositional,
+    Sentence,
+)
+from ropewalk.lab.data.phrases.verbs import COPULA, VERBS, Verb
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[Sentence]:
+    grammar = Grammar(20, every=True)
+    drawn = [grammar.sentence() for _ in range(8_000)]
+    return drawn + [grammar.long() for _ in range(500)]
+
+
+@pytest.fixture(scope="module")
+def clauses(sentences: list[Sentence]) -> list[Clause]:
+    return [part for part in _parts(sentences) if isinstance(part, Clause)]
+
+
+@pytest.fixture(scope="module")
+def predicates(clauses: list[Clause]) -> list[Predicate]:
+    return [predicate for clause in clauses for predicate in clause.predicates]
+
+
+def _parts(part: object) -> Iterator[object]:
+    """Give every part of a sentence, however deep."""
+    if isinstance(part, tuple | list):
+        for inner in part:
+            yield from _parts(inner)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, Verb):
+        yield part
+        for field in dataclasses.fields(part):
+            yield from _parts(getattr(part, field.name))
+
+
+def _objects(part: Predicate) -> Iterator[Nominal]:
+    for phrase in (part.accusative, part.dative):
+        if phrase is not None:
+            yield phrase
+    for place in (part.oblique, part.adjunct):
+        if place is not None:
+            yield place.phrase
+
+
+def _is_qualified(part: Predicate) -> bool:
+    return any(isinstance(o, NounPhrase) and o.relative is not None for o in _objects(part))
+
+
+def _denies(part: Predicate) -> bool:
+    return isinstance(part.accusative, NounPhrase) and part.accusative.determiner is w.NO
+
+
+def _company(part: Predicate) -> Prepositional | None:
+    beside = part.adjunct
+    return beside if beside is not None and beside.german in ("mit", "ohne") else None
+
+
+def _noun(german: str) -> NounPhrase:
+    return NounPhrase(w.THE, next(noun for noun in NOUNS if noun.german == german))
+
+
+def _verb(lemma: str, valency: str) -> Verb:
+    return next(verb for verb in VERBS if (verb.lemma, verb.valency) == (lemma, valency))
+
+
+def _said(subject: Nominal, part: Predicate) -> tuple[str, str]:
+    sentence = Sentence((Main(Clause(subject, (part,), "present")),))
+    return german(sentence), english(sentence)
+
+
+# What a clause holds
+
+
+def test_what_is_said_to_be_is_said_to_be_somehow(predicates: list[Predicate]) -> None:
+    assert all(part.quality for part in predicates if part.verb is COPULA)
+
+
+def test_a_subject_is_not_described_twice_by_one_topic(clauses: list[Clause]) -> None:
+    for clause in clauses:
+        if clause.predicates[0].verb is COPULA:
+            own = clause.subject.adjectives if isinstance(clause.subject, NounPhrase) else ()
+            topics = [a.topic for a in (*own, *clause.predicates[0].quality)]
+            assert len(topics) == len(set(topics)), topics
+
+
+# What "kein" denies
+
+
+def test_nobody_does_in_some_manner_what_is_not_done(predicates: list[Predicate]) -> None:
+    denials = [part for part in predicates if _denies(part)]
+    assert len(denials) > 50
+    assert all(part.manner is None for part in denials)
+
+
+def test_no_modal_verb_and_no_frequency_has_a_denied_object(clauses: list[Clause]) -> None:
+    for clause in clauses:
+        if any(map(_denies, clause.predicates)):
+            assert clause.tense != "modal"
+            assert clause.frequency is None
+
+
+# Pronouns
+
+
+def test_of_two_pronouns_the_accusative_comes_first() -> None:
+    part = Predicate(_verb("beschreiben", "both"), w.HE, w.SHE)
+    assert _said(_noun("Frau"), part) == (
+        "Die Frau beschreibt ihn ihr.",
+        "The woman describes him to her.",
+    )
+
+
+@pytest.mark.parametrize("subject", [*w.PRONOUNS, None, _noun("Frau")])
+def test_no_pronoun_is_used_twice_in_a_clause(subject: Nominal | None) -> None:
+    grammar, both = Grammar(0, every=True), 0
+    for _ in range(3_000):
+        part = grammar.predicate(_verb("beschreiben", "both"), subject, "present", 0.0, 0.0)
+        pronouns = [p for p in (subject, *_objects(part)) if isinstance(p, w.Pronoun)]
+        assert len(pronouns) == len(set(pronouns))
+        both += isinstance(part.accusative, w.Pronoun) and isinstance(part.dative, w.Pronoun)
+    assert both > 10
+
+
+# What the words of a clause go with in English
+
+
+def test_no_time_comes_after_a_relative_clause(clauses: list[Clause]) -> None:
+    timed = [c for c in clauses if c.time is not None and any(map(_is_qualified, c.predicates))]
+    assert len(timed) > 20
+    assert all(clause.front == "time" for clause in timed)
+
+
+def test_no_second_predicate_comes_after_a_relative_clause(clauses: list[Clause]) -> None:
+    double = [clause for clause in clauses if len(clause.predicates) == 2]
+    assert len(double) > 100
+    assert not any(_is_qualified(clause.predicates[0]) for clause in double)
+
+
+def test_company_goes_with_the_verb() -> None:
+    company = Prepositional("mit", "dative", "with", _noun("Hund"))
+    goal = Prepositional("in", "accusative", "into", _noun("Garten"))
+    part = Predicate(_verb("gehen", "to"), oblique=goal, adjunct=company)
+    assert _said(_noun("Bauer"), part) == (
+        "Der Bauer geht mit dem Hund in den Garten.",
+        "The farmer goes with the dog into the garden.",
+    )
+    place = Prepositional("in", "dative", "in", _noun("Garten"))
+    aim = Prepositional("auf", "accusative", "for", _noun("Kind"))
+    part = Predicate(_verb("warten", "prep"), oblique=aim, adjunct=place)
+    assert _said(_noun("Bauer"), part)[1] == "The farmer waits for the child in the garden."
+
+
+def test_nobody_does_with_company_what_is_done_with_somebody(predicates: list[Predicate]) -> None:
+    accompanied = [part for part in predicates if _company(part) is not None]
+    assert len(accompanied) > 50
+    for part in accompanied:
+        assert part.oblique is None or part.oblique.german != "mit"
+        assert part.verb.valency not in ("both", "put", "at")
+        assert part.verb.lemma not in ("sehen", "suchen", "lieben", "kaufen", "vergessen")
+
+
+def test_questions_leave_one_answer_open(sentences: list[Sentence]) -> None:
+    asked = {"warum": 0, "wann": 0, "wo": 0}
+    for sentence in sentences:
+        if sentence.asked is None:
+            continue
+        asked[sentence.asked.german] += 1
+        part = sentence.mains[0].clause.predicates[0]
+        if sentence.asked.german == "wo":
+            assert part.verb.valency not in ("to", "at", "put")
+            assert part.adjunct is None or _company(part) is not None
+        if sentence.asked.german != "warum":
+            assert part.content is None
+            assert part.verb is not COPULA
+    assert min(asked.values()) > 10
+
+
+# Adverbs
+
+
+def test_alone_does_not_say_only(predicates: list[Predicate]) -> None:
+    alone = [p for p in predicates if p.manner is not None and p.manner.german == "allein"]
+    assert len(alone) > 10
+    assert {part.verb.valency for part in alone} <= {"none", "to"}
+
+
+def test_no_manner_can_be_taken_for_an_adjective(predicates: list[Predicate]) -> None:
+    manners = {part.manner for part in predicates if part.manner is not None}
+    assert manners >= set(w.MANNERS)
+    assert not any(manner.german.endswith(("e", "en", "er", "es", "em")) for manner in manners)
+    assert {m.german for m in manners}.isdisjoint(a.german for a in w.ADJECTIVES)
+
+
+@pytest.mark.parametrize("lemma", ["eilen", "warten", "sehen", "schlafen", "vergessen"])
+def test_what_has_no_manner_is_done_in_none(predicates: list[Predicate], lemma: str) -> None:
+    parts = [part for part in predicates if part.verb.lemma == lemma]
+    assert len(parts) > 20
+    assert all(part.manner is None for part in parts)
+
+
+def test_nobody_does_often_what_was_done_at_one_time(clauses: list[Clause]) -> None:
+    assert sum(clause.frequency is not None for clause in clauses) > 100
+    assert all(clause.frequency is None or clause.time is None for clause in clauses)
+    assert not any(
+        clause.negated and clause.time is not None and clause.time.german == "jeden Tag"
+        for clause in clauses
+    )
+
+
+def test_nothing_is_for_a_time_what_it_is(clauses: list[Clause]) -> None:
+    assert not any(clause.time for clause in clauses if clause.predicates[0].verb is COPULA)
+
+
+# Persons and things
+
+
+def test_nobody_is_owned_in_marriage(sentences: list[Sentence]) -> None:
+    spouses = [
+        part
+        for part in _parts(sentences)
+        if isinstance(part, NounPhrase) and part.noun.german in ("Mann", "Frau")
+    ]
+    assert len(spouses) > 1_000
+    assert not any(phrase.determiner.stem in ("mein", "unser") for phrase in spouses)
+
+
+def test_no_child_is_old(sentences: list[Sentence]) -> None:
+    phrases = [part for part in _parts(sentences) if isinstance(part, NounPhrase)]
+    said = {(phrase.noun.german, a.german) for phrase in phrases for a in phrase.adjectives}
+    assert said.isdisjoint({("Kind", "alt"), ("Junge", "alt"), ("Mädchen", "alt")})
+    assert {("Kind", "jung"), ("Frau", "alt")} <= said
+
+
+def test_persons_are_joined_with_their_like(sentences: list[Sentence]) -> None:
+    joined = [part for part in _parts(sentences) if isinstance(part, Coordination)]
+    assert len(joined) > 300
+    for both in joined:
+        assert both.first.noun is not both.second.noun
+        animate = [phrase.noun.kind in "PA" for phrase in (both.first, both.second)]
+        assert animate[0] == animate[1]
+
+
+def test_things_are_put_where_they_can_be(predicates: list[Predicate]) -> None:
+    puts = [part for part in predicates if part.verb.valency == "put"]
+    assert len(puts) > 100
+    for part in puts:
+        assert part.oblique is not None
+        assert part.oblique.english != "into"
+        if part.verb.lemma == "stellen":
+            assert part.verb.objects == "M"
+            assert part.oblique.german in ("neben", "hinter", "vor")
+
+
+def test_only_furniture_and_who_has_feet_stands(clauses: list[Clause]) -> None:
+    standing = 0
+    for clause in clauses:
+        part, subject = clause.predicates[0], clause.subject
+        if part.verb.lemma == "stehen" and isinstance(subject, NounPhrase):
+            standing += 1
+            assert subject.noun.kind in "PAM"
+            if subject.noun.kind == "M":
+                assert part.oblique is not None
+                phrase = part.oblique.phrase
+                assert isinstance(phrase, NounPhrase)
+                assert phrase.noun.kind != "M"
+    assert standing > 20
+
+
+def test_things_have_no_will(sentences: list[Sentence]) -> None:
+    found = 0
+    for part in _parts(sentences):
+        clauses: list[tuple[Nominal | None, Clause]] = []
+        if isinstance(part, Clause):
+            clauses.append((part.subject, part))
+        if isinstance(part, NounPhrase) and part.relative and part.relative.gap == "subject":
+            clauses.append((part, part.relative.clause))
+        for subject, clause in clauses:
+            if isinstance(subject, NounPhrase) and clause.modal and subject.noun.kind not in "PA":
+                found += 1
+                assert clause.modal.german[0] in ("kann", "muss", "soll")
+    assert found > 5
+
+
+def test_nobody_drives_through_a_house(predicates: list[Predicate]) -> None:
+    goals = {
+        lemma: {p.oblique.german for p in predicates if p.verb.lemma == lemma and p.oblique}
+        for lemma in ("gehen", "fahren", "fliegen", "reisen")
+    }
+    assert goals.pop("gehen") == {"zu", "in", "durch", "aus", "über"}
+    for lemma, prepositions in goals.items():
+        assert prepositions == {"zu", "über"}, lemma
+    assert ("über", "across") in {(german, english) for german, _, english, _ in w.DIRECTIONS}
+
+
+def test_no_word_has_another_meaning_that_embarrasses() -> None:
+    words = {noun.german for noun in NOUNS} | {verb.lemma for verb in VERBS}
+    assert words.isdisjoint({"Ball", "Ei", "Affe", "Bett", "kämpfen", "auslachen"})
