@@ -276,7 +276,7 @@ class RotarySpec:
         self._fill("blocks", tuple(blocks))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
     """Radians per position of each pair, to 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
@@ -291,7 +291,7 @@ def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
         return tuple(-f if spec.reverse else f for f in plain)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _fixed_point(spec: RotarySpec, length: int | None) -> tuple[int, ...]:
     with localcontext(frequencies.precision(spec.theta)):
         return frequencies.to_fixed_point(_frequencies(spec, length))
