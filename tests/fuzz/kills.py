@@ -1,8 +1,9 @@
 """Kill a comparison at random moments, go on with the same command, and compare what it ends in.
 
 ``python tests/fuzz/kills.py [KILLS] [SEED]`` counts kills, by whom they hit and how, until so many
-have hit somebody; a run that has come to its end is compared with an uninterrupted one, bit for bit, and
-a new one is begun. It fails if one differs, or if a ``.part`` file, a lock or a cell is left.
+have hit somebody; a run that has come to its end is compared with an uninterrupted one, bit for
+bit, and a new one is begun. It fails if one differs, or if a ``.part`` file, a lock or a cell is
+left.
 """
 
 from __future__ import annotations

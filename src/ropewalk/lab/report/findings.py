@@ -22,7 +22,7 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
-from ropewalk.lab.scoring.significance import FEWEST
+from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
 NAMED = 6  # encodings in a title
 
@@ -146,7 +146,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
         f"95 % interval {format_number(versus['low'], digits, signed=True)} to "
         f"{format_number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
     )
-    if versus["verdict"] == "no difference shown":
+    if versus["verdict"] == NOT_SHOWN:
         names = f"{row['name']} and {first['name']}"
         return f"On {split}, no difference is shown between {names} ({numbers})."
     return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
@@ -174,7 +174,7 @@ def _verdicts(results: Facts, split: str) -> list[str]:
         groups.setdefault(verdict, []).append(row["name"] + difference)
     sentences = []
     for verdict, names in sorted(groups.items()):
-        if verdict == "no difference shown":
+        if verdict == NOT_SHOWN:
             sentences.append(f"no difference is shown for {format_list(names)}")
         else:
             sentences.append(f"{format_list(names)} {'is' if len(names) == 1 else 'are'} {verdict}")

@@ -18,6 +18,7 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
+from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 
 def print_table(console: Console, results: Facts) -> None:
@@ -110,7 +111,7 @@ def _table(*columns: str) -> Table:
 def _comparison(results: Facts, name: str, split: str, versus: Facts) -> str:
     first, tested = results["encodings"][0]["name"], tested_metric(results)
     verdict, digits = versus["verdict"], tested["digits"] + 1
-    if verdict != "no difference shown":
+    if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {first}"
     return (
         f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {first}, "

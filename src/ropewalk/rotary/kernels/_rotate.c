@@ -73,7 +73,7 @@ static inline void fetch_ahead(const void *row, int64_t bytes) {
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,prefer-vector-width=512")
-#include "_rotate_16_bits.h"
+#include "_rotate_avx512bf16.h"
 #pragma GCC pop_options
 #endif
 

@@ -24,6 +24,7 @@ from ropewalk.lab.data.phrases.syntax import (
     Predicate,
     Prepositional,
     Relative,
+    kind_of,
 )
 from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 
@@ -240,7 +241,7 @@ class Constituents:
                 if plural
                 else pools.SINGULAR
             )
-        determiner = _unwed(determiner, noun)
+        determiner = pools.unwed(determiner, noun)
         clause = None
         if owner is None and tense is not None and self.chance(relative):
             clause = self._relative(noun, plural, tense)
@@ -259,7 +260,7 @@ class Constituents:
 
     def _possessor(self) -> NounPhrase:
         noun = self._noun("P", "possessor")
-        determiner = _unwed(self.pick(pools.PLAIN), noun)
+        determiner = pools.unwed(self.pick(pools.PLAIN), noun)
         return NounPhrase(determiner, noun, adjectives=self._adjectives(noun)[:1])
 
     def _adjectives(self, noun: Noun) -> tuple[w.Adjective, ...]:
@@ -295,15 +296,3 @@ class Constituents:
         self.order = outer
         doer = head.kind if gap == "subject" else kind_of(subject)
         return Relative(gap, Clause(subject, (part,), tense, self.modal(tense, doer)), preposition)
-
-
-def kind_of(subject: Nominal | None) -> str:
-    """Give the class of a noun or of the first of two; pronouns are persons."""
-    head = subject.first if isinstance(subject, Coordination) else subject
-    return head.noun.kind if isinstance(head, NounPhrase) else "P"
-
-
-def _unwed(determiner: w.Determiner, noun: Noun) -> w.Determiner:
-    """Give the determiner, but for "my man" and "our woman", who would be husband and wife."""
-    owned = determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau")
-    return w.THE if owned else determiner

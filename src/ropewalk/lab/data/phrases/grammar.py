@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ropewalk.lab.data.phrases import lexemes as w
 from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases.constituents import Constituents, kind_of
+from ropewalk.lab.data.phrases.constituents import Constituents
 from ropewalk.lab.data.phrases.syntax import (
     Clause,
     Content,
@@ -22,6 +22,7 @@ from ropewalk.lab.data.phrases.syntax import (
     Sentence,
     Subordinate,
     closes_with_relative,
+    kind_of,
 )
 from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 

@@ -182,3 +182,9 @@ def marked(phrase: Nominal) -> bool:
     if isinstance(phrase, NounPhrase):
         return phrase.noun.gender == "m" and not phrase.plural
     return phrase in (w.HE, w.WE)
+
+
+def unwed(determiner: w.Determiner, noun: Noun) -> w.Determiner:
+    """Give the determiner, but for "my man" and "our woman", who would be husband and wife."""
+    owned = determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau")
+    return w.THE if owned else determiner

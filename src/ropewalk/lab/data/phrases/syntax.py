@@ -155,3 +155,9 @@ def written(tokens: list[str], mark: str) -> str:
     """Write the sentence: commas attached and never doubled, a capital first, a mark last."""
     text = " ".join(tokens).replace(" ,", ",").replace(",,", ",").rstrip(",")
     return text[0].upper() + text[1:] + mark
+
+
+def kind_of(subject: Nominal | None) -> str:
+    """Give the class of a noun or of the first of two; pronouns are persons."""
+    head = subject.first if isinstance(subject, Coordination) else subject
+    return head.noun.kind if isinstance(head, NounPhrase) else "P"
