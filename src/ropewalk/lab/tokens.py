@@ -7,10 +7,13 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from ropewalk.files import write_bytes
+from ropewalk.checks import shown
+from ropewalk.files import read_text, write_bytes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+MOST_BYTES = 2**25  # of a file: 100,000 tokens take some 10 million
+_WAY_OUT = "it is damaged or no vocabulary of ropewalk: the same ropewalk compare or train makes it"
 
 
 class Tokens:
@@ -47,10 +50,18 @@ class Tokens:
     @classmethod
     def load(cls, path: Path) -> Tokens:
         """Read what ``save`` wrote; a damaged file is a ValueError that names it."""
+        text = read_text(path, MOST_BYTES)
         try:
-            return cls(Tokenizer.from_file(str(path)))
+            tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # whatever the library's parser raises
-            raise ValueError(f"{path} is not a vocabulary that can be read: {error}") from None
+            reason = shown(str(error), 200)
+            raise ValueError(f"{path} is not a vocabulary that can be read: {reason}") from None
+        for place, token in enumerate(SPECIAL):
+            if tokenizer.token_to_id(token) != place:
+                raise ValueError(f"{path} must have {token!r} as token {place}; {_WAY_OUT}")
+        if getattr(tokenizer.model, "unk_token", None) != SPECIAL[UNK]:
+            raise ValueError(f"{path} must have {SPECIAL[UNK]!r} for what is unknown; {_WAY_OUT}")
+        return cls(tokenizer)
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as one JSON file."""
