@@ -3,6 +3,7 @@
 from ropewalk.lab.config import make_config
 
 TEXT = ("masked-lm", "causal-lm")
+OF_ONE_STACK = ("layers", "train_length", "length_multiples", "test_examples")
 TINY = {
     "width": 16,
     "heads": 2,
@@ -27,3 +28,9 @@ def config_of(task, **fields):
     if task == "masked-lm":
         more["length_multiples"] = (1,)
     return make_config(settings={"task": task, **TINY, **more, **fields})
+
+
+def translation_config(**fields):
+    more = {"encoder_layers": 1, "decoder_layers": 1}
+    tiny = {k: v for k, v in TINY.items() if k not in OF_ONE_STACK}
+    return make_config(settings={**tiny, **more, **fields})
