@@ -87,7 +87,9 @@ class TestFiles:
         path = tmp_path / "tokenizer.json"
         tokens.save(path)
         path.write_text(path.read_text(encoding="utf-8").replace(special, "<other>"), "utf-8")
-        with pytest.raises(ValueError, match=rf"tokenizer\.json must have '{special}'.*makes it"):
+        with pytest.raises(
+            ValueError, match=rf"tokenizer\.json must have '{special}'.*makes it again"
+        ):
             Tokens.load(path)
 
     def test_another_token_for_what_is_unknown_is_refused(self, tokens, tmp_path):
