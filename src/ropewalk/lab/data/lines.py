@@ -16,7 +16,7 @@ MOST_CHARACTERS = 100_000  # of a line that is a sentence, in bytes; web corpora
 PART_BYTES = 2**20  # of running text, read at a time
 # Of a gzipped file: text is packed to a third, a file of one line over and over to a thousandth.
 MOST_RATIO = 50
-MOST_UNPACKED = 2**20  # bytes, up to which the ratio is no matter
+MOST_UNPACKED = 2**19  # bytes, up to which the ratio is no matter
 PIECE_BYTES = 8192  # of a gzipped file, read at a time
 
 
