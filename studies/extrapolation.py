@@ -17,7 +17,7 @@ from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, writ
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.files import read_json, write_checked_json
+from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
@@ -75,7 +75,7 @@ def _score(
     config: Config, task: Task, run: Path, seed: int, encoding: str, split: str
 ) -> float | None:
     folder = Cell("rotary", seed).folder(run)
-    if "no_result" in read_json(folder / f"{split}.json"):
+    if "no_result" in task.evaluation(split, folder):
         return None
     model = build_model(config, encoding, seed, task.vocabulary)
     # A rope has no parameters that could be missing.

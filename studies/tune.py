@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ropewalk.files import Facts, write_json
+from ropewalk.files import Facts, write_checked_json
 from ropewalk.lab.batches import EncodedSplit, read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import load_weights
@@ -37,7 +37,7 @@ def tune(run: Path) -> Facts:
     config = read_run_config(run)
     corpus = load_corpus(config.data, source=config.source, target=config.target)
     split = read_splits(run / "splits.safetensors")["validation"]
-    tokens = Tokens.load(run / "tokenizer.json")
+    tokens = Tokens.of_run(run)
     sources, references = zip(*corpus.splits["validation"], strict=True)
     path = run / "tuning.json"
     held: Facts = (read_tuning(run) or {"cells": {}})["cells"]
@@ -47,11 +47,11 @@ def tune(run: Path) -> Facts:
                 name: score(texts, references, sources, lowercase=config.lowercase).bleu
                 for name, texts in _translations(cell, run, split, tokens, config).items()
             }
-            write_json(path, {"cells": held})
+            write_checked_json(path, {"cells": held})
     names = next(iter(held.values())).keys()
     means = {name: sum(bleu[name] for bleu in held.values()) / len(held) for name in names}
     facts = {"cells": held, "mean": means, "chosen": max(means, key=lambda name: means[name])}
-    write_json(path, facts)
+    write_checked_json(path, facts)
     return facts
 
 

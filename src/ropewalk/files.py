@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 MOST_OF_A_NAME = 200  # characters of a path that a message repeats
+MOST_JSON_BYTES = 2**24  # of a file of facts: ten times what the largest published results take
+MOST_DATA_BYTES = 2**28  # of a file that grows with what was trained, scored or drawn
+BYTES_OF_A_LIST = 16  # in which a JSON file may have one list or object, each some 200 in memory
+
+#: What to do about a file of a run that is not what was written.
+WAY_OUT = "delete it, and the same ropewalk compare or train, on the same folder, makes it again"
 
 #: What a JSON file holds: plain data by name.
 Facts = dict[str, Any]
@@ -21,11 +27,22 @@ Facts = dict[str, Any]
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
     """Read a regular file of UTF-8, of at most so many bytes.
 
+    Raises ValueError as ``read_bytes``, and where the file is not UTF-8.
+    """
+    try:
+        return read_bytes(path, most_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{_shown(path)}: not UTF-8 at byte {error.start}") from None
+
+
+def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """Read a regular file of at most so many bytes.
+
     Nothing else is waited for or read: a pipe, a device or a folder is an error before its first
     byte. Raises ValueError that names the file and what is wrong: it is missing, it is not
-    readable by this user, it is no regular file, it is too large, it is not UTF-8.
+    readable by this user, it is no regular file, it is too large.
     """
-    name = repr(os.fspath(path))[1:-1][:MOST_OF_A_NAME]
+    name = _shown(path)
     try:
         # Opening a pipe without O_NONBLOCK waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -46,10 +63,11 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
         if status.st_size > most_bytes or len(content) > most_bytes:
             size = max(status.st_size, len(content))
             raise ValueError(f"{name}: {size:,} bytes, which must be at most {most_bytes:,}")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: not UTF-8 at byte {error.start}") from None
+    return content
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    return repr(os.fspath(path))[1:-1][:MOST_OF_A_NAME]
 
 
 def _kind(mode: int) -> str:
@@ -84,12 +102,20 @@ def write_json(path: Path, facts: Any) -> None:
     write_bytes(path, (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file; one that is damaged is an error that names it."""
+def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
+    """Read a JSON file; one that is damaged, too large or no regular file is an error naming it."""
+    text = read_text(path, most_bytes)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(text, most_bytes)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file that can be read: {error}") from None
+
+
+def parse_json(text: str, most_bytes: int) -> Any:
+    """Read JSON of a text that may have so many bytes; one of far too many lists is an error."""
+    if text.count("{") + text.count("[") > most_bytes // BYTES_OF_A_LIST:
+        raise ValueError(f"it has more than {most_bytes // BYTES_OF_A_LIST:,} lists and objects")
+    return json.loads(text)
 
 
 def digest_of(facts: Any) -> str:
@@ -104,33 +130,42 @@ def write_checked_json(path: Path, facts: Facts) -> None:
     write_json(path, {**facts, "checksum": digest_of(plain)})
 
 
-def read_checked_json(path: Path, *needed: str) -> Facts:
+def read_checked_json(
+    path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES, unchecked: bool = False
+) -> Facts:
     """Read what ``write_checked_json`` wrote; a file without a checksum is read with a warning.
 
-    Raises ValueError where the file does not give its checksum or lacks a fact that is needed.
+    With ``unchecked`` there is none: the file is one of those that are kept without. Raises
+    ValueError where the file does not give its checksum or lacks a fact that is needed.
     """
-    held = read_json(path)
-    way_out = "delete it, and the same command makes it again"
+    held = read_json(path, most_bytes)
     if not isinstance(held, dict):
-        raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {way_out}")
+        raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {WAY_OUT}")
     checksum = held.pop("checksum", None)
     if checksum is None:
-        warn_unchecked(path)
+        if not unchecked:
+            warn_unchecked(path)
     elif checksum != digest_of(held):
-        raise ValueError(f"{path} is damaged: it does not give its checksum; {way_out}")
+        raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
     lacking = [name for name in needed if name not in held]
     if lacking:
-        raise ValueError(f"{path} has no {lacking[0]!r}; {way_out}")
+        raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
     return held
 
 
 def warn_unchecked(path: Path) -> None:
     """Say, once for a folder, that a file there was written before files had checksums."""
-    warnings.warn(
+    warnings.warn_explicit(
         f"{path.parent} has files of an earlier version, without a checksum: damage in them would "
         f"not be seen",
-        stacklevel=3,
+        UserWarning,
+        __file__,
+        1,
+        registry=_warned,  # of this module: whoever reads, it is said once
     )
+
+
+_warned: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
 def remove_parts(folder: Path) -> None:

@@ -482,6 +482,7 @@ def test_tupe_refuses_positions_that_its_table_has_not_got():
         ("t5(distance=8)", "distance must be at least 9, as 8 have a bucket of their own, got 8"),
         ("t5(distance=far)", "distance must be an int, got 'far'"),
         ("t5(scale=0)", "scale must be finite and above 0, got 0"),
+        ("t5(scale=1e300)", "scale must lie between 1e-18 and 1e18, got 1e+300"),
         ("t5(scale=True)", "scale must be a float, got True"),
         ("kerple(kind=linear)", "kind must be 'log' or 'power', got 'linear'"),
         ("fire(hidden=0)", "hidden must be at least 1, got 0"),

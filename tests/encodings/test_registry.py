@@ -8,6 +8,7 @@ to the next. What each encoding computes is tried beside it, in test_encodings_*
 import contextlib
 import dataclasses
 import re
+import warnings
 
 import pytest
 import torch
@@ -216,3 +217,12 @@ def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_d
     for step in range(3):
         model.decode(target[:, step : step + 1], memory, cache=cache)
     assert formed.count([2]) == (1 if in_decoder == 1 else 2)
+
+
+def test_python_has_no_word_of_its_own_on_an_argument():
+    """Fails if a slip of the keyboard is answered with Python's warning beside our error."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match="must read key=value"):
+            parse("rotary(theta=1if)")
+    assert not warned

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import collections
 import random
-import resource
-import signal
 import sys
 import tempfile
 import time
@@ -19,40 +17,26 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from bounds import TooSlowError, Use, measured
 from config_mutations import mutated, read
 
-MOST_SECONDS, MOST_BYTES = 2.0, 500 * 10**6
 
-
-class _TooSlowError(Exception):
-    """Raised where one input has run for thrice the time it has."""
-
-
-def _stop(*_: object) -> None:
-    raise _TooSlowError
-
-
-def peak() -> int:
-    """Return the most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def trial(seed: int, folder: Path) -> tuple[str, float]:
-    """Make the input of this seed and read it; return what came of it, and the CPU time."""
+def trial(seed: int, folder: Path) -> tuple[str, Use]:
+    """Make the input of this seed and read it; return what came of it, and what it took."""
     made = mutated(random.Random(seed))
-    started = time.process_time()
-    signal.setitimer(signal.ITIMER_VIRTUAL, 3 * MOST_SECONDS)
-    try:
-        outcome = read(made, folder)
-    except AssertionError as error:
-        outcome = f"fault: {error}"
-    except _TooSlowError:
-        outcome = "fault: stopped"
-    except (Exception, RecursionError) as error:
-        outcome = f"fault: {type(error).__name__}: {str(error)[:200]!r}"
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return outcome, time.process_time() - started
+    with measured() as use:
+        try:
+            outcome = read(made, folder)
+        except AssertionError as error:
+            outcome = f"fault: {error}"
+        except TooSlowError:
+            outcome = "fault: stopped"
+        except (Exception, RecursionError) as error:
+            outcome = f"fault: {type(error).__name__}: {str(error)[:200]!r}"
+    beyond = use.fault()
+    if beyond is not None and not outcome.startswith("fault"):
+        outcome = f"fault: {beyond}"
+    return outcome, use
 
 
 def main() -> int:
@@ -62,19 +46,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="one trial, by its seed")
     options = parser.parse_args()
-    signal.signal(signal.SIGVTALRM, _stop)
     counts: collections.Counter[str] = collections.Counter()
-    slowest, faults = 0.0, 0
-    idle = peak()
+    slowest, largest, faults = 0.0, 0, 0
     end = time.monotonic() + 60 * options.minutes
     first = options.seed * 10**9 if options.only is None else options.only
     with tempfile.TemporaryDirectory() as name:
         seed = first
         while time.monotonic() < end:
-            outcome, seconds = trial(seed, Path(name))
-            slowest = max(slowest, seconds)
-            if seconds > MOST_SECONDS and not outcome.startswith("fault"):
-                outcome = f"fault: {seconds:.1f} s"
+            outcome, use = trial(seed, Path(name))
+            slowest, largest = max(slowest, use.seconds), max(largest, use.memory)
             counts[outcome.partition(":")[0]] += 1
             if outcome.startswith("fault"):
                 faults += 1
@@ -82,13 +62,12 @@ def main() -> int:
             seed += 1
             if options.only is not None:
                 break
-    grown = peak() - idle
     print(
         f"{sum(counts.values()):,} configs, seeds {first} to {seed - 1}: "
         f"{counts['read']:,} read, {counts['refused']:,} refused, {faults:,} faults; "
-        f"slowest {slowest:.2f} s of CPU, {grown / 1e6:.0f} MB above the imported process"
+        f"slowest {slowest:.2f} s of CPU, {largest / 1e6:.0f} MB above an idle process"
     )
-    return int(faults > 0 or grown > MOST_BYTES)
+    return int(faults > 0)
 
 
 if __name__ == "__main__":

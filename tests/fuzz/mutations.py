@@ -1,131 +1,57 @@
-"""Mutate encodings' texts, corpora and checkpoints; whatever is read must be read or refused by us.
+"""Mutate encodings' texts, corpora, vocabularies and checkpoints; each is read or refused by us.
 
 ``python tests/fuzz/mutations.py TARGET [SECONDS] [SEED]`` mutates for so long (ten minutes if not
-given) and prints counts: accepted, and each kind of refusal. An exception that is not ours ends it,
-with the input in a file.
+given) and prints counts: accepted, refused, faults, the most CPU time and memory of one input. A
+fault is an error that is not ours, something unsound that was accepted, or more than 2 s of CPU or
+500 MB; its input is kept in a file that is named, and the exit status is 1.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import sys
 import tempfile
 import time
-import warnings
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 import torch
-from tiny_tasks import config_of
 
-from ropewalk.lab.checkpoint import write_tensors
-from ropewalk.lab.config import make_config
-from ropewalk.lab.data.corpus import CorpusError, load_corpus
-from ropewalk.lab.models import build_model, load_model, weights_of
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-Reader = Callable[[bytes, Path], None]
-WORDS = [
-    b"",
-    b"\0",
-    b"-",
-    b"nan",
-    b"inf",
-    b"1e309",
-    b"9" * 40,
-    b"(" * 50,
-    b'"',
-    b"\n",
-    b"\t",
-    b"{}",
-]
+from bounds import TooSlowError, measured
+from fuzz_targets import TARGETS, Target
+
+import ropewalk
+
+OURS = str(Path(ropewalk.__file__).parent)
+LONGEST_MESSAGE = 5_000
+WORDS = [b"", b"\0", b"-", b"nan", b"inf", b"1e309", b"9" * 40, b"(" * 50, b'"', b"\n", b"\t"]
 WORDS += [b"[" * 60, b"\xff", b"\xed\xa0\x80", b"\\ud800", b"\x1f\x8b", b"2" * 5000, b"null", b","]
-TEXTS = [
-    b"rotary(theta=1e6)",
-    b"learned(max_positions=40)+t5",
-    b"rotary(rule=yarn,factor=4,original_length=64)",
-    b"xpos(both_ways=rotary)",
-    b"alibi+none",
-    b"tupe(relative=True,max_positions=8)",
-]
+WORDS += [b"{}", b'""', b"\r", b"\r\n", b"\xef\xbb\xbf", b"\\u0000", b"+", b"=", b"True", b"1e-320"]
 
 
-def read_encoding(data: bytes, folder: Path) -> None:
-    """Read an encoding's text, as the command line gives it."""
-    text = data.decode("utf-8", "surrogateescape")
-    make_config(settings={"encodings": [text], "width": 16, "heads": 2})
+@dataclass
+class Found:
+    """What became of the inputs."""
 
-
-def read_corpus(data: bytes, folder: Path) -> None:
-    """Read the same bytes as a side, as JSON lines, and as a table."""
-    refused: CorpusError | None = None
-    for ending in ("jsonl", "csv", "tsv", "de"):
-        path = folder / f"all.{ending}"
-        path.write_bytes(data)
-        name = str(path) if ending in ("csv", "tsv") else f"{path},{path}"
-        if ending == "jsonl":
-            for split in ("train", "val"):
-                (folder / f"{split}.jsonl").write_bytes(data)
-            name = str(folder)
-        try:
-            corpus = load_corpus(name)
-            json.dumps(dict(corpus.splits), ensure_ascii=False).encode()
-        except CorpusError as error:
-            refused = error
-    if refused is not None:
-        raise refused
-
-
-def read_checkpoint(data: bytes, folder: Path) -> None:
-    """Read a model file, as ``translate`` does."""
-    path = folder / "model.safetensors"
-    path.write_bytes(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model, _ = load_model(path, torch.device("cpu"))
-    assert all(bool(weight.isfinite().all()) for weight in weights_of(model).values())
-
-
-def _corpora() -> list[bytes]:
-    rows = [(f"Satz {i}.", f"Sentence {i}.") for i in range(6)]
-    jsonl = "".join(json.dumps({"de": de, "en": en}) + "\n" for de, en in rows).encode()
-    tsv = "".join(f"{de}\t{en}\n" for de, en in rows).encode()
-    return [
-        jsonl,
-        tsv,
-        b'"Er sagt ""ja"".",He says\n' + tsv.replace(b"\t", b","),
-        gzip.compress(tsv),
-    ]
-
-
-def _checkpoints() -> list[bytes]:
-    config = config_of("copy", encodings="rotary", seeds=1)
-    facts = {"config": config.training(), "encoding": "rotary", "seed": 1}
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "model.safetensors"
-        write_tensors(path, weights_of(build_model(config, "rotary", 1, 12)), facts)
-        checked = path.read_bytes()
-    # Without its checksum a change is not seen for what it is, and has to be understood.
-    return [checked, checked.replace(b"checksum", b"checksun")]
-
-
-TARGETS: dict[str, tuple[Reader, Callable[[], list[bytes]]]] = {
-    "encodings": (read_encoding, lambda: TEXTS),
-    "corpora": (read_corpus, _corpora),
-    "checkpoints": (read_checkpoint, _checkpoints),
-}
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    memory: int = 0
 
 
 def mutate(data: bytes, draw: random.Random) -> bytes:
     """Change a few places: bits, bytes, words, numbers, pieces doubled, dropped or cut off."""
-    for _ in range(draw.choice((1, 1, 2, 4))):
+    for _ in range(draw.choice((0, 0, 1, 1, 2, 4))):
         start = draw.randrange(len(data) + 1) if draw.random() < 0.5 else _header(data, draw)
         end = min(len(data), start + draw.choice((0, 1, 1, 3, 20)))
         piece = data[start:end]
-        how = draw.randrange(6)
+        how = draw.randrange(7)
         if how == 0 and piece:
             piece = bytes([piece[0] ^ (1 << draw.randrange(8))]) + piece[1:]
         elif how == 1:
@@ -136,6 +62,9 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
             piece = piece * draw.choice((0, 2, 200))
         elif how == 4:
             piece = bytes(draw.randrange(256) for _ in piece)
+        elif how == 5:  # what stands elsewhere
+            there = draw.randrange(len(data) + 1)
+            piece = data[there : there + draw.choice((1, 8, 60))]
         elif draw.random() < 0.2:
             end = len(data)
         data = data[:start] + piece + data[end:]
@@ -146,37 +75,68 @@ def _header(data: bytes, draw: random.Random) -> int:
     return draw.randrange(min(len(data), 1500) + 1)
 
 
-def fuzz(target: str, folder: Path, seed: int, times: int | None, seconds: float) -> Counter[str]:
-    """Mutate so many times, or so long; count what became of it."""
-    read, make = TARGETS[target]
-    draw, counts, began = random.Random(seed), Counter[str](), time.monotonic()
-    originals = make()
+def fuzz(target: str, folder: Path, seed: int, times: int | None, seconds: float) -> Found:
+    """Mutate so many times, or so long; tell what became of it."""
+    draw, found, began = random.Random(seed), Found(), time.monotonic()
     for done in count():
         if done == times or (times is None and time.monotonic() - began > seconds):
-            return counts
-        data = mutate(draw.choice(originals), draw)
-        used, refusal = time.process_time(), None
+            break
+        data = mutate(TARGETS[target].make(draw), draw)
+        outcome = trial(TARGETS[target], data, folder, found)
+        if outcome.startswith("fault"):
+            path = Path(tempfile.gettempdir()) / f"fault-{target}-{seed}-{done}"
+            path.write_bytes(data)
+            found.faults.append(f"{path}: {outcome}")
+            print(found.faults[-1], file=sys.stderr, flush=True)
+        found.counts[outcome.partition(":")[0]] += 1
+    return found
+
+
+def trial(target: Target, data: bytes, folder: Path, found: Found) -> str:
+    """Read an input; say whether it was accepted, refused or made a fault, and which."""
+    outcome = "accepted"
+    with measured() as use:
         try:
-            read(data, folder)
+            target.read(data, folder)
+        except TooSlowError:
+            outcome = "fault: stopped"
         except (ValueError, TypeError) as error:
-            refusal = error
-        except BaseException:
-            (Path(tempfile.gettempdir()) / f"foreign-{target}").write_bytes(data)
-            raise
-        assert not isinstance(refusal, UnicodeError), data
-        assert len(str(refusal)) < 5000, data[:200]
-        counts[f"refused: {type(refusal).__name__}" if refusal else "accepted"] += 1
-        if time.process_time() - used > 2:
-            counts["over 2 s of CPU"] += 1
-    raise AssertionError
+            outcome = _refusal(error)
+        except Exception as error:
+            outcome = f"fault: {_described(error)}"
+    found.seconds, found.memory = max(found.seconds, use.seconds), max(found.memory, use.memory)
+    beyond = use.fault()
+    if beyond is not None and not outcome.startswith("fault"):
+        return f"fault: {beyond}, {outcome}"
+    return outcome
 
 
-def main(target: str, seconds: str = "600", seed: str = "0") -> None:
+def _refusal(error: ValueError | TypeError) -> str:
+    """Tell whether a refusal is one of ours: raised here, of a length one reads, in UTF-8."""
+    message, place = str(error), traceback.extract_tb(error.__traceback__)[-1].filename
+    if not place.startswith(OURS) or isinstance(error, UnicodeError):
+        return f"fault: {_described(error)}"
+    if len(message) > LONGEST_MESSAGE:
+        return f"fault: {len(message)} characters: {message[:200]!r}"
+    if any("\ud800" <= character <= "\udfff" for character in message):
+        return f"fault: cannot be printed: {message[:200]!r}"
+    return f"refused: {type(error).__name__}"
+
+
+def _described(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}: {str(error)[:200]!r}"
+
+
+def main(target: str, seconds: str = "600", seed: str = "0") -> int:
     """Mutate for so long and print the counts as JSON."""
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        counts = fuzz(target, Path(name), int(seed), None, float(seconds))
-    print(json.dumps({"target": target, "seed": int(seed), **dict(sorted(counts.items()))}))
+        found = fuzz(target, Path(name), int(seed), None, float(seconds))
+    most = {"most CPU seconds": round(found.seconds, 2), "most MB": found.memory // 10**6}
+    print(json.dumps({"target": target, "seed": int(seed), **found.counts, **most}))
+    return int(bool(found.faults))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

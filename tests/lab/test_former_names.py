@@ -113,15 +113,16 @@ def with_former_names(value):
 def without_checksum(facts):
     """Leave out what earlier versions did not write."""
     if isinstance(facts, dict):
-        facts = {k: v for k, v in facts.items() if k not in ("checksum", "made_from")}
+        facts = {k: v for k, v in facts.items() if k not in ("checksum", "made_from", "tokenizer")}
     return facts
 
 
 def make_former(run):
     """Turn a run folder into one of an earlier version."""
     for path in run.rglob("*.json"):
-        if path.name not in ("tokenizer.json", "examples.json", "attention.json"):
-            write_json(path, with_former_names(without_checksum(read_json(path))))
+        if path.name not in ("tokenizer.json",):
+            facts = with_former_names(without_checksum(read_json(path)))
+            write_json(path, facts["sittings"] if path.name == "sittings.json" else facts)
     for path in run.rglob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
             facts = with_former_names(without_checksum(json.loads(file.metadata()["facts"])))

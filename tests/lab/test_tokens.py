@@ -68,3 +68,33 @@ def test_a_vocabulary_is_as_large_as_asked_and_kept_in_a_file(tokens, tmp_path):
 def test_training_twice_gives_the_same_vocabulary():
     one, two = (Tokens.train(TEXT, 150) for _ in range(2))
     assert one.pieces(range(150)) == two.pieces(range(150))
+
+
+class TestFiles:
+    """Vocabularies that are not what was written: an error that names the file."""
+
+    @pytest.mark.parametrize("special", SPECIAL)
+    def test_a_vocabulary_without_a_special_token_is_refused(self, tokens, tmp_path, special):
+        """Fails if it is read, and its first unknown character ends in a foreign error."""
+        path = tmp_path / "tokenizer.json"
+        tokens.save(path)
+        path.write_text(path.read_text(encoding="utf-8").replace(special, "<other>"), "utf-8")
+        with pytest.raises(
+            ValueError, match=rf"tokenizer\.json must have '{special}'.*makes it again"
+        ):
+            Tokens.load(path)
+
+    def test_another_token_for_what_is_unknown_is_refused(self, tokens, tmp_path):
+        path = tmp_path / "tokenizer.json"
+        tokens.save(path)
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace('"unk_token": "<unk>"', '"unk_token": null'), "utf-8")
+        with pytest.raises(ValueError, match="must have '<unk>' for what is unknown"):
+            Tokens.load(path)
+
+    def test_the_message_is_short_whatever_the_file_holds(self, tokens, tmp_path):
+        path = tmp_path / "tokenizer.json"
+        path.write_text('{"version": "1.0", "model": {"type": "%s"}}' % ("x" * 10_000))
+        with pytest.raises(ValueError, match="is not a vocabulary that can be read") as caught:
+            Tokens.load(path)
+        assert len(str(caught.value)) < 600

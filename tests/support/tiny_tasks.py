@@ -48,6 +48,10 @@ def config_of(task, **fields):
     return make_config(settings={"task": task, **TINY, **more, **fields})
 
 
+def translation_config(**fields):
+    return make_config(settings={**TINY_TRANSLATION, **fields})
+
+
 def translation_splits():
     """Pairs of random rows, to train a translation on and to validate it."""
     generator = torch.Generator().manual_seed(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -75,7 +76,9 @@ def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[
 def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
     """Read ``key=value, …`` as Python reads the arguments of a call."""
     try:
-        call = ast.parse(f"f({inside})", mode="eval").body
+        with warnings.catch_warnings():  # Python has its own words on 1if and the like
+            warnings.simplefilter("ignore", SyntaxWarning)
+            call = ast.parse(f"f({inside})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError
         arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int, check_number, shown
+from ropewalk.checks import check_amplitude, check_int, check_number, shown
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
@@ -117,6 +117,7 @@ class T5(Encoding):
         check_int("distance", distance, single + 1, f", as {single} have a bucket of their own")
         if scale is not None:
             check_number("scale", scale)
+            check_amplitude("scale", scale)  # scores beyond float32 are NaN behind the softmax
         self.shared = T5Site(shape, buckets, distance, scale)
 
     def for_layer(self, layer: int) -> AttentionEncoding:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.files import write_bytes
+from ropewalk.files import MOST_DATA_BYTES, read_text, write_bytes
 from ropewalk.lab.former_names import former_encoding
 
 MAX_CHARACTERS = 100  # characters of a folder's name: file systems end at 255
@@ -49,7 +49,7 @@ def slug(encoding: str) -> str:
 
 def read_hypotheses(folder: Path, split: str) -> list[str]:
     """Give a cell's translations of a split."""
-    return (folder / f"{split}.hypotheses.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    return read_text(folder / f"{split}.hypotheses.txt", MOST_DATA_BYTES).split("\n")[:-1]
 
 
 def write_hypotheses(folder: Path, split: str, texts: list[str]) -> None:

@@ -14,10 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ropewalk.files import digest_of, warn_unchecked, write_bytes
+from ropewalk.files import digest_of, parse_json, warn_unchecked, write_bytes
 from ropewalk.lab.former_names import current_facts
 
-MOST_HEADER_BYTES = 100_000_000  # the format's own bound
+MOST_HEADER_BYTES = 100_000_000  # the format's own bound; a training keeps each of its steps there
+MOST_MODEL_HEADER_BYTES = 2**24  # of a finished model: 100,000 tensors
 MOST_TENSORS = 100_000  # some 30 times as many as the largest published models have
 NAMES_PER_TENSOR = 12  # quotation marks of a tensor's entry: its name, its fields, its type
 
@@ -35,13 +36,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
     write_bytes(path, save(whole, metadata={"facts": text}))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(
+    path: Path, most_header: int = MOST_HEADER_BYTES
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and facts back; a file without a checksum is read with a warning.
 
     Raises ValueError, naming the file, where it is damaged, and OSError where it may not be read.
     """
     try:
-        tensors, facts = _read(path)
+        tensors, facts = _read(path, most_header)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise DamagedFile(f"{path} is not a safetensors file that can be read: {error}") from None
     checksum = facts.pop("checksum", None)
@@ -55,6 +58,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def read_checksum(path: Path) -> str | None:
     """Give the checksum that a file names, without reading its tensors; None: it names none."""
     try:
+        _check_header(path, MOST_MODEL_HEADER_BYTES)
         with safe_open(str(path), framework="pt") as file:
             found = json.loads((file.metadata() or {}).get("facts", "{}")).get("checksum")
     except (SafetensorError, ValueError, RecursionError, AttributeError, OSError):
@@ -72,25 +76,25 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    _check_header(path)
+def _read(path: Path, most_header: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    _check_header(path, most_header)
     with safe_open(str(path), framework="pt") as file:
-        facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+        facts = parse_json((file.metadata() or {}).get("facts", "{}"), most_header)
         if not isinstance(facts, dict):
             raise ValueError(f"its facts are a {type(facts).__name__}")
         return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, most_header: int) -> None:
     """Bound what a header may claim before anything of it is allocated."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is no regular file")
     with path.open("rb") as file:  # safetensors says "No such file" of one that may not be read
         size = int.from_bytes(file.read(8), "little")
-        if size > min(MOST_HEADER_BYTES, status.st_size):
+        if size > min(most_header, status.st_size):
             raise ValueError(
-                f"its header claims {size} bytes; at most {MOST_HEADER_BYTES} and the file's own "
+                f"its header claims {size} bytes; at most {most_header} and the file's own "
                 f"{status.st_size} are read"
             )
         header = file.read(size)

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from ropewalk import __version__
-from ropewalk.files import Facts, read_checked_json, read_json, write_json
+from ropewalk.files import (
+    MOST_DATA_BYTES,
+    WAY_OUT,
+    Facts,
+    read_checked_json,
+    read_json,
+    warn_unchecked,
+    write_checked_json,
+)
 from ropewalk.lab.cells import Cell, slug
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
@@ -72,10 +80,10 @@ def compare(
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
     results |= {"command": shlex.join(command), "note": note, **sittings.facts()}
-    write_json(run / "results.json", results)
+    write_checked_json(run / "results.json", results)
     stage("drawing attention")
-    write_json(run / "examples.json", task.examples(results))
-    write_json(run / "attention.json", task.attention(results))
+    write_checked_json(run / "examples.json", task.examples(results))
+    write_checked_json(run / "attention.json", task.attention(results))
     stage("writing the report")
     write_report(run)
     return results
@@ -86,12 +94,12 @@ class _Sittings:
 
     def __init__(self, run: Path, started: datetime, began: float) -> None:
         self.path, self.began = run / "sittings.json", began
-        self.sittings: list[Facts] = read_json(self.path) if self.path.exists() else []
+        self.sittings = _read_sittings(self.path) if self.path.exists() else []
         self.sittings.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
 
     def close(self) -> None:
         self.sittings[-1]["seconds"] = round(time.monotonic() - self.began, 1)
-        write_json(self.path, self.sittings)
+        write_checked_json(self.path, {"sittings": self.sittings})
 
     def facts(self) -> Facts:
         return {
@@ -99,6 +107,20 @@ class _Sittings:
             "sittings": len(self.sittings),
             "duration_s": round(sum(sitting["seconds"] for sitting in self.sittings), 1),
         }
+
+
+def _read_sittings(path: Path) -> list[Facts]:
+    held = read_json(path)
+    if isinstance(held, list):  # of an earlier version
+        warn_unchecked(path)
+    else:
+        held = read_checked_json(path, "sittings")["sittings"]
+    whole = isinstance(held, list) and all(
+        isinstance(each, dict) and {"started", "seconds"} <= each.keys() for each in held
+    )
+    if not whole:
+        raise ValueError(f"{path} must hold when a run was worked on, and how long; {WAY_OUT}")
+    return list(held)
 
 
 def assemble(task: Task) -> Facts:
@@ -142,7 +164,7 @@ def assemble(task: Task) -> Facts:
 def _read_cell(cell: Cell, task: Task) -> CellResult:
     folder = cell.folder(task.run)
     path = folder / "training.json"
-    record = read_record(path, read_checked_json(path))
+    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
     return CellResult(record, {split: task.score(split, folder) for split in task.splits})
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
 from ropewalk.encodings.outside import ImportedSource, import_error
-from ropewalk.files import read_json
+from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import slug
 from ropewalk.lab.fields import check_text, read_fields, read_value
 from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
@@ -23,6 +23,7 @@ from ropewalk.model.features import parse_attention
 MOST_LAYERS = 1_000
 MOST_VOCABULARY = 2**20
 MOST_BEAM = 100
+MOST_MISTAKES = 30  # named in one message
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**17)]
@@ -48,9 +49,7 @@ class Config(BaseModel):
     source: str = "de"
     target: str = "en"
     lowercase: bool = False  # fold case before training, and score without case
-    vocabulary: Annotated[int, Field(ge=1, le=MOST_VOCABULARY)] = (
-        2000  # joint BPE of both languages
-    )
+    vocabulary: Annotated[int, Field(ge=1, le=MOST_VOCABULARY)] = 2000  # joint BPE of both sides
     max_tokens: Positive = 100  # training pairs with more tokens on a side are left out
     # Data of the other tasks.
     train_length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
@@ -262,25 +261,26 @@ def read_setting(text: str) -> tuple[str, Any]:
 def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
     path = run / "config.json"
-    held = read_json(path)
-    if not isinstance(held, dict):
-        raise ValueError(f"{path} must hold fields and values, got {shown(held)}")
     try:
-        return Config.model_validate(current_fields(held))
+        return Config.model_validate(current_fields(read_checked_json(path)))
     except ValidationError as error:
         raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
 
 
 def first_line(error: ValidationError) -> str:
-    """Give all mistakes of a config in one line."""
-    return "; ".join(_message(mistake) for mistake in error.errors())
+    """Give all mistakes of a config in one line; of a great many, the first."""
+    mistakes = error.errors()
+    said = [_message(mistake) for mistake in mistakes[:MOST_MISTAKES]]
+    more = len(mistakes) - len(said)
+    return "; ".join([*said, f"and {more} more"] if more else said)
 
 
 def _read_file(file: Path) -> dict[str, Any]:
     fields = read_fields(file)
     if not isinstance(fields, dict):
         raise ValueError(f"config file {file} must hold fields and values, got {shown(fields)}")
-    return fields
+    # A run's config.json serves as a file of fields, which people change: it is not held to it.
+    return {name: value for name, value in fields.items() if name != "checksum"}
 
 
 def _cut(text: str, most: int) -> str:

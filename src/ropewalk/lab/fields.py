@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-MOST_BYTES = 2**20  # of a config file: some thousand times what all fields take
+MOST_BYTES = 2**16  # of a config file or a value: some sixty times what all fields take
 MOST_DEPTH = 20  # lists within lists
 
 
@@ -48,6 +48,8 @@ def read_fields(file: Path) -> Any:
 
 def read_value(text: str) -> Any:
     """Give the value that a setting of the command line writes; what is no YAML is just a word."""
+    if len(text) > MOST_BYTES:
+        return text
     try:
         return _load(text)
     except (yaml.YAMLError, ValueError, RecursionError):

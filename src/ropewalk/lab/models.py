@@ -12,7 +12,13 @@ from torch import Tensor
 
 from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
-from ropewalk.lab.checkpoint import check_finite, load_weights, read_tensors, weights_of
+from ropewalk.lab.checkpoint import (
+    MOST_MODEL_HEADER_BYTES,
+    check_finite,
+    load_weights,
+    read_tensors,
+    weights_of,
+)
 from ropewalk.lab.config import Config, first_line
 from ropewalk.model import LanguageModel, Transformer, initialise
 
@@ -41,7 +47,7 @@ def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
     Raises ValueError, naming the file, where its facts do not describe its tensors, before anything
     is allocated by them, and where weights are NaN or infinite.
     """
-    tensors, facts = read_tensors(path)
+    tensors, facts = read_tensors(path, MOST_MODEL_HEADER_BYTES)
     config, encoding, vocabulary = _described(path, tensors, facts)
     with torch.device("meta"):  # shapes alone: nothing is allocated
         empty = _empty_model(config, encoding, vocabulary)

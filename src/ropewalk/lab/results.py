@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ropewalk.files import Facts, read_json
+from ropewalk.files import MOST_JSON_BYTES, Facts, read_checked_json
 from ropewalk.lab.former_names import current_encoding, current_results
+
+
+def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) -> Facts:
+    """Read one of the files that a finished run has beside its cells.
+
+    In a published folder they have no checksum: version control keeps them, and people merge them.
+    """
+    published = not (path.parent / "config.json").exists()
+    return read_checked_json(path, *needed, most_bytes=most_bytes, unchecked=published)
 
 
 def read_results(folder: Path) -> Facts:
     """Read ``results.json`` of a run or a published folder, of an earlier version too."""
-    return current_results(read_json(folder / "results.json"))
+    return current_results(read_summary(folder / "results.json"))
 
 
 def read_tuning(folder: Path) -> Facts | None:
@@ -18,5 +27,5 @@ def read_tuning(folder: Path) -> Facts | None:
     path = folder / "tuning.json"
     if not path.exists():
         return None
-    held: Facts = read_json(path)
+    held = read_summary(path, "cells")
     return held | {"cells": {current_encoding(cell): bleu for cell, bleu in held["cells"].items()}}

@@ -18,7 +18,6 @@ from ropewalk.files import (
     read_checked_json,
     remove_parts,
     write_checked_json,
-    write_json,
 )
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, read_run_config
@@ -61,7 +60,7 @@ def prepare(config: Config, run: Path) -> Task:
         _check_same(run, config, digest)
     facts = task.prepare()
     write_checked_json(run / "corpus.json", {"digest": digest, **facts})
-    write_json(run / "config.json", config.facts())
+    write_checked_json(run / "config.json", config.facts())
     return task
 
 

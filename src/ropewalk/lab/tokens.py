@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from ropewalk.files import write_bytes
+from ropewalk.checks import shown
+from ropewalk.files import WAY_OUT, read_checked_json, read_text, warn_unchecked, write_bytes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+MOST_BYTES = 2**25  # of a file: 100,000 tokens take some 10 million
 
 
 class Tokens:
@@ -45,16 +48,40 @@ class Tokens:
         return cls(tokenizer)
 
     @classmethod
-    def load(cls, path: Path) -> Tokens:
-        """Read what ``save`` wrote; a damaged file is a ValueError that names it."""
-        try:
-            return cls(Tokenizer.from_file(str(path)))
-        except Exception as error:  # whatever the library's parser raises
-            raise ValueError(f"{path} is not a vocabulary that can be read: {error}") from None
+    def of_run(cls, run: Path) -> Tokens:
+        """Read the vocabulary of a run folder, whose ``corpus.json`` holds its digest.
 
-    def save(self, path: Path) -> None:
-        """Write the vocabulary as one JSON file."""
-        write_bytes(path, self._tokenizer.to_str(pretty=True).encode())
+        The file is in the format of the tokenizers library, which has no place for a checksum.
+        """
+        path, facts = run / "tokenizer.json", run / "corpus.json"
+        digest = read_checked_json(facts).get("tokenizer") if facts.exists() else None
+        if digest is None:
+            warn_unchecked(path)
+        return cls.load(path, digest)
+
+    @classmethod
+    def load(cls, path: Path, digest: str | None = None) -> Tokens:
+        """Read what ``save`` wrote; a damaged file, or one of another digest, is a ValueError."""
+        text = read_text(path, MOST_BYTES)
+        if digest is not None and digest != _digest(text.encode()):
+            raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
+        try:
+            tokenizer = Tokenizer.from_str(text)
+        except Exception as error:  # whatever the library's parser raises
+            reason = shown(str(error), 200)
+            raise ValueError(f"{path} is not a vocabulary that can be read: {reason}") from None
+        for place, token in enumerate(SPECIAL):
+            if tokenizer.token_to_id(token) != place:
+                raise ValueError(f"{path} must have {token!r} as token {place}; {WAY_OUT}")
+        if getattr(tokenizer.model, "unk_token", None) != SPECIAL[UNK]:
+            raise ValueError(f"{path} must have {SPECIAL[UNK]!r} for what is unknown; {WAY_OUT}")
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> str:
+        """Write the vocabulary as one JSON file; give the digest that ``load`` takes."""
+        content = self._tokenizer.to_str(pretty=True).encode()
+        write_bytes(path, content)
+        return _digest(content)
 
     @property
     def size(self) -> int:
@@ -73,3 +100,7 @@ class Tokens:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Give each id's token as it is written in the vocabulary."""
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import read_checked_json, read_json, remove_parts, write_checked_json
+from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, read_run_config
@@ -46,7 +46,7 @@ def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
 
     Raises ``Busy`` where another process works on the cell.
     """
-    for held in read_json(run / "config.json").get("imports", ()):
+    for held in read_checked_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
     config = read_run_config(run)
     folder = Cell(encoding, seed).folder(run)
@@ -86,7 +86,7 @@ def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -
     """Train a cell to its end, unless it is there, and give what was seen of the training."""
     config, done = task.config, folder / "training.json"
     if done.exists():
-        held = current_facts(read_checked_json(done, "record"))
+        held = current_facts(read_checked_json(done, "record", most_bytes=MOST_DATA_BYTES))
         check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
         return read_record(done, held)
     trainer = Trainer(task, encoding, seed, folder)

@@ -17,12 +17,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from bounds import bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.lab.data import corpus as corpus_module
 from ropewalk.lab.data import hub as hub_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
+from ropewalk.lab.data.texts import load_texts
 
 MULTI30K = Path(__file__).parents[4] / "shared" / "data" / "multi30k"
 
@@ -480,10 +482,21 @@ def test_hostile_lines_are_named(tmp_path, name, lines, said):
 
 
 def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
-    """Fails if all is unpacked: 40 MB of one letter, of which the least bound lets 16 pass."""
+    """Fails if all is unpacked: 40 MB of one letter, of which the least bound lets 1 pass."""
     for language in ("de", "en"):
         (folder / f"train.{language}").write_bytes(gzip.compress(b"x\n" * 20_000_000))
     assert "unpacks to more than" in message(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
+@pytest.mark.parametrize("name", ["all.csv", "all.tsv", "all.jsonl", "all.txt"])
+def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):
+    """Fails if a tenth of a megabyte takes seconds, or some hundred megabytes of empty rows."""
+    for split in ("train", "val"):
+        path = tmp_path / name.replace("all", split)
+        path.write_bytes(gzip.compress(b"\n" * 10**8, 6))
+    with bounded(), pytest.raises(CorpusError, match="unpacks to more than"):
+        load_texts(str(tmp_path)) if name == "all.txt" else load_corpus(str(tmp_path))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

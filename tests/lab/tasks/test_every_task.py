@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from tiny_tasks import config_of
 
-from ropewalk.files import read_json
+from ropewalk.files import read_checked_json
 from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import make_config
@@ -52,7 +52,7 @@ def printed(show, *arguments):
 def test_every_task_from_data_to_report(compare, tmp_path, task):
     config = config_of(task, test_examples=12)
     results = compare(config, tmp_path / "run", command=["ropewalk", "compare"])
-    assert results == read_json(tmp_path / "run" / "results.json")
+    assert results == read_checked_json(tmp_path / "run" / "results.json")
     splits = ["x1"] if task == "masked-lm" else ["x1", "x3"]
     assert results["splits"] == splits
     assert (results["task"], results["config"]["task"]) == (task, task)
@@ -97,7 +97,7 @@ def test_scores_are_those_of_the_items(compare, tmp_path):
     results = compare(config_of("copy", seeds=1), tmp_path / "copy")
     folder = Cell("rotary", 1).folder(tmp_path / "copy")
     task = open_task(config_of("copy"), tmp_path / "copy")
-    found, wanted = read_json(folder / "x3.json")["predictions"], task.data["x3"].target
+    found, wanted = read_checked_json(folder / "x3.json")["predictions"], task.data["x3"].target
     exact = [ids == target for ids, target in zip(found, wanted, strict=True)]
     scores = results["encodings"][1]["cells"][0]["scores"]["x3"]
     assert scores["exact"] == pytest.approx(100 * sum(exact) / len(exact))

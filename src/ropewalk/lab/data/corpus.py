@@ -17,14 +17,8 @@ from pathlib import Path
 
 from ropewalk.checks import shown
 from ropewalk.lab.data.hub import download
-from ropewalk.lab.data.textfiles import (
-    CorpusError,
-    Pair,
-    nearest,
-    read_jsonl,
-    read_sides,
-    read_table,
-)
+from ropewalk.lab.data.lines import CorpusError, nearest
+from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides, read_table
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ropewalk.lab.data.textfiles import CorpusError
+from ropewalk.lab.data.lines import CorpusError
 
 REACH_SECONDS = 5.0  # within which the hub must answer
 

@@ -53,7 +53,7 @@ class Translator:
                 f"lies in its run folder"
             )
         config = read_run_config(run)
-        tokens = Tokens.load(run / "tokenizer.json")
+        tokens = Tokens.of_run(run)
         if tokens.size != model.shape.vocabulary:
             raise ValueError(
                 f"{run / 'tokenizer.json'} has {tokens.size} tokens and {file} was trained with "

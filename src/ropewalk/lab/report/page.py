@@ -11,7 +11,7 @@ from string import Template
 
 from ropewalk.figures import interactive
 from ropewalk.figures.html import html_page
-from ropewalk.files import Facts, read_json, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
 from ropewalk.lab.report import conditions, findings, tables
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (
@@ -21,7 +21,7 @@ from ropewalk.lab.report.metrics import (
     tested_metric,
 )
 from ropewalk.lab.report.sections import section_attention, section_examples, table_html
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import read_results, read_summary
 
 LIMIT = 9_500_000  # bytes; the report is promised to stay under 10 MB
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -30,7 +30,8 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 def write_report(run: Path) -> Path:
     """Write ``report.html`` of a run from its results, examples and attention; give its path."""
     results = read_results(run)
-    examples, attention = (read_json(run / f"{name}.json") for name in ("examples", "attention"))
+    examples = read_summary(run / "examples.json", "sentences")
+    attention = read_summary(run / "attention.json", "sentences", most_bytes=MOST_DATA_BYTES)
     path = run / "report.html"
     write_bytes(path, report(results, examples, attention).encode())
     return path

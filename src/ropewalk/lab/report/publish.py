@@ -16,7 +16,7 @@ from typing import Any
 
 from ropewalk.figures import static
 from ropewalk.figures.html import without_nan
-from ropewalk.files import Facts, read_json, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, write_bytes
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -25,7 +25,7 @@ from ropewalk.lab.report.metrics import (
     tested_metric,
 )
 from ropewalk.lab.report.readme import PICTURES, readme, with_excerpt
-from ropewalk.lab.results import read_results, read_tuning
+from ropewalk.lab.results import read_results, read_summary, read_tuning
 
 
 def publish(run: Path, folder: Path) -> None:
@@ -36,7 +36,8 @@ def publish(run: Path, folder: Path) -> None:
     if not (run / "results.json").exists():
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
     results = without_nan(read_results(run))
-    attention = read_json(run / "attention.json") if (run / "attention.json").exists() else None
+    maps = run / "attention.json"
+    attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
     pictures = figures(results, attention)
     write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
     for name, content in pictures.items():

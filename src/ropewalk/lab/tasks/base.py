@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ropewalk.files import Facts, read_checked_json
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
 from ropewalk.lab.checkpoint import read_checksum
 from ropewalk.lab.config import Config
 from ropewalk.lab.former_names import current_evaluation
@@ -163,7 +163,7 @@ class Task(ABC):
 
     def evaluation(self, split: str, folder: Path) -> Facts:
         """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
-        held = read_checked_json(folder / f"{split}.json")
+        held = read_checked_json(folder / f"{split}.json", most_bytes=MOST_DATA_BYTES)
         if not isinstance(held.get("decoding", {}), dict):
             raise ValueError(f"{folder / f'{split}.json'} holds no scores; delete it")
         return current_evaluation(held)

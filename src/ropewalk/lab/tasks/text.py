@@ -83,7 +83,7 @@ class TextTask(LanguageTask):
     @cached_property
     def tokens(self) -> Tokens:
         """The vocabulary of the prepared run."""
-        return Tokens.load(self.run / "tokenizer.json")
+        return Tokens.of_run(self.run)
 
     @cached_property
     def data(self) -> dict[str, Tensor]:
@@ -114,9 +114,13 @@ class TextTask(LanguageTask):
                     f"train_length must leave room for windows in the {name} text, got {length}: "
                     f"it has {len(ids[name])} tokens; give more text"
                 )
-        tokens.save(self.run / "tokenizer.json")
+        digest = tokens.save(self.run / "tokenizer.json")
         write_tensors(self.run / "text.safetensors", ids, {})
-        return {"vocabulary": tokens.size + 1, "tokens": {k: len(v) for k, v in ids.items()}}
+        return {
+            "tokenizer": digest,
+            "vocabulary": tokens.size + 1,
+            "tokens": {k: len(v) for k, v in ids.items()},
+        }
 
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)

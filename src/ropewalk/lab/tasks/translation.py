@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropewalk.files import Facts
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes
 from ropewalk.lab.batches import (
     Batch,
     EncodedSplit,
@@ -56,7 +56,7 @@ class Translation(Task):
     @cached_property
     def tokens(self) -> Tokens:
         """The vocabulary of the prepared run."""
-        return Tokens.load(self.run / "tokenizer.json")
+        return Tokens.of_run(self.run)
 
     @cached_property
     def data(self) -> dict[str, EncodedSplit]:
@@ -88,10 +88,11 @@ class Translation(Task):
         )
         splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
         splits["train"], left_out = _without_long_pairs(splits["train"], config.max_tokens)
-        tokens.save(self.run / "tokenizer.json")
+        digest = tokens.save(self.run / "tokenizer.json")
         write_splits(self.run / "splits.safetensors", splits)
         return {
             "left_out": left_out,
+            "tokenizer": digest,
             "vocabulary": tokens.size,
             "longest_in_training": {
                 "source": max(map(len, splits["train"].source)),
@@ -171,7 +172,8 @@ class Translation(Task):
     def made_from(self, split: str, folder: Path) -> Facts:
         """Give what a score is made from, the translations themselves among it."""
         path = folder / f"{split}.hypotheses.txt"
-        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        content = read_bytes(path, MOST_DATA_BYTES) if path.exists() else None
+        digest = None if content is None else hashlib.sha256(content).hexdigest()
         return {**super().made_from(split, folder), "hypotheses": digest}
 
     def score(self, split: str, folder: Path) -> SplitScores:

@@ -59,7 +59,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     """
     split, seed = results["splits"][0], results["config"]["seeds"][0]
     encoded = read_splits(run / "splits.safetensors")[split]
-    tokens = Tokens.load(run / "tokenizer.json")
+    tokens = Tokens.of_run(run)
     lengths = [max(len(s), len(t)) for s, t in zip(encoded.source, encoded.target, strict=True)]
     order = sorted(
         (i for i, n in enumerate(lengths) if n < MAPPED_TOKENS), key=lambda i: lengths[i]

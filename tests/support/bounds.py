@@ -1,0 +1,89 @@
+"""The bound on one input from outside, measured: CPU time, and memory beyond an idle process.
+
+Reading or refusing an input takes at most 2 s of CPU and 500 MB more than the imported process has.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_SECONDS, MOST_BYTES = 2.0, 500 * 10**6
+STOPPED_AFTER = 3 * MOST_SECONDS  # of CPU; what waits for a pipe is stopped by the clock
+WAITED = 60.0
+ROOM = 4 * 2**30  # of address space: enough for threads, too little to fill a machine
+
+
+class TooSlowError(Exception):
+    """Raised where an input has run for thrice the time it has."""
+
+
+@dataclass
+class Use:
+    """What an input took: seconds of CPU, and bytes beyond what the process had."""
+
+    seconds: float = 0.0
+    memory: int = 0
+
+    def fault(self) -> str | None:
+        """Say which bound is passed, if one is."""
+        if self.seconds > MOST_SECONDS:
+            return f"{self.seconds:.1f} s of CPU"
+        return f"{self.memory / 1e6:,.0f} MB" if self.memory > MOST_BYTES else None
+
+
+@contextmanager
+def measured() -> Iterator[Use]:
+    """Measure what is done inside, and stop what would take far too much with an exception.
+
+    Linux alone tells the peak of a part of a process; elsewhere memory grows by 0.
+    """
+    use, idle = Use(), _forget_peak()
+    before = [signal.signal(number, _stop) for number in (signal.SIGVTALRM, signal.SIGALRM)]
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + ROOM or limits[0], limits[1]))
+    signal.setitimer(signal.ITIMER_VIRTUAL, STOPPED_AFTER)
+    signal.setitimer(signal.ITIMER_REAL, WAITED)
+    started = time.process_time()
+    try:
+        yield use
+    finally:
+        use.seconds = time.process_time() - started
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        for number, handler in zip((signal.SIGVTALRM, signal.SIGALRM), before, strict=True):
+            signal.signal(number, handler)
+        use.memory = max(0, _status("VmHWM") - idle)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Fail where what is done inside, or refused, takes more than the bound."""
+    with measured() as use:
+        yield
+    assert use.fault() is None, use.fault()
+
+
+def _forget_peak() -> int:
+    """Let the peak begin anew; give the memory that is held now."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(name: str) -> int:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
+    return 0
+
+
+def _stop(*_: object) -> None:
+    raise TooSlowError

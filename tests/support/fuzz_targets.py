@@ -1,0 +1,205 @@
+"""What the lab reads from outside, for its fuzzer: inputs of each format and what may come of it.
+
+A reader returns where the input was accepted and what was made of it is sound, raises ValueError or
+TypeError where it was refused, and AssertionError where something unsound was accepted.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from corpus_inputs import gzipped, lines, running_text, sides, table
+from encoding_texts import encoding_text
+from tiny_tasks import config_of, translation_config
+
+from ropewalk.lab.checkpoint import write_tensors
+from ropewalk.lab.config import make_config
+from ropewalk.lab.data.corpus import Corpus, load_corpus
+from ropewalk.lab.data.texts import load_texts
+from ropewalk.lab.decoding.beam_search import translate_ids
+from ropewalk.lab.decoding.greedy import generate
+from ropewalk.lab.models import Model, build_model, load_model, weights_of
+from ropewalk.lab.tokens import Tokens
+from ropewalk.model import Transformer
+
+VOCABULARY = 12
+MODERATE = 1e3  # weights beyond may overflow on their way through a model
+BETWEEN_SIDES = b"\n=====\n"  # of two files, in one input
+
+
+class Target(NamedTuple):
+    """How inputs of a format are made before they are changed, and how one is read."""
+
+    make: Callable[[random.Random], bytes]
+    read: Callable[[bytes, Path], None]
+
+
+def read_encoding(data: bytes, folder: Path) -> None:
+    """Read an encoding's text, build a small model with it, and let some tokens through."""
+    text = data.decode("utf-8", "surrogateescape")
+    task = ("translation", "causal-lm", "masked-lm")[zlib.crc32(data) % 3]
+    layers = {"encoder_layers": 1, "decoder_layers": 1} if task == "translation" else {"layers": 1}
+    settings = {"task": task, "encodings": [text], "width": 16, "heads": 2, "feed_forward": 16}
+    config = make_config(settings={**settings, **layers})
+    model = build_model(config, config.encodings[0], 1, VOCABULARY).eval()
+    assert all(output.isfinite().all() for output in outputs(model)), "an output is not finite"
+
+
+@torch.no_grad()
+def outputs(model: Model) -> list[torch.Tensor]:
+    """Let a few tokens through a model."""
+    tokens = torch.tensor([[4, 5, 6, 7, 4, 5], [6, 4, 4, 5, 7, 7]])
+    if isinstance(model, Transformer):
+        return [model(tokens, tokens[:, :4], torch.ones_like(tokens, dtype=torch.bool))]
+    return [model(tokens)]
+
+
+def corpus_reader(ending: str) -> Callable[[bytes, Path], None]:
+    """Give what reads a corpus of one file, or of two sides where it has no ending."""
+
+    def read(data: bytes, folder: Path) -> None:
+        for path in folder.iterdir():
+            path.unlink()
+        if ending == "jsonl":
+            for split in ("train", "val"):
+                (folder / f"{split}.jsonl").write_bytes(data)
+            corpus = load_corpus(str(folder))
+        elif ending:
+            (folder / f"all.{ending}").write_bytes(data)
+            corpus = load_corpus(str(folder / f"all.{ending}"))
+        else:
+            one, found, other = data.partition(BETWEEN_SIDES)
+            (folder / "all.de").write_bytes(one)
+            (folder / "all.en").write_bytes(other if found else one)
+            corpus = load_corpus(f"{folder / 'all.de'},{folder / 'all.en'}")
+        check_corpus(corpus)
+
+    return read
+
+
+def check_corpus(corpus: Corpus) -> None:
+    """Hold what a corpus promises: pairs in each split, both sides full, in one line of UTF-8."""
+    assert {"train", "validation"} <= corpus.splits.keys()
+    for pairs in corpus.splits.values():
+        assert pairs
+        for text in (text for pair in pairs for text in pair):
+            check_text(text)
+            assert text == text.strip(), text[:80]
+            assert "\n" not in text, text[:80]
+
+
+def check_text(text: str) -> None:
+    """Hold what every text promises: it is there, UTF-8 can write it, and it has no NUL."""
+    assert text, "an empty text"
+    assert "\0" not in text, text[:80]
+    text.encode()
+
+
+def read_gzip(data: bytes, folder: Path) -> None:
+    """Read a gzipped file as one of the formats, which the input itself chooses."""
+    readers = [corpus_reader(ending) for ending in ("tsv.gz", "csv", "jsonl", "")]
+    [*readers, read_texts][zlib.crc32(data) % 5](data, folder)
+
+
+def read_texts(data: bytes, folder: Path) -> None:
+    """Read running text."""
+    (folder / "all.txt").write_bytes(data)
+    texts = load_texts(str(folder / "all.txt"))
+    assert {"train", "validation"} <= texts.splits.keys()
+    for documents in texts.splits.values():
+        assert documents
+        for text in documents:
+            check_text(text)
+
+
+def read_checkpoint(data: bytes, folder: Path) -> None:
+    """Read a model file, as ``translate`` does, and let the model answer something short."""
+    path = folder / "model.safetensors"
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, config = load_model(path, torch.device("cpu"))
+    weights = weights_of(model).values()
+    assert all(bool(weight.isfinite().all()) for weight in weights), "a weight is not finite"
+    ids = [4 % model.shape.vocabulary, 5 % model.shape.vocabulary]
+    if isinstance(model, Transformer):
+        found = translate_ids(model, [ids, ids[:1]], beam=2)
+        answers = [list(hypothesis.ids) for hypotheses in found for hypothesis in hypotheses]
+        assert all(found), "a sentence without a translation"
+    elif config.causal:
+        answers = generate(model, torch.tensor([ids]), max_tokens=5)
+    else:
+        answers = []
+    assert all(0 <= i < model.shape.vocabulary for answer in answers for i in answer)
+    if all(weight.abs().max() < MODERATE for weight in weights) and max(ids) >= 5:
+        mask = torch.ones(1, 2, dtype=torch.bool)
+        one = torch.tensor([ids])
+        output = model(one, one, mask) if isinstance(model, Transformer) else model(one)
+        assert output.isfinite().all(), "an output is not finite"
+
+
+def read_tokenizer(data: bytes, folder: Path) -> None:
+    """Read a vocabulary; let it write and read a sentence."""
+    path = folder / "tokenizer.json"
+    path.write_bytes(data)
+    tokens = Tokens.load(path)
+    (ids,) = tokens.encode(["Ein Satz, gleich hier."])
+    assert tokens.size >= 0
+    tokens.decode(ids).encode()
+
+
+def _checkpoints() -> list[bytes]:
+    configs = [
+        config_of("copy", encodings="rotary", seeds=1),
+        config_of("masked-lm", encodings="t5", seeds=1),
+        translation_config(encodings="sinusoidal+rotary(cross=True)", seeds=1),
+    ]
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "model.safetensors"
+        for config in configs:
+            encoding = config.encodings[0]
+            facts = {"config": config.training(), "encoding": encoding, "seed": 1}
+            write_tensors(path, weights_of(build_model(config, encoding, 1, VOCABULARY)), facts)
+            checked = path.read_bytes()
+            # Without its checksum a change is not seen for what it is, and has to be understood.
+            found += [checked, *[checked.replace(b"checksum", b"checksun")] * 3]
+    return found
+
+
+def _one_of(make: Callable[[], list[bytes]]) -> Callable[[random.Random], bytes]:
+    held: list[bytes] = []
+
+    def choose(draw: random.Random) -> bytes:
+        if not held:
+            held.extend(make())
+        return draw.choice(held)
+
+    return choose
+
+
+def _tokenizers() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "tokenizer.json"
+        Tokens.train(["Ein Satz ist hier, ein Satz ist da."], 40).save(path)
+        return [path.read_bytes()]
+
+
+TARGETS = {
+    "encodings": Target(encoding_text, read_encoding),
+    "jsonl": Target(lines, corpus_reader("jsonl")),
+    "csv": Target(lambda draw: table(draw, ","), corpus_reader("csv")),
+    "tsv": Target(lambda draw: table(draw, "\t"), corpus_reader("tsv")),
+    "sides": Target(lambda draw: sides(draw, BETWEEN_SIDES), corpus_reader("")),
+    "texts": Target(running_text, read_texts),
+    "gzip": Target(gzipped, read_gzip),
+    "checkpoints": Target(_one_of(_checkpoints), read_checkpoint),
+    "tokenizers": Target(_one_of(_tokenizers), read_tokenizer),
+}
