@@ -154,7 +154,6 @@ def _row(name: str, place: int, lost: tuple[str, int] | None) -> Facts:
         }
         for split in SPLITS
     }
-    equal = [cell["validation_loss"] and cell["validation_loss"] + 0.011 for cell in cells]
     return {
         "name": name,
         "slug": slug(name),
@@ -163,7 +162,6 @@ def _row(name: str, place: int, lost: tuple[str, int] | None) -> Facts:
         "cells": cells,
         "summary": summary,
         **spread,
-        "equal_time": {"seconds": 600.0, "validation_loss": _spread(equal)},
     }
 
 

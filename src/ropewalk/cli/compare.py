@@ -39,6 +39,13 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
     ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Test every encoding against this one as well as the first; may be given several "
+            "times."
+        ),
+    ] = None,
     note: Annotated[
         str | None, typer.Option(help="A remark on the conditions, kept with the results.")
     ] = None,
@@ -75,6 +82,7 @@ def compare(
                     jobs=jobs,
                     command=["ropewalk", *sys.argv[1:]],
                     note=note,
+                    against=["".join(name.split()) for name in against or ()],
                     watch=watcher.watch,
                     stage=watcher.stage,
                 )

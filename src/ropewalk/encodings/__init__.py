@@ -76,6 +76,12 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+def has_trained_rows(encoding: str) -> bool:
+    """Tell whether an encoding, or a part of it, has parameters for each position by itself."""
+    names = [name_of(part) for part in split_at(encoding, "+")]
+    return any(getattr(REGISTRY.get(name or ""), "trained_rows", False) for name in names)
+
+
 def build(encoding: str, shape: StackShape) -> Encoding:
     """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``.
 

@@ -134,6 +134,7 @@ class Learned(Encoding):
     """
 
     max_positions: int
+    trained_rows = True
 
     def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()

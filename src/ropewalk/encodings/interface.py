@@ -152,10 +152,13 @@ class Encoding(nn.Module):
     """A position encoding built for one stack. As it stands: none at all (NoPE).
 
     ``max_positions`` is the number of positions that it has, None where it has no limit;
-    ``crosses`` is False where it is not defined between a source and a target.
+    ``trained_rows`` is True where each position has parameters of its own, which are as they
+    started where training never came; ``crosses`` is False where it is not defined between a source
+    and a target.
     """
 
     max_positions: int | None = None
+    trained_rows: bool = False
     crosses: bool = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

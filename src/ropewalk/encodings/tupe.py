@@ -74,6 +74,7 @@ class Tupe(Encoding):
     """
 
     max_positions: int
+    trained_rows = True
 
     def __init__(
         self,

@@ -5,13 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from ropewalk import __version__
 from ropewalk.files import (
@@ -29,9 +25,9 @@ from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
-from ropewalk.lab.scoring import significance
-from ropewalk.lab.tasks import SplitScores, Task
+from ropewalk.lab.tasks import Task
 from ropewalk.lab.train import Record, read_record
+from ropewalk.lab.verdicts import add_verdicts, check_against
 from ropewalk.machine import (
     commit,
     cores,
@@ -47,7 +43,7 @@ class CellResult:
     """What a cell's folder holds: the record of its training, and its scores of each split."""
 
     record: Record
-    scores: dict[str, SplitScores]
+    scores: dict[str, Facts]
 
 
 def compare(
@@ -57,15 +53,18 @@ def compare(
     jobs: int | None = None,
     command: Sequence[str] = (),
     note: str | None = None,
+    against: Sequence[str] = (),
     watch: Callable[[Cell, Facts], None] = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
 ) -> Facts:
     """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
 
     What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
-    ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions.
+    ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions. Each
+    encoding is tested against the first, and against those that ``against`` names.
     """
     began, started = time.monotonic(), datetime.now(UTC)
+    check_against(against, config.encodings)
     stage("preparing the data")
     task = prepare(config, run)
     sittings = _Sittings(run, started, began)
@@ -76,7 +75,7 @@ def compare(
     stage("scoring")
     for caution in task.cautions():
         stage(f"warning: {caution}")
-    results = assemble(task)
+    results = assemble(task, against)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
     results |= {"command": shlex.join(command), "note": note, **sittings.facts()}
@@ -123,26 +122,16 @@ def _read_sittings(path: Path) -> list[Facts]:
     return list(held)
 
 
-def assemble(task: Task) -> Facts:
+def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
     """Score every cell of a run that is complete and put all facts together."""
     config = task.config
     held = {cell: _read_cell(cell, task) for cell in cells_of(config)}
     device = pick_device(config.device)
     rows = [_encoding_facts(task, encoding, held) for encoding in config.encodings]
     leanest = min(row["parameters"] for row in rows)
-    records = [each.record for each in held.values()]
-    finished = [record for record in records if record.status == "finished"]
-    soonest = min(record.seconds for record in finished or records)
     for row in rows:
         row["extra_parameters"] = row["parameters"] - leanest
-        records = [held[Cell(row["name"], seed)].record for seed in config.seeds]
-        row["equal_time"] = {
-            "seconds": soonest,
-            "validation_loss": _spread([_loss_at(record, soonest) for record in records]),
-        }
-    for split in task.splits:
-        _compare_encodings(task, rows, held, split)
-    return {
+    results = {
         "ropewalk": __version__,
         "commit": commit(),
         "versions": versions(),
@@ -159,6 +148,8 @@ def assemble(task: Task) -> Facts:
         **task.describe_data(),
         "encodings": rows,
     }
+    add_verdicts(results, against)
+    return results
 
 
 def _read_cell(cell: Cell, task: Task) -> CellResult:
@@ -205,26 +196,8 @@ def _cell_facts(seed: int, held: CellResult) -> Facts:
         "validation_loss": record.validation[-1]["loss"] if finished else None,
         "training": _thinned(record.training),
         "validation": record.validation,
-        "scores": {split: scored.facts for split, scored in held.scores.items()},
+        "scores": held.scores,
     }
-
-
-def _compare_encodings(
-    task: Task, rows: list[Facts], held: dict[Cell, CellResult], split: str
-) -> None:
-    systems: list[Tensor | None] = []
-    for row in rows:
-        found = [held[Cell(row["name"], seed)].scores[split] for seed in task.config.seeds]
-        known = [scored.statistics for scored in found if scored.statistics is not None]
-        # Without one of its seeds a system would be judged by those that went well.
-        systems.append(torch.stack(known) if len(known) == len(found) else None)
-    metric = task.tested_metric
-    assert metric.score is not None
-    versus = significance.compare_with_first(
-        systems, metric.score, higher_is_better=metric.higher_is_better
-    )
-    for row, each in zip(rows, versus, strict=True):
-        row["summary"][split]["versus_first"] = None if each is None else asdict(each)
 
 
 def _parameters(task: Task, cell: Cell) -> int:
@@ -233,20 +206,6 @@ def _parameters(task: Task, cell: Cell) -> int:
         return sum(tensor.numel() for tensor in read_tensors(path)[0].values())
     model = build_model(task.config, cell.encoding, cell.seed, task.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _loss_at(record: Record, seconds: float) -> float | None:
-    """Give validation loss at this training time, interpolated between validations.
-
-    None where it was taken later for the first time.
-    """
-    seen = [point for point in record.validation if point["loss"] is not None]
-    if not seen or record.status != "finished":
-        return None
-    times, losses = [p["seconds"] for p in seen], [p["loss"] for p in seen]
-    if seconds < times[0]:
-        return None
-    return round(float(np.interp(seconds, times, losses)), 5)
 
 
 def _spread(values: list[float | None]) -> Facts:

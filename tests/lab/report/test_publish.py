@@ -98,7 +98,7 @@ def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch)
     ("words", "message"),
     [
         (["--readme", "."], "folder must hold a published comparison"),
-        (["run", "--readme", "."], "takes its folders behind it"),
+        (["run", "--readme", "."], "take their folders behind them"),
         (["run"], "a run and a folder are needed"),
     ],
 )

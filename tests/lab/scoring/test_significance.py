@@ -18,11 +18,10 @@ from ropewalk.lab.scoring.bleu import (
     bleu_statistics,
 )
 from ropewalk.lab.scoring.significance import (
-    VersusFirst,
-    _resample,
+    Versus,
     compare_statistics,
     compare_systems,
-    compare_with_first,
+    compare_with,
     holm,
     verdict,
 )
@@ -79,10 +78,8 @@ def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
         length, hardness = simulated_sentences(80, generator)
         first = simulated_system(3, length, hardness, 0.1, generator)
         other = simulated_system(3, length, hardness, 0.1, generator, shift)
-        difference, far = _resample(first, other, 399, generator, bleu_from_statistics)
-        reach = torch.quantile(far, 0.95, interpolation="higher").item()
-        p = (1 + int((far >= abs(difference)).sum())) / 400
-        assert (abs(difference) > reach) == (p <= 0.05)
+        found = compare_statistics(first, other, bleu_from_statistics, resamples=399)
+        assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
 def simulated_sentences(count, generator):
@@ -118,13 +115,13 @@ def test_systems_alike_are_seldom_called_different(seeds, seed_spread):
     """5 % is the aim; in 150 trials, 10 % is nearly three standard errors above it."""
     generator = torch.Generator().manual_seed(11)
     trials, called = 150, 0
-    for _ in range(trials):
+    for trial in range(trials):
         length, hardness = simulated_sentences(100, generator)
         first, other = (
             simulated_system(seeds, length, hardness, seed_spread, generator) for _ in range(2)
         )
-        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
-        called += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        called += found.p <= 0.05
     assert called / trials <= 0.10
 
 
@@ -132,11 +129,11 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
     """As documented: 5 % of systems alike are called different, but many more if seeds matter."""
     generator = torch.Generator().manual_seed(12)
     called = {0.0: 0, 0.5: 0}
-    for spread, _ in itertools.product(called, range(100)):
+    for spread, trial in itertools.product(called, range(100)):
         length, hardness = simulated_sentences(100, generator)
         first, other = (simulated_system(1, length, hardness, spread, generator) for _ in range(2))
-        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
-        called[spread] += (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        called[spread] += found.p <= 0.05
     assert called[0.0] <= 10
     assert called[0.5] >= 30
 
@@ -148,16 +145,16 @@ def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
     """
     generator = torch.Generator().manual_seed(13)
     seen = 0
-    for _ in range(60):
+    for trial in range(60):
         length, hardness = simulated_sentences(150, generator)
         first = simulated_system(3, length, hardness, seed_spread, generator)
         other = simulated_system(3, length, hardness, seed_spread, generator, shift)
-        difference, far = _resample(first, other, 199, generator, bleu_from_statistics)
-        seen += difference > 0 and (1 + int((far >= abs(difference)).sum())) / 200 <= 0.05
+        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        seen += found.difference > 0 and found.p <= 0.05
     assert seen >= least
 
 
-def test_every_system_is_compared_with_the_first():
+def test_every_system_is_compared_with_the_reference():
     references = text(100)
     texts = [
         [spoilt(references, rate, seed) for seed in (1 + shift, 2 + shift, 3 + shift)]
@@ -165,11 +162,11 @@ def test_every_system_is_compared_with_the_first():
     ]
     systems = [torch.stack([bleu_statistics(h, references)[0] for h in each]) for each in texts]
     systems.insert(2, None)  # every seed diverged
-    rows = compare_with_first(systems, bleu_from_statistics, resamples=999)
+    rows = compare_with(0, systems, bleu_from_statistics, resamples=999)
     assert rows[0] is None
     assert rows[2] is None
     better, alike, worse = rows[1], rows[3], rows[4]
-    assert isinstance(better, VersusFirst)
+    assert isinstance(better, Versus)
     assert (better.verdict, worse.verdict) == ("better", "worse")
     assert alike.verdict == "no difference shown"
     alone = compare_systems(texts[0], texts[1], references, resamples=999)
@@ -180,12 +177,69 @@ def test_every_system_is_compared_with_the_first():
         alone.p,
     )
     assert [r.p_holm for r in (better, alike, worse)] == holm([better.p, alike.p, worse.p])
-    assert compare_with_first([None, systems[0]], bleu_from_statistics) == [None, None]
-    assert compare_with_first([systems[0]], bleu_from_statistics) == [None]
-    turned = compare_with_first(
-        systems[:2], bleu_from_statistics, higher_is_better=False, resamples=999
+    assert compare_with(0, [None, systems[0]], bleu_from_statistics) == [None, None]
+    assert compare_with(0, [systems[0]], bleu_from_statistics) == [None]
+    turned = compare_with(
+        0, systems[:2], bleu_from_statistics, higher_is_better=False, resamples=999
     )
     assert (turned[1].difference, turned[1].verdict) == (better.difference, "worse")
+    against_last = compare_with(4, systems, bleu_from_statistics, resamples=999)
+    assert [row is None for row in against_last] == [False, False, True, False, True]
+    assert against_last[0].difference == pytest.approx(-worse.difference)
+    assert against_last[0].verdict == "better"
+
+
+def seeds_that_agree(items: int) -> list[torch.Tensor]:
+    """Two systems of three seeds, each seed with the same mean and other items."""
+    generator = torch.Generator().manual_seed(8)
+    systems = []
+    for _ in range(2):
+        values = torch.randn(3, items, 1, generator=generator, dtype=torch.float64)
+        values += torch.randn(1, items, 1, generator=generator, dtype=torch.float64)
+        values -= values.mean(1, keepdim=True)
+        systems.append(torch.cat([values, torch.ones_like(values)], -1))
+    return systems
+
+
+def test_no_interval_is_narrower_than_items_alone_allow():
+    """Fails if seeds that agree by chance make the interval narrower than a paired bootstrap's."""
+    first, other = seeds_that_agree(200)
+    found = compare_statistics(first, other, lambda sums: sums[..., 0] / sums[..., 1])
+    apart = (other - first)[..., 0].mean(0)
+    alone = 1.96 * (apart.std(correction=0) / 200**0.5).item()
+    assert found.high - found.difference >= 0.97 * alone
+
+
+def test_what_could_have_been_shown_is_shown_and_less_is_not():
+    """Fails if `detectable` is not the edge between the verdicts."""
+    generator = torch.Generator().manual_seed(9)
+    first, other, third = (
+        simulated_system(3, *simulated_sentences(120, generator), 0.1, generator) for _ in range(3)
+    )
+    values = [system[..., 2:3] for system in (first, other, third)]
+    mean = [torch.cat([value, torch.ones_like(value)], -1) for value in values]
+
+    def shifted(by):
+        moved = mean[1].clone()
+        moved[..., 0] += by
+        systems = [mean[0], moved, mean[2]]
+        return compare_with(0, systems, lambda sums: sums[..., 0] / sums[..., 1], resamples=1999)[1]
+
+    now = shifted(0.0)
+    edge = now.detectable - now.difference
+    assert shifted(edge + 1e-6).verdict == "better"
+    assert shifted(edge + 1e-6).p < 0.05 / 2 <= shifted(edge - 1e-6).p
+
+
+def test_many_comparisons_leave_a_small_p():
+    """Fails if resamples are so few that 18 comparisons cannot come below 0.001."""
+    one = torch.zeros(2, 20, 2, dtype=torch.float64)
+    one[..., 1] = 1.0
+    other = one.clone()
+    other[..., 0] = 1.0
+    systems = [one, *[other] * 18]
+    rows = compare_with(0, systems, lambda sums: sums[..., 0] / sums[..., 1])
+    assert all(row.p_holm < 0.001 for row in rows[1:])
 
 
 def test_a_mean_is_judged_as_students_t_test_would():

@@ -15,7 +15,6 @@ from rich.console import Console
 from tiny_tasks import config_of
 
 from ropewalk.files import read_checked_json
-from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import make_config
 from ropewalk.lab.decoding.translator import Translator
@@ -25,21 +24,8 @@ from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.terminal import print_summary, print_table
 from ropewalk.lab.run import cells_of, prepare, train_one
 from ropewalk.lab.tasks import open_task
-from ropewalk.lab.train import Record, Trainer
+from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
-
-
-@pytest.fixture
-def compare(monkeypatch):
-    """Give `compare` with its cells trained one after another in this process."""
-
-    def run_cells(config, run, jobs, watch):
-        for cell in cells_of(config):
-            run_cell(run, cell.encoding, cell.seed, lambda event: None)
-        return 1
-
-    monkeypatch.setattr(comparison, "run_cells", run_cells)
-    return comparison.compare
 
 
 def printed(show, *arguments):
@@ -168,13 +154,6 @@ def test_few_items_are_scored_and_not_tested(compare, tmp_path):
     versus = [row["summary"]["x1"]["versus_first"] for row in results["encodings"]]
     assert versus == [None, None]
     assert any("fewer than 10 examples is not tested" in said for said in findings(results))
-
-
-def test_loss_at_equal_time_is_never_a_later_one():
-    """Fails if a run that ends before another's first validation is held against its last."""
-    seen = [{"step": 1, "seconds": 2.0, "loss": 3.0}, {"step": 2, "seconds": 4.0, "loss": 1.0}]
-    record = Record(status="finished", validation=seen)
-    assert [comparison._loss_at(record, s) for s in (1.9, 2.0, 3.0, 4.0)] == [None, 3.0, 2.0, 1.0]
 
 
 def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, tmp_path):

@@ -20,11 +20,11 @@ def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
     return found
 
 
-def curves(results: Facts, kind: str, against: str) -> dict[str, list[Curve]]:
-    """Give loss curves: kind "training" (smoothed) or "validation", against "step" or "seconds"."""
+def curves(results: Facts, kind: str) -> dict[str, list[Curve]]:
+    """Give loss curves against steps: kind "training" (smoothed) or "validation"."""
     found = {}
     for row in results["encodings"]:
-        found[row["name"]] = [_curve(cell, kind, against) for cell in row["cells"]]
+        found[row["name"]] = [_curve(cell, kind) for cell in row["cells"]]
     return found
 
 
@@ -59,12 +59,12 @@ def by_multiple(results: Facts) -> dict[str, Any]:
     }
 
 
-def _curve(cell: Facts, kind: str, against: str) -> Curve:
+def _curve(cell: Facts, kind: str) -> Curve:
     points = [point for point in cell[kind] if point["loss"] is not None]
     curve = finite(
         Curve(
             cell["seed"],
-            tuple(point[against] for point in points),
+            tuple(point["step"] for point in points),
             tuple(point["loss"] for point in points),
             cell["status"] == "diverged",
         )

@@ -8,7 +8,6 @@ from ropewalk.files import Facts
 from ropewalk.lab.report.formats import (
     bin_label,
     format_count,
-    format_duration,
     format_list,
     format_number,
     format_p_value,
@@ -84,7 +83,7 @@ def findings(results: Facts) -> list[str]:
     sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
     sentences += [_metrics_not_ahead(results, row) for row in rows[1:]]
-    sentences += _equal_time(results)
+    sentences += _solved(results)
     sentences += [
         f"{row['name']}, seed {cell['seed']}, diverged after "
         f"{format_count(cell['steps'], 'step')}. It stays in the table: "
@@ -148,6 +147,9 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     )
     if versus["verdict"] == NOT_SHOWN:
         names = f"{row['name']} and {first['name']}"
+        if versus.get("detectable") is not None:
+            least = format_number(versus["detectable"], digits)
+            numbers += f"; {least} or more would have been shown"
         return f"On {split}, no difference is shown between {names} ({numbers})."
     return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
 
@@ -198,7 +200,6 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
             taken.append((f"{metric['name']} on {split}", here, there, sign))
     for name, key, sign in (
         ("validation loss", "validation_loss", -1),
-        ("training speed", "tokens_per_s", 1),
         ("peak memory", "peak_memory_bytes", -1),
     ):
         taken.append((name, row[key]["mean"], first[key]["mean"], sign))
@@ -227,20 +228,26 @@ def _bin_mean(row: Facts, split: str, place: int) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _equal_time(results: Facts) -> list[str]:
-    rows = [row for row in results["encodings"] if row.get("equal_time")]
-    if len(rows) < 2:
+def _solved(results: Facts) -> list[str]:
+    """Say, where answers are right or wrong, how many seeds solve each split."""
+    metric, sentences = headline_metric(results), []
+    if metric.get("solved") is None:
         return []
-    losses = format_list(
-        f"{row['name']} {format_number(loss, 3) if loss is not None else 'unknown'}"
-        for row in rows
-        for loss in [row["equal_time"]["validation_loss"]["mean"]]
-    )
-    seconds = format_duration(rows[0]["equal_time"]["seconds"])
-    return [
-        f"After equal training time ({seconds}, that of the fastest run), mean validation loss is: "
-        f"{losses}. This was not tested for significance."
-    ]
+    for split in results["splits"]:
+        shares: dict[str, list[str]] = {}
+        for row in results["encodings"]:
+            values = row["summary"][split][metric["key"]]["values"]
+            known = [value for value in values if value is not None]
+            if known:
+                solved = sum(value >= metric["solved"] for value in known)
+                shares.setdefault(f"{solved} of {len(known)} seeds", []).append(row["name"])
+        told = "; ".join(
+            f"{share}: {format_list(names)}"
+            for share, names in sorted(shares.items(), reverse=True)
+        )
+        limit = f"{metric['solved']:g} {metric['unit']}".strip()
+        sentences.append(f"{split} is solved, with {limit} {metric['name']} or more, in {told}.")
+    return sentences
 
 
 def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
@@ -274,9 +281,10 @@ def _limits(results: Facts) -> list[str]:
     ):
         text += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
     if len(rows) > 2:
+        tested = [rows[0]["name"], *results.get("against", ())]
         text += (
             f" p-values carry Holm’s correction for {len(rows) - 1} comparisons. Each encoding was "
-            f"tested against {rows[0]['name']} alone, not against the others."
+            f"tested against {format_list(tested)} alone, not against the others."
         )
     return [text]
 

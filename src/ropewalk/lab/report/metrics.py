@@ -12,7 +12,7 @@ _TRANSLATION: list[Facts] = [
     {"key": "bleu", "name": "BLEU", "floor": 5},
     {"key": "chrf", "name": "chrF"},
 ]
-_USUAL: Facts = {"unit": "", "higher_is_better": True, "digits": 1, "floor": None}
+_USUAL: Facts = {"unit": "", "higher_is_better": True, "digits": 1, "floor": None, "solved": None}
 
 
 def metrics(results: Facts) -> list[Facts]:

@@ -29,15 +29,6 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   if (panels.length) render(); // small maps are painted, not styled
 });
 
-for (const radio of document.querySelectorAll("input[name=against]")) {
-  radio.addEventListener("change", () => {
-    for (const place of plots.filter((plot) => plot.dataset.figure.startsWith("loss."))) {
-      place.dataset.figure = `loss.${radio.value}.${place.dataset.figure.split(".")[2]}`;
-      draw(place);
-    }
-  });
-}
-
 /* Attention maps. A weight is two characters: thousandths from -2.048 on, in base 64. */
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

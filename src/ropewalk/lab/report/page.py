@@ -110,6 +110,10 @@ def _results(results: Facts) -> str:
         others = "Other test splits" if is_translation(results) else "Other lengths"
         parts.append(f"<h3>{others}</h3>")
         parts.append(table_html(results, tables.splits_table(results), others))
+    for name in results.get("against", ()):
+        title = f"Against {name}"
+        parts.append(f"<h3>{escape(title)}</h3>")
+        parts.append(table_html(results, tables.against_table(results, name), title))
     runs = table_html(results, tables.runs_table(results), "Every run by itself")
     parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
     if "signatures" in results:
@@ -147,14 +151,8 @@ def _multiples(results: Facts) -> str:
 
 
 def _training(results: Facts) -> str:
-    choice = (
-        "<fieldset><legend>Against</legend>"
-        '<label><input type="radio" name="against" value="steps" checked>steps</label>'
-        '<label><input type="radio" name="against" value="seconds">seconds of training</label>'
-        "</fieldset>"
-    )
     panels = "".join(
-        f"<div><h3>{label}</h3>{_plot(f'loss.steps.{kind}', label, caption=False)}</div>"
+        f"<div><h3>{label}</h3>{_plot(f'loss.{kind}', label, caption=False)}</div>"
         for kind, label in (("training", "Training loss"), ("validation", "Validation loss"))
     )
     smoothed = "label-smoothed batches" if is_translation(results) else "batches"
@@ -163,11 +161,10 @@ def _training(results: Facts) -> str:
         f"loss is a moving mean over {smoothed}, with dropout where the config has it, "
         "so its level is not that of validation loss; its first steps may rise out of the frame."
     )
-    return f'{choice}<div class="pair">{panels}</div><p class="note long">{note}</p>'
+    return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
 
 def _figures(results: Facts) -> Facts:
-    against = {"steps": ("step", "steps", ""), "seconds": ("seconds", "seconds of training", " s")}
     headline = outcomes(results, results["splits"][0])
     metric, tested = headline_metric(results), tested_metric(results)
     figures: Facts = {
@@ -176,11 +173,8 @@ def _figures(results: Facts) -> Facts:
             "difference": interactive.differences(headline, tested["name"]),
         },
         "loss": {
-            name: {
-                kind: interactive.loss_curves(curves(results, kind, field), title, unit)
-                for kind in ("training", "validation")
-            }
-            for name, (field, title, unit) in against.items()
+            kind: interactive.loss_curves(curves(results, kind), "steps")
+            for kind in ("training", "validation")
         },
     }
     if is_translation(results):

@@ -4,6 +4,7 @@
 argument, the table between its marks ``<!-- result: FOLDER -->`` and ``<!-- end -->`` is written
 anew too. ``--readme FOLDER… [--overview README]`` writes the READMEs of published folders anew from
 their ``results.json``, when their words have changed; numbers and pictures stay as they are.
+``--retest FOLDER… [--against NAME]`` tests published scores anew, and writes all that follows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from ropewalk.lab.report.metrics import (
 )
 from ropewalk.lab.report.readme import PICTURES, readme, with_excerpt
 from ropewalk.lab.results import read_results, read_summary, read_tuning
+from ropewalk.lab.tasks import CLASSES
+from ropewalk.lab.verdicts import add_verdicts
 
 
 def publish(run: Path, folder: Path) -> None:
@@ -53,17 +56,39 @@ def rewrite_readme(folder: Path) -> None:
 
     A folder that holds no comparison is a ``ValueError``.
     """
+    results = _published(folder)
+    pictures = [name for name in PICTURES if (folder / name).exists()]
+    text = readme(results, pictures, read_tuning(folder))
+    write_bytes(folder / "README.md", text.encode())
+
+
+def retest(folder: Path, against: Sequence[str] | None = None) -> None:
+    """Test a published folder's scores anew, and write numbers, score figures and README.
+
+    against: encodings to test against besides the first; those of last time if not given. A folder
+    that holds no comparison, and a name that it does not have, are a ``ValueError``.
+    """
+    results = _published(folder)
+    results["metrics"] = [metric.facts() for metric in CLASSES[results["task"]].metrics]
+    add_verdicts(results, results.get("against", ()) if against is None else against)
+    for row in results["encodings"]:
+        row.pop("equal_time", None)
+    write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
+    for name, figure in _score_figures(results).items():
+        write_bytes(folder / name, static.png(figure))
+    rewrite_readme(folder)
+
+
+def _published(folder: Path) -> Facts:
     path = folder / "results.json"
     if not path.exists() or "ropewalk" not in read_json(path):
         raise ValueError(f"folder must hold a published comparison, got {folder}")
-    pictures = [name for name in PICTURES if (folder / name).exists()]
-    text = readme(read_results(folder), pictures, read_tuning(folder))
-    write_bytes(folder / "README.md", text.encode())
+    return read_results(folder)
 
 
 def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
     """Draw the figures of a run, file name -> PNG."""
-    training, validation = (curves(results, kind, "step") for kind in ("training", "validation"))
+    training, validation = (curves(results, kind) for kind in ("training", "validation"))
     drawn = _score_figures(results)
     drawn["loss.png"] = static.loss_curves(training, validation, "steps")
     heads = _attention_heads(results, attention)
@@ -149,16 +174,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--readme", nargs="+", metavar="FOLDER", help="write these READMEs anew, and nothing else"
     )
     parser.add_argument(
-        "--overview", type=Path, dest="marked", metavar="README", help="with --readme: as above"
+        "--retest", nargs="+", metavar="FOLDER", help="test the scores in these anew"
+    )
+    parser.add_argument(
+        "--against", action="append", metavar="NAME", help="with --retest: this encoding too"
+    )
+    parser.add_argument(
+        "--overview",
+        type=Path,
+        dest="marked",
+        metavar="README",
+        help="with --readme and --retest: as above",
     )
     options = parser.parse_args(arguments)
     try:
-        if options.readme is not None:
+        if options.readme is not None or options.retest is not None:
             if options.run is not None:
-                raise ValueError("--readme takes its folders behind it, and no run")
-            for folder in options.readme:
+                raise ValueError("--readme and --retest take their folders behind them, and no run")
+            for folder in options.readme or ():
                 rewrite_readme(Path(folder))
-            _rewrite_overview(options.marked, options.readme)
+            for folder in options.retest or ():
+                retest(Path(folder), options.against)
+            _rewrite_overview(options.marked, [*(options.readme or ()), *(options.retest or ())])
             return
         if options.folder is None:
             raise ValueError("a run and a folder are needed, or --readme with folders")

@@ -10,7 +10,7 @@ from ropewalk.lab.report.formats import format_count, format_list, format_number
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
 
-_NOT_IN_EXCERPT = ("at equal time", "parameters", "extra", "peak memory, MiB")
+_NOT_IN_EXCERPT = ("parameters", "extra", "peak memory, MiB")
 _CAPTIONS = {  # what a figure shows, and how it is to be read
     "bleu.png": (
         "BLEU on the first test split",
@@ -60,6 +60,12 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     if len(results["splits"]) > 1:
         others = "Other test splits" if is_translation(results) else "Other lengths"
         parts += [f"### {others}", _markdown(tables.splits_table(results))]
+    for name in results.get("against", ()):
+        parts += [
+            f"### Against {_escape(name)}",
+            _markdown(tables.against_table(results, name)),
+            "p is corrected for all comparisons of a split with this encoding (Holm).",
+        ]
     for name in pictures:
         shown, how = (_escape(text) for text in _CAPTIONS[name])
         parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")

@@ -16,7 +16,9 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
+from ropewalk.lab.scoring.significance import NOT_SHOWN
 
+_COMPARED = ("95 % interval", "p (Holm)", "verdict")
 BUILT_IN = "phrases"  # the corpus whose split "long" is drawn to be longer than training
 
 
@@ -47,8 +49,7 @@ def main_table(results: Facts) -> Table:
     columns += [column_title(headline_metric(results), other) for other in others]
     if not others and (bins := _bins(results, split)):
         columns.append(f"BLEU {bin_label(bins[-1])} words")
-    columns += ["validation loss", "at equal time", "parameters", "extra", "tokens/s"]
-    columns.append("peak memory, MiB")
+    columns += ["validation loss", "parameters", "extra", "peak memory, MiB"]
     return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
 
 
@@ -66,16 +67,16 @@ def legend(results: Facts) -> str:
             f"Against {rows[0]['name']}, the baseline: difference in mean "
             f"{tested_metric(results)['name']}."
         )
+        sentences.append(
+            "Small below “no difference shown”: the least difference that would have been shown."
+        )
     if len(rows) > 2:
         sentences.append(
             "p is corrected for all comparisons of a split (Holm), the interval is not."
         )
     sentences += _split_meanings(results)
-    tokens = "target tokens" if is_translation(results) else "predicted tokens"
     sentences.append(
-        "At equal time: validation loss after as much training time as the fastest run took. "
-        f"Extra: parameters above those of the leanest model. Tokens/s: {tokens} in training, "
-        "padding not counted. Peak memory: of the whole process."
+        "Extra: parameters above those of the leanest model. Peak memory: of the whole process."
     )
     return " ".join(sentences)
 
@@ -103,6 +104,23 @@ def splits_table(results: Facts) -> Table:
     )
     titles = (column_title(metric) for metric in metrics(results))
     return Table(("split", "encoding", *titles, *_comparison_columns(results)), rows)
+
+
+def against_table(results: Facts, name: str) -> Table:
+    """Give one row a test split and encoding: the test against this encoding."""
+    metric = tested_metric(results)
+    rows = tuple(
+        (
+            TableCell(split),
+            TableCell(row["name"]),
+            *_versus_cells(results, row["summary"][split].get("versus", {}).get(name)),
+        )
+        for split in results["splits"]
+        for row in results["encodings"]
+        if row["name"] != name
+    )
+    difference = f"difference in {metric['name']}"
+    return Table(("split", "encoding", difference, *_COMPARED), rows)
 
 
 def length_table(results: Facts, split: str) -> Table:
@@ -136,10 +154,9 @@ def runs_table(results: Facts) -> Table:
         "ended",
         "steps",
         "training time",
-        "tokens/s",
         "peak memory, MiB",
+        "validation loss",
     ]
-    columns += ["validation loss"]
     for split in splits:
         columns += [column_title(metric, split) for metric in metrics(results)]
         columns.append(f"{'decoding' if is_translation(results) else 'scoring'} {split}")
@@ -149,9 +166,6 @@ def runs_table(results: Facts) -> Table:
             texts = [str(cell["seed"]), cell["status"], f"{cell['steps']:,}"]
             texts += [
                 format_duration(cell["train_seconds"]),
-                format_number(cell["tokens_per_s"], 0),
-            ]
-            texts += [
                 format_memory(cell["peak_memory_bytes"]),
                 format_number(cell["validation_loss"], 3),
             ]
@@ -178,11 +192,8 @@ def _row(results: Facts, row: Facts) -> tuple[TableCell, ...]:
     cells += [_score(row, other, headline_metric(results)) for other in others]
     if not others and _bins(results, split):
         cells.append(_length_cell(row, split, -1))
-    loss, equal = row["validation_loss"], row.get("equal_time")
-    cells.append(_score_cell(loss, diverged, 3))
-    cells.append(_score_cell(equal["validation_loss"], diverged, 3) if equal else TableCell("–"))
+    cells.append(_score_cell(row["validation_loss"], diverged, 3))
     cells += [TableCell(f"{row['parameters']:,}"), TableCell(f"{row['extra_parameters']:+,}")]
-    cells.append(_seeds_cell(row["tokens_per_s"]["values"], 0, row["tokens_per_s"]["mean"]))
     peaks = row["peak_memory_bytes"]
     cells.append(
         TableCell(format_memory(peaks["mean"]), _seeds(format_memory(v) for v in peaks["values"]))
@@ -234,7 +245,7 @@ def _comparison_columns(results: Facts) -> list[str]:
     first = results["encodings"][0]["name"]
     if len(results["encodings"]) < 2:
         return []
-    return [f"against {first}", "95 % interval", "p (Holm)", "verdict"]
+    return [f"against {first}", *_COMPARED]
 
 
 def _score_cell(spread: Facts, diverged: list[bool], digits: int) -> TableCell:
@@ -262,17 +273,21 @@ def _seeds_cell(values: list[float | None], digits: int, mean: float | None = No
 def _comparison_cells(results: Facts, row: Facts, versus: Facts | None) -> list[TableCell]:
     if row is results["encodings"][0]:
         return [TableCell("–"), TableCell("–"), TableCell("–"), TableCell("baseline")]
+    return _versus_cells(results, versus)
+
+
+def _versus_cells(results: Facts, versus: Facts | None) -> list[TableCell]:
     if versus is None:
         return [TableCell("–"), TableCell("–"), TableCell("–"), TableCell("not tested")]
+    digits = digits_of_difference(versus, tested_metric(results))
     difference, low, high = (
-        format_number(
-            versus[name], digits_of_difference(versus, tested_metric(results)), signed=True
-        )
-        for name in ("difference", "low", "high")
+        format_number(versus[name], digits, signed=True) for name in ("difference", "low", "high")
     )
+    least = versus.get("detectable")
+    hidden = versus["verdict"] == NOT_SHOWN and least is not None
     return [
         TableCell(difference),
         TableCell(f"{low} to {high}"),
         TableCell(format_p_value(versus["p_holm"])),
-        TableCell(versus["verdict"]),
+        TableCell(versus["verdict"], (f"±{format_number(least, digits)}",) if hidden else ()),
     ]

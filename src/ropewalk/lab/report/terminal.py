@@ -24,22 +24,24 @@ from ropewalk.lab.scoring.significance import NOT_SHOWN
 def print_table(console: Console, results: Facts) -> None:
     """Print what each encoding scored, and what it cost."""
     rows, splits = results["encodings"], results["splits"]
-    cost = _table("encoding", "validation loss", "parameters", "tokens/s", "peak memory")
+    cost = _table("encoding", "validation loss", "parameters", "peak memory")
     for row in rows:
         cost.add_row(
             row["name"],
             format_number(row["validation_loss"]["mean"], 3),
             f"{row['parameters']:,}",
-            f"{row['tokens_per_s']['mean']:,.0f}",
             f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
         )
     console.print()
     console.print(_scores(results))
     for row in rows:
         for split in splits:
-            versus = row["summary"][split]["versus_first"]
-            if versus is not None:
-                console.print(_comparison(results, row["name"], split, versus), highlight=False)
+            summary = row["summary"][split]
+            versus = {rows[0]["name"]: summary["versus_first"], **summary.get("versus", {})}
+            for other, found in versus.items():
+                if found is not None:
+                    line = _comparison(results, row["name"], split, other, found)
+                    console.print(line, highlight=False)
     for sentence in without_result(results):
         console.print(sentence, highlight=False)
     if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
@@ -108,13 +110,15 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _comparison(results: Facts, name: str, split: str, versus: Facts) -> str:
-    first, tested = results["encodings"][0]["name"], tested_metric(results)
+def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts) -> str:
+    tested = tested_metric(results)
     verdict, digits = versus["verdict"], tested["digits"] + 1
     if verdict != NOT_SHOWN:
-        verdict = f"{verdict} than {first}"
+        verdict = f"{verdict} than {other}"
+    elif versus.get("detectable") is not None:
+        verdict = f"{verdict}, {versus['detectable']:.{digits}f} or more would have been"
     return (
-        f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {first}, "
+        f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {other}, "
         f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "
         f"p {versus['p_holm']:.4f}: {verdict}"
     )

@@ -121,6 +121,16 @@ def bleu_statistics(
     return torch.tensor(statistics, dtype=torch.float64), [row.score for row in rows]
 
 
+def whole_statistics(
+    length: Sequence[int], reference_length: Sequence[int], matches: Sequence[Sequence[int]]
+) -> Tensor:
+    """Form BLEU statistics (N, 10) from those that results keep: matches are (4, N)."""
+    kept = torch.tensor([length, reference_length, *matches], dtype=torch.float64)
+    # The n-grams of order n that a hypothesis has are max(0, length - n + 1).
+    totals = [(kept[0] - order).clamp(min=0) for order in range(ORDERS)]
+    return torch.cat((kept, torch.stack(totals))).t()
+
+
 def bleu_from_statistics(sums: Tensor) -> Tensor:
     """Give corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,19 +30,30 @@ FEWEST = 10
 CHUNK = 4_000_000
 
 
+#: Resamples: with fewer, the smallest p that can be had is large once it is corrected for many.
+RESAMPLES = 20_000
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Mean score of the other system minus the first's, 95 % interval, two-sided p-value."""
+    """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
+
+    detectable: the least difference that would have been shown at the level asked for.
+    """
 
     difference: float
     low: float
     high: float
     p: float
+    detectable: float
 
 
 @dataclass(frozen=True)
-class VersusFirst:
-    """A `Comparison` with the first system, after Holm's correction over all the others."""
+class Versus:
+    """A `Comparison` with a reference system, after Holm's correction over all the others.
+
+    detectable: the least difference that would have been shown, whatever the others' p-values are.
+    """
 
     difference: float
     low: float
@@ -49,6 +61,7 @@ class VersusFirst:
     p: float
     p_holm: float
     verdict: str
+    detectable: float
 
 
 def compare_statistics(
@@ -56,8 +69,9 @@ def compare_statistics(
     other: Tensor,
     score: ScoreOf,
     *,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
+    alpha: float = 0.05,
 ) -> Comparison:
     """Tell whether `other` differs from `first` in mean score, over items and over training seeds.
 
@@ -75,13 +89,14 @@ def compare_statistics(
       pigeonhole bootstrap"); the draw of seeds keeps it and the draw of items is narrowed by its
       variance.
 
-    In simulations of BLEU (2 to 5 seeds, 100 to 400 sentences, seeds that matter little or much)
-    systems alike come out different at p <= 0.05 in 4 to 6 % of 600 trials.
+    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p and the interval
+    are never narrower than those of the draw of items alone, of the seeds' mean scores.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): the share of
     resamples at least as far from the resamples' mean as the observed difference is from 0, with
     one added to both counts, so never 0. The interval is symmetric, of the same distances: it
-    leaves out 0 where p < 0.05.
+    leaves out 0 where p < 0.05. ``studies/rejections.py`` simulates how often systems alike come
+    out different, by how much their seeds agree. alpha: the level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the answer holds for
     these two trained models, not for the two encodings. The two systems' seeds are taken to spread
@@ -91,17 +106,15 @@ def compare_statistics(
     Raises:
         ValueError: no seed, no item, or not the same items in both.
     """
-    for name, system in (("first", first), ("other", other)):
+    systems = {"first": first, "other": other}
+    for name, system in systems.items():
         if system.ndim != 3 or 0 in system.shape or system.shape[1:] != first.shape[1:]:
             raise ValueError(
                 f"{name} must be statistics (seeds, items, statistics) of the same items as first, "
                 f"at least one of each, got shape {tuple(system.shape)}"
             )
-    generator = torch.Generator().manual_seed(seed)
-    difference, far = _resample(first, other, resamples, generator, score)
-    p = (1 + int((far >= abs(difference)).sum())) / (resamples + 1)
-    reach = torch.quantile(far, 0.95, interpolation="higher").item()
-    return Comparison(difference, difference - reach, difference + reach, p)
+    here, there = _resample([first, other], resamples, seed, score)
+    return _compare(here, there, seed, alpha)
 
 
 def compare_systems(
@@ -109,7 +122,7 @@ def compare_systems(
     other: Sequence[Sequence[str]],
     references: Sequence[str],
     *,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
     lowercase: bool = False,
 ) -> Comparison:
@@ -127,32 +140,32 @@ def compare_systems(
     )
 
 
-def compare_with_first(
+def compare_with(
+    reference: int,
     systems: Sequence[Tensor | None],
     score: ScoreOf,
     *,
     higher_is_better: bool = True,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
-) -> list[VersusFirst | None]:
-    """Compare every system with the first, under Holm's correction over them all.
+    alpha: float = 0.05,
+) -> list[Versus | None]:
+    """Compare every system with that at this place, under Holm's correction over them all.
 
-    Returns one row a system: None for the first, where a system, or the first, has none, and where
-    there are fewer than ten items.
+    Returns one row a system: None for the reference, where a system, or the reference, has none,
+    and where there are fewer than ten items.
     """
-    rows: list[VersusFirst | None] = [None] * len(systems)
-    first = systems[0]
-    compared, found = [], []
-    for place, other in enumerate(systems):
-        known = first is not None and other is not None and other.shape[1] >= FEWEST
-        if place and known:
-            assert first is not None
-            assert other is not None
-            compared.append(place)
-            found.append(compare_statistics(first, other, score, resamples=resamples, seed=seed))
-    for place, c, p in zip(compared, found, holm([c.p for c in found]), strict=True):
+    rows: list[Versus | None] = [None] * len(systems)
+    against = systems[reference]
+    known = {p: each for p, each in enumerate(systems) if each is not None and p != reference}
+    if against is None or against.shape[1] < FEWEST or not known:
+        return rows
+    first, *others = _resample([against, *known.values()], resamples, seed, score)
+    found = [_compare(first, other, seed, alpha / len(known)) for other in others]
+    for place, c, p in zip(known, found, holm([c.p for c in found]), strict=True):
         gain = c.difference if higher_is_better else -c.difference
-        rows[place] = VersusFirst(c.difference, c.low, c.high, c.p, p, verdict(gain, p))
+        judged = verdict(gain, p, alpha)
+        rows[place] = Versus(c.difference, c.low, c.high, c.p, p, judged, c.detectable)
     return rows
 
 
@@ -176,33 +189,19 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
     return BETTER if gain > 0 else WORSE
 
 
+class _Resampled(NamedTuple):
+    """Scores of a system: observed (Z,), and on resampled items (M, Z)."""
+
+    observed: Tensor
+    on_items: Tensor
+
+
 def _resample(
-    first: Tensor, other: Tensor, resamples: int, generator: torch.Generator, score: ScoreOf
-) -> tuple[float, Tensor]:
-    """Give the observed difference, and how far each resample is from the resamples' mean (M,).
-
-    `first` and `other` are statistics (Z, N, C); their Z may differ.
-    """
-    scores = _resampled_scores(torch.cat([first, other]), resamples, generator, score)
-    first_scores, other_scores = scores.split([len(first), len(other)], dim=1)
-    by_items = other_scores.mean(1) - first_scores.mean(1)
-    variance = by_items.var().item()
-    twice = _run_variance(first_scores) + _run_variance(other_scores)
-    narrow = math.sqrt(max(0.0, 1 - twice / variance)) if variance > 0 else 0.0
-
-    here, there = (score(system.sum(1)) for system in (other, first))
-    by_seeds = _draw_seeds(here, resamples, generator) - _draw_seeds(there, resamples, generator)
-    by_seeds *= _student(scores.shape[1] - 2, resamples, generator)
-    resampled = narrow * by_items + by_seeds
-    difference = (here.mean() - there.mean()).item()
-    return difference, (resampled - resampled.mean()).abs()
-
-
-def _resampled_scores(
-    runs: Tensor, resamples: int, generator: torch.Generator, score: ScoreOf
-) -> Tensor:
-    """Give scores (M, Z) of each run's statistics (Z, N, C) on items drawn with replacement."""
-    items = runs.shape[1]
+    systems: Sequence[Tensor], resamples: int, seed: int, score: ScoreOf
+) -> list[_Resampled]:
+    """Score every system's statistics (Z, N, C) on the same items, drawn with replacement."""
+    generator = torch.Generator().manual_seed(seed)
+    runs, items = torch.cat(list(systems)), systems[0].shape[1]
     chunk = max(1, CHUNK // items)
     scores = []
     for start in range(0, resamples, chunk):
@@ -211,7 +210,43 @@ def _resampled_scores(
         weights = torch.zeros(count, items, dtype=runs.dtype)
         weights.scatter_add_(1, drawn, torch.ones_like(weights))
         scores.append(score(torch.einsum("mn,znk->mzk", weights, runs)))
-    return torch.cat(scores)
+    on_items = torch.cat(scores).split([len(system) for system in systems], dim=1)
+    return [
+        _Resampled(score(system.sum(1)), each)
+        for system, each in zip(systems, on_items, strict=True)
+    ]
+
+
+def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> Comparison:
+    difference = (other.observed.mean() - first.observed.mean()).item()
+    distances = _distances(first, other, torch.Generator().manual_seed(seed + 1))
+    p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in distances)
+
+    half, least = (max(_reach(far, level) for far in distances) for level in (0.05, alpha))
+    return Comparison(difference, difference - half, difference + half, p, least)
+
+
+def _reach(far: Tensor, level: float) -> float:
+    """Give the distance beyond which p is below this level; infinite if resamples are too few."""
+    beyond = math.ceil(level * (len(far) + 1)) - 2  # resamples that may lie as far, at most
+    return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
+
+
+def _distances(
+    first: _Resampled, other: _Resampled, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """How far each resample lies from the resamples' mean (M,): of items and seeds, of items."""
+    by_items = other.on_items.mean(1) - first.on_items.mean(1)
+    variance = by_items.var().item()
+    twice = _run_variance(first.on_items) + _run_variance(other.on_items)
+    narrow = math.sqrt(max(0.0, 1 - twice / variance)) if variance > 0 else 0.0
+
+    resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
+    by_seeds = _draw_seeds(other.observed, resamples, generator)
+    by_seeds = by_seeds - _draw_seeds(first.observed, resamples, generator)
+    by_seeds *= _student(seeds - 2, resamples, generator)
+    both = narrow * by_items + by_seeds
+    return (both - both.mean()).abs(), (by_items - by_items.mean()).abs()
 
 
 def _run_variance(scores: Tensor) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
-from ropewalk.lab.tasks.base import Metric, SplitScores, Task
+from ropewalk.lab.tasks.base import Metric, Task
 from ropewalk.lab.tasks.causal_text import CausalText
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.lab.tasks.masked_text import MaskedText
@@ -26,4 +26,4 @@ def open_task(config: Config, run: Path) -> Task:
     return CLASSES[config.task](config, run)
 
 
-__all__ = ["CLASSES", "Metric", "SplitScores", "Task", "open_task"]
+__all__ = ["CLASSES", "Metric", "Task", "open_task"]

@@ -38,7 +38,8 @@ class Metric:
 
     ``score`` takes sums over items ``(..., C)`` of the task's statistics to scores ``(...)``; None
     where a score has no such statistics and is not tested. ``unit`` stands behind the number.
-    ``floor``: below it nothing has been learned, so that differences mean little.
+    ``floor``: below it nothing has been learned, so that differences mean little; ``solved``: from
+    it on a task is solved.
     """
 
     key: str
@@ -48,23 +49,12 @@ class Metric:
     unit: str = ""
     digits: int = 1
     floor: float | None = None
+    solved: float | None = None
 
     def facts(self) -> Facts:
         """Give what a report has to know."""
-        names = ("key", "name", "unit", "higher_is_better", "digits", "floor")
+        names = ("key", "name", "unit", "higher_is_better", "digits", "floor", "solved")
         return {name: getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True)
-class SplitScores:
-    """A cell's scores of one split, and the statistics ``(N, C)`` they come from.
-
-    ``facts`` are what results keep: a value for each metric's key, and whatever else tells more of
-    it. Where there is no result, "no_result" has the reason.
-    """
-
-    facts: Facts
-    statistics: Tensor | None = None
 
 
 class Task(ABC):
@@ -169,8 +159,17 @@ class Task(ABC):
         return current_evaluation(held)
 
     @abstractmethod
-    def score(self, split: str, folder: Path) -> SplitScores:
-        """Score the answers of a cell, whose folder this is."""
+    def score(self, split: str, folder: Path) -> Facts:
+        """Score the answers of a cell, whose folder this is, as results keep it.
+
+        A value for each metric's key, the statistics of each item, and whatever else tells more.
+        Where there is no result, "no_result" has the reason.
+        """
+
+    @classmethod
+    @abstractmethod
+    def statistics_of(cls, scores: Facts) -> Tensor:
+        """Form the statistics ``(N, C)`` that ``metrics`` score, from what ``score`` gave."""
 
     # What a comparison tells of the task.
 

@@ -15,7 +15,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.loss import autocast, row_nll, token_loss
 from ropewalk.lab.models import load_model
-from ropewalk.lab.tasks.base import SplitScores, Task
+from ropewalk.lab.tasks.base import Task
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
 
@@ -75,20 +75,23 @@ class LanguageTask(Task):
             tokens += batch.target_tokens
         return total / tokens
 
-    def score(self, split: str, folder: Path) -> SplitScores:
+    def score(self, split: str, folder: Path) -> Facts:
         held = self.evaluation(split, folder)
         if "no_result" in held:
-            return SplitScores({"no_result": held["no_result"]})
-        columns = held["statistics"]
-        statistics = torch.tensor([columns[name] for name in self.columns], dtype=torch.float64).t()
-        sums = statistics.sum(0)
-        facts: Facts = {
+            return {"no_result": held["no_result"]}
+        sums = self.statistics_of(held).sum(0)
+        scores: Facts = {
             metric.key: round(metric.score(sums).item(), 5)
             for metric in self.metrics
             if metric.score is not None
         }
-        facts |= {"decode_seconds": round(held["seconds"], 2), "statistics": columns}
-        return SplitScores(facts, statistics)
+        seconds = round(held["seconds"], 2)
+        return scores | {"decode_seconds": seconds, "statistics": held["statistics"]}
+
+    @classmethod
+    def statistics_of(cls, scores: Facts) -> Tensor:
+        columns = [scores["statistics"][name] for name in cls.columns]
+        return torch.tensor(columns, dtype=torch.float64).t()
 
     def length_facts(self, unit: str) -> Facts:
         """Give what results hold of the lengths that are scored."""

@@ -29,7 +29,7 @@ from ropewalk.lab.decoding.beam_search import best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.tasks import translation_examples
-from ropewalk.lab.tasks.base import Metric, SplitScores, Task
+from ropewalk.lab.tasks.base import Metric, Task
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
 
@@ -176,21 +176,20 @@ class Translation(Task):
         digest = None if content is None else hashlib.sha256(content).hexdigest()
         return {**super().made_from(split, folder), "hypotheses": digest}
 
-    def score(self, split: str, folder: Path) -> SplitScores:
+    def score(self, split: str, folder: Path) -> Facts:
         held = self.evaluation(split, folder)
         if "no_result" in held:
-            return SplitScores({"no_result": held["no_result"]})
+            return {"no_result": held["no_result"]}
         sources, references = zip(*self.corpus.splits[split], strict=True)
         hypotheses, lowercase = read_hypotheses(folder, split), self.config.lowercase
         found = bleu.score(hypotheses, references, sources, lowercase=lowercase)
         statistics, _ = bleu.bleu_statistics(hypotheses, references, lowercase=lowercase)
         columns = [[int(n) for n in column] for column in statistics.t().tolist()]
-        facts = {
+        return {
             "bleu": round(found.bleu, 4),
             "chrf": round(found.chrf, 4),
             "decode_seconds": round(held["seconds"], 2),
             "sentence_bleu": [round(x, 2) for x in found.sentence_bleu],
-            # The n-grams of order n that a hypothesis has are max(0, length - n + 1).
             "statistics": {
                 "length": columns[0],
                 "reference_length": columns[1],
@@ -198,10 +197,15 @@ class Translation(Task):
             },
             "by_length": [{"bleu": round(x, 3)} for x in found.by_length],
         }
-        return SplitScores(facts, statistics)
+
+    @classmethod
+    def statistics_of(cls, scores: Facts) -> Tensor:
+        held = scores["statistics"]
+        return bleu.whole_statistics(held["length"], held["reference_length"], held["matches"])
 
     def describe_data(self) -> Facts:
         corpus, facts = self.corpus, self.data_facts
+        longest = facts["longest_in_training"]["source"]
         return {
             "corpus": {
                 "name": corpus.name,
@@ -214,6 +218,10 @@ class Translation(Task):
             },
             "signatures": bleu.signatures(lowercase=self.config.lowercase),
             "splits": list(self.splits),
+            "share_beyond_training": {
+                split: round(_share_longer(self.data[split].source, longest), 4)
+                for split in self.splits
+            },
             "length_bins": {
                 split: bleu.length_bins([pair[0] for pair in corpus.splits[split]])
                 for split in self.splits
@@ -225,6 +233,10 @@ class Translation(Task):
 
     def attention(self, results: Facts) -> Facts:
         return translation_examples.attention_of(results, self.run, self.corpus)
+
+
+def _share_longer(sentences: Sequence[Sequence[int]], longest: int) -> float:
+    return sum(len(sentence) > longest for sentence in sentences) / len(sentences)
 
 
 def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:

@@ -1,0 +1,134 @@
+"""What a comparison's numbers bear, judged from its results alone.
+
+These fail when a score that rests on untrained parameters is tested, when the test against another
+encoding is not that of the two, and when judging published results anew changes what they say.
+"""
+
+import copy
+import json
+
+import pytest
+import torch
+from sentences import spoilt, text
+from tiny_tasks import config_of
+
+from ropewalk.encodings import REGISTRY, has_trained_rows
+from ropewalk.lab.report import publish
+from ropewalk.lab.scoring.bleu import bleu_statistics, whole_statistics
+from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.tasks import CLASSES
+from ropewalk.lab.verdicts import add_verdicts, check_against
+
+ITEMS = 40
+
+
+def scores(seed: int, right: float) -> dict:
+    """Exact match of 40 answers, of which about this share is right."""
+    generator = torch.Generator().manual_seed(seed)
+    exact = (torch.rand(ITEMS, generator=generator) < right).long().tolist()
+    statistics = {"exact": exact, "examples": [1] * ITEMS, "right": exact, "tokens": [1] * ITEMS}
+    percent = 100 * sum(exact) / ITEMS
+    return {"exact": percent, "tokens": percent, "statistics": statistics}
+
+
+def results(*names: str) -> dict:
+    """Results of copying with two seeds, as a comparison has them before they are judged."""
+    rows = []
+    for place, name in enumerate(names):
+        cells = [
+            {"seed": seed, "scores": {s: scores(seed, 0.2 + 0.25 * place) for s in ("x1", "x2")}}
+            for seed in (1, 2)
+        ]
+        spread = {
+            split: {
+                key: {"mean": None, "values": [cell["scores"][split][key] for cell in cells]}
+                for key in ("exact", "tokens")
+            }
+            for split in ("x1", "x2")
+        }
+        rows.append({"name": name, "cells": cells, "summary": spread})
+    return {
+        "task": "copy",
+        "metrics": [metric.facts() for metric in CLASSES["copy"].metrics],
+        "splits": ["x1", "x2"],
+        "lengths": {"unit": "items", "trained": 16, "of": {"x1": 16, "x2": 32}},
+        "encodings": rows,
+    }
+
+
+@pytest.mark.parametrize("name", ["learned(max_positions=40)", "tupe", "tupe(relative=True)+alibi"])
+def test_no_score_rests_on_rows_that_training_never_reached(name):
+    found = results("sinusoidal", "rotary", name)
+    before = copy.deepcopy(found["encodings"][2])
+    add_verdicts(found, ["rotary"])
+    row = found["encodings"][2]
+    assert row["cells"][0]["scores"]["x1"] == before["cells"][0]["scores"]["x1"]
+    assert row["summary"]["x1"]["versus_first"]["p"] > 0
+    for cell in row["cells"]:
+        assert cell["scores"]["x2"].keys() == {"no_result"}
+    assert "training reached none beyond 16 items" in row["summary"]["x2"]["no_result"]
+    assert row["summary"]["x2"]["exact"] == {"mean": None, "values": [None, None]}
+    assert row["summary"]["x2"]["versus_first"] is None
+    assert row["summary"]["x2"]["versus"]["rotary"] is None
+    assert found["encodings"][1]["summary"]["x2"]["versus_first"]["p"] > 0
+
+
+def test_the_encodings_with_a_row_for_each_position_are_named():
+    """Fails if a new one is added and its scores past the trained length pass for results."""
+    assert {name for name in REGISTRY if has_trained_rows(name)} == {"learned", "tupe"}
+    assert has_trained_rows("rotary+learned(max_positions=9)")
+    assert not has_trained_rows("rotary(learned=head)")
+
+
+def test_each_encoding_is_tested_against_those_that_are_named():
+    found = results("none", "sinusoidal", "rotary")
+    add_verdicts(found, ["rotary", "none"])
+    assert found["against"] == ["rotary"]  # the first is tested against in any case
+    task = CLASSES["copy"]
+    systems = [
+        torch.stack([task.statistics_of(cell["scores"]["x1"]) for cell in row["cells"]])
+        for row in found["encodings"]
+    ]
+    score = task.tested_metric.score
+    for reference, key in ((0, None), (2, "rotary")):
+        for row, alone in zip(
+            found["encodings"], compare_with(reference, systems, score), strict=True
+        ):
+            summary = row["summary"]["x1"]
+            kept = summary["versus_first"] if key is None else summary["versus"][key]
+            assert (kept is None) == (alone is None)
+            assert kept is None or kept["p_holm"] == alone.p_holm
+
+
+def test_an_encoding_that_is_not_compared_is_refused():
+    with pytest.raises(ValueError, match="against must name one of the encodings .* got 'alibi'"):
+        check_against(["alibi"], ["none", "rotary"])
+    with pytest.raises(ValueError, match="got 'alibi'"):
+        add_verdicts(results("none", "rotary"), ["alibi"])
+
+
+def test_what_results_keep_of_bleu_is_all_that_its_test_needs():
+    references = [*text(30), "Ein Wort", "Ja"]
+    hypotheses = [*spoilt(references[:30], 0.3, 1), "Ein Wort", ""]
+    whole, _ = bleu_statistics(hypotheses, references)
+    columns = whole.t().tolist()
+    assert torch.equal(whole, whole_statistics(columns[0], columns[1], columns[2:6]))
+
+
+def test_published_results_judged_anew_say_the_same(compare, tmp_path):
+    """Fails if the test from published numbers is another than that of the run itself."""
+    folder = tmp_path / "out"
+    config = config_of("copy", encodings="none,rotary,learned", test_examples=12)
+    compare(config, tmp_path / "run", command=["ropewalk", "compare"])
+    publish.publish(tmp_path / "run", folder)
+    before = json.loads((folder / "results.json").read_text())
+    publish.main(["--retest", str(folder), "--against", "rotary"])
+    after = json.loads((folder / "results.json").read_text())
+    assert after["against"] == ["rotary"]
+    for old, new in zip(before["encodings"], after["encodings"], strict=True):
+        for split in before["splits"]:
+            assert new["summary"][split].pop("versus") is not None
+            assert new["summary"][split] == old["summary"][split]
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert "### Against rotary" in readme
+    assert "would have been shown" in readme
