@@ -7,6 +7,7 @@ to the next. What each encoding computes is tried beside it, in test_encodings_*
 
 import contextlib
 import dataclasses
+import inspect
 import re
 import warnings
 
@@ -26,7 +27,7 @@ from ropewalk.encodings import (
     parse,
     split_names,
 )
-from ropewalk.model import DecoderCache, Transformer, TransformerShape
+from ropewalk.model import DecoderCache, LanguageModel, Transformer, TransformerShape
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
 
@@ -226,3 +227,28 @@ def test_python_has_no_word_of_its_own_on_an_argument():
         with pytest.raises(ValueError, match="must read key=value"):
             parse("rotary(theta=1if)")
     assert not warned
+
+
+ARGUMENTS = [
+    (n, p) for n, make in REGISTRY.items() for p in [*inspect.signature(make).parameters][1:]
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+@torch.no_grad()
+def test_a_number_of_many_digits_is_used_or_refused_by_its_name(name, argument):
+    """Fails where it reaches torch or Python, whose integers and floats end before it does."""
+    shape = TransformerShape(
+        vocabulary=20, width=16, heads=2, feed_forward=16, encoder_layers=0, decoder_layers=1
+    )
+    for digits in ("9" * 22, "1e22", "-" + "9" * 22, "9" * 400):
+        try:
+            encoding = build(f"{name}({argument}={digits})", shape.stack_shape(causal=True))
+        except (ValueError, TypeError) as error:
+            assert argument in str(error)  # noqa: PT017
+        else:
+            model = LanguageModel(shape, encoding, causal=True).eval()
+            try:
+                assert model(torch.arange(7)[None]).isfinite().all()
+            except ValueError as error:
+                assert f"{argument}=" in str(error)  # noqa: PT017

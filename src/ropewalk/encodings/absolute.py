@@ -42,7 +42,7 @@ class Sinusoidal(Encoding):
             raise ValueError(
                 f"theta must be at least 1e-300, whose inverse is a float, got {theta}"
             )
-        self.theta = theta
+        self.theta = float(theta)  # torch takes no integer above 2^63
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + sinusoids(positions, x.shape[-1], self.theta).to(x.dtype)

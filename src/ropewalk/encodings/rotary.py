@@ -17,6 +17,9 @@ from ropewalk.rotary.tables import Tables, apply_tables
 
 THETA = 10_000.0
 
+#: Of all pairs at once, in radians per position; many times a whole turn.
+MAX_FREQUENCY = 1e6
+
 
 class RotarySite(AttentionEncoding):
     """Rotate queries and keys by their own positions, so that scores depend on the distance alone.
@@ -209,6 +212,11 @@ def _named(name: Any) -> type[Scaling]:
 
 def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
     check_number("frequency", frequency, why="; reverse=True rotates the other way")
+    if frequency > MAX_FREQUENCY:
+        raise ValueError(
+            f"frequency must be at most {MAX_FREQUENCY:g} radians per position, got "
+            f"{shown(frequency)}; above 2π, pairs turn more than once from token to token"
+        )
     for name, given in (("theta", spec.theta != THETA), ("rule", spec.scaling is not None)):
         if given:
             raise ValueError(

@@ -127,7 +127,8 @@ class XPosEmbedding(nn.Module):
         """The z of each pair at positions (…, S): float64 (…, S, R/2)."""
         # Apple's GPUs have no float64.
         device = torch.device("cpu") if positions.device.type == "mps" else positions.device
-        power = (positions.to(device, torch.float64) - self.centre) / self.scale_base
+        centre, base = float(self.centre), float(self.scale_base)  # torch takes no int above 2^63
+        power = (positions.to(device, torch.float64) - centre) / base
         log2_zeta = torch.tensor(self._log2_zeta, dtype=torch.float64, device=device)
         return torch.exp2(power[..., None] * log2_zeta)
 
