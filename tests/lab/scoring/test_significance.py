@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import load_scripts
 from sentences import spoilt, text
 
 from ropewalk.lab.scoring.bleu import (
@@ -26,6 +27,11 @@ from ropewalk.lab.scoring.significance import (
     verdict,
 )
 
+(rejections,) = load_scripts("studies", "rejections")
+simulated_sentences, simulated_system = (
+    rejections.simulated_sentences,
+    rejections.simulated_system,
+)
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
 
 
@@ -80,34 +86,6 @@ def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
         other = simulated_system(3, length, hardness, 0.1, generator, shift)
         found = compare_statistics(first, other, bleu_from_statistics, resamples=399)
         assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
-
-
-def simulated_sentences(count, generator):
-    length = torch.randint(5, 18, (count,), generator=generator)
-    return length, torch.randn(count, generator=generator)
-
-
-def simulated_system(seeds, length, hardness, seed_spread, generator, shift=0.0):
-    """BLEU statistics (Z, N, 10) of a system that gets each word right with some probability.
-
-    In logits, that is 1 + `shift`, plus the luck of the seed, of the sentence, and of both.
-    """
-    count, longest = len(length), int(length.max())
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator)
-
-    logit = 1 + shift + seed_spread * normal(seeds, 1) + 0.6 * hardness + 0.5 * normal(seeds, count)
-    chance = logit.sigmoid().unsqueeze(-1).expand(seeds, count, longest)
-    right = torch.rand(seeds, count, longest, generator=generator) < chance
-    right &= torch.arange(longest) < length.unsqueeze(-1)
-    matches, totals, run = [], [], right
-    for order in range(4):
-        matches.append(run.sum(-1))
-        totals.append((length - order).clamp(min=0).expand(seeds, count))
-        run = run[..., :-1] & right[..., order + 1 :]
-    both = length.expand(seeds, count)
-    return torch.stack([both, both, *matches, *totals], dim=-1).to(torch.float64)
 
 
 @pytest.mark.parametrize(("seeds", "seed_spread"), [(2, 0.2), (3, 0.0), (3, 0.1), (3, 0.5)])
