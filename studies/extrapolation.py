@@ -83,7 +83,7 @@ def _score(
     with tempfile.TemporaryDirectory() as scratch:
         found = task.evaluate(model, split, Path(scratch))
         write_checked_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
-        return cast("float | None", task.score(split, Path(scratch)).facts[task.metrics[0].key])
+        return cast("float | None", task.score(split, Path(scratch))[task.metrics[0].key])
 
 
 def scores_of(run: Path) -> Facts:

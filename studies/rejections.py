@@ -94,6 +94,7 @@ def readme(results: Facts) -> str:
         [f"{row['seeds']}", f"{row['seed_spread']:g}", *(f"{row[n]:.1%}" for n in ("all", *STRATA))]
         for row in results["rows"]
     ]
+    most = {name: max(row[name] for row in results["rows"]) for name in ("all", *STRATA)}
     trials = results["trials"]
     error = 100 * math.sqrt(LEVEL * (1 - LEVEL) / trials)
     third = 100 * math.sqrt(LEVEL * (1 - LEVEL) / (trials // 3))
@@ -105,8 +106,11 @@ def readme(results: Facts) -> str:
         f"{results['sentences']} simulated sentences: the share with p < {LEVEL}, which should be "
         f"5 %. One standard error is {error:.1f} points, of a third {third:.1f}.",
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
-        "Thirds of the trials by the variance of the seeds' BLEU: where seeds agree by chance, the "
-        "test has nothing but the sentences to go by.",
+        f"Thirds of the trials by the variance of the seeds' BLEU. Of all trials at most "
+        f"{most['all']:.1%} are rejected; of the third whose seeds agree, up to "
+        f"{most[STRATA[0]]:.1%}, and of the others up to {most[STRATA[1]]:.1%}: few seeds that agree "
+        f"by chance hide how far seeds lie apart. A difference that is shown while its seeds agree "
+        f"closely deserves more seeds.",
         f"```sh\n{results['command']}\n```",
     ]
     return "\n\n".join(parts) + "\n"

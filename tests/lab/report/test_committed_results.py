@@ -16,14 +16,20 @@ from ropewalk.lab.config import Config
 from ropewalk.lab.report.readme import readme
 from ropewalk.lab.results import read_results, read_tuning
 
-extrapolation, rotary_parts_report, sharpness, small_samples = load_scripts(
-    "studies", "extrapolation", "rotary_parts_report", "sharpness", "small_samples"
+extrapolation, rejections, rotary_parts_report, sharpness, small_samples = load_scripts(
+    "studies",
+    "extrapolation",
+    "rejections",
+    "rotary_parts_report",
+    "sharpness",
+    "small_samples",
 )
 
 RESULTS = ROOT / "results"
 STUDIES = {
     "extrapolation": extrapolation.readme,
     "generated": extrapolation.readme,
+    "rejections": rejections.readme,
     "rotary-parts": rotary_parts_report.readme,
     "sharpness": sharpness.readme,
     "small-samples": small_samples.readme,
