@@ -108,9 +108,9 @@ def readme(results: Facts) -> str:
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
         f"Thirds of the trials by the variance of the seeds' BLEU. Of all trials at most "
         f"{most['all']:.1%} are rejected; of the third whose seeds agree, up to "
-        f"{most[STRATA[0]]:.1%}, and of the others up to {most[STRATA[1]]:.1%}: few seeds that agree "
-        f"by chance hide how far seeds lie apart. A difference that is shown while its seeds agree "
-        f"closely deserves more seeds.",
+        f"{most[STRATA[0]]:.1%}, and of the others up to {most[STRATA[1]]:.1%}: few seeds that "
+        f"agree by chance hide how far seeds lie apart. A difference that is shown while its seeds "
+        f"agree closely deserves more seeds.",
         f"```sh\n{results['command']}\n```",
     ]
     return "\n\n".join(parts) + "\n"
