@@ -7,8 +7,10 @@ README made of the numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -18,7 +20,10 @@ from entropy import attention_entropy
 from ropewalk.lab.batches import read_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.report.formats import format_p_value
 from ropewalk.lab.results import read_results
+from ropewalk.lab.scoring.significance import holm
+from ropewalk.machine import commit
 
 FOLDER = RESULTS / "sharpness"
 KINDS = {
@@ -45,6 +50,7 @@ def study_run(run: Path, split: str | None) -> Facts:
                 encodings[row["name"]].append({"seed": cell["seed"], **layers})
     return {
         "asked": results["command"],
+        "commit": commit(),
         "split": split,
         "sentences": len(encoded),
         "encodings": encodings,
@@ -57,30 +63,55 @@ def readme(results: Facts) -> str:
         "# How sharp attention is, by layer",
         GENERATED,
         f"Entropy of attention over all {results['sentences']:,} sentences of {results['split']}, "
-        "mean of heads, queries and seeds, as a share of what even attention would have: 100 % "
-        "looks at everything alike, 0 % at one token alone. The decoder reads the references. "
-        "Seeds' own values, and bits, are in results.json.",
+        "mean of heads and queries, as a share of what even attention would have: 100 % looks at "
+        "everything alike, 0 % at one token alone. Large: the mean of seeds. Small: every seed. "
+        "The decoder reads the references. Sharper: seeds whose attention is sharper in each layer "
+        "than in the one before. p: the chance of so many such seeds if the order of the layers "
+        "meant nothing (for one seed, 1 in the factorial of the number of layers), corrected for "
+        "all encodings (Holm). Bits are in results.json.",
     ]
     for kind, title in KINDS.items():
-        rows, sharper = [], []
-        for name, cells in results["encodings"].items():
-            shares = torch.tensor(
-                [[layer["share"] for layer in cell[kind]] for cell in cells], dtype=torch.float64
-            )
-            if not shares.numel():
-                continue
-            mean = shares.mean(0)
-            rows.append([f"`{name}`", *(f"{share:.0%}" for share in mean.tolist())])
-            if bool((mean.diff() < 0).all()):
-                sharper.append(f"`{name}`")
-        if not rows:
+        shares = {
+            name: [[layer["share"] for layer in cell[kind]] for cell in cells]
+            for name, cells in results["encodings"].items()
+            if cells
+        }
+        if not any(cell for cells in shares.values() for cell in cells):
             continue
-        depth = len(rows[0]) - 1
-        lines = markdown_table(["", *(f"layer {i + 1}" for i in range(depth))], rows)
-        sentence = "Sharper from every layer to the next: " + (", ".join(sharper) or "none of them")
-        parts += [f"## {title}", lines, f"{sentence}."]
+        depth = len(next(iter(shares.values()))[0])
+        counts = {name: sum(map(grows_sharper, cells)) for name, cells in shares.items()}
+        p = holm([chance(counts[name], len(cells), depth) for name, cells in shares.items()])
+        rows = [
+            [
+                f"`{name}`",
+                *map(_cell, zip(*cells, strict=True)),
+                f"{counts[name]} of {len(cells)} seeds",
+                format_p_value(corrected),
+            ]
+            for (name, cells), corrected in zip(shares.items(), p, strict=True)
+        ]
+        head = ["", *(f"layer {i + 1}" for i in range(depth)), "sharper", "p (Holm)"]
+        parts += [f"## {title}", markdown_table(head, rows)]
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def grows_sharper(shares: Sequence[float]) -> bool:
+    """Tell whether each layer's share of even attention is less than that of the one before."""
+    return all(later < before for before, later in pairwise(shares))
+
+
+def chance(sharper: int, seeds: int, layers: int) -> float:
+    """Give the probability of at least so many seeds that grow sharper in layers of any order."""
+    one = 1 / math.factorial(layers)
+    return sum(
+        math.comb(seeds, k) * one**k * (1 - one) ** (seeds - k) for k in range(sharper, seeds + 1)
+    )
+
+
+def _cell(seeds: Sequence[float]) -> str:
+    each = " · ".join(f"{share:.0%}" for share in seeds)
+    return f"{sum(seeds) / len(seeds):.0%}<br><sub>{each}</sub>"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -151,3 +151,13 @@ def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
                 assert len(cell[kind]) == 2
                 assert all(0 < layer["share"] <= 1 for layer in cell[kind])
     assert "## Cross-attention" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_seed_grows_sharper_only_if_every_layer_does():
+    """Fails if a mean over seeds, or the first and last layer alone, pass for a trend."""
+    assert sharpness.grows_sharper([0.4, 0.3, 0.2, 0.1])
+    assert not sharpness.grows_sharper([0.39, 0.22, 0.15, 0.40])
+    assert not sharpness.grows_sharper([0.4, 0.3, 0.3, 0.1])
+    assert sharpness.chance(0, 3, 4) == pytest.approx(1)
+    assert sharpness.chance(1, 3, 4) == pytest.approx(1 - (23 / 24) ** 3)
+    assert sharpness.chance(3, 3, 4) == pytest.approx(24**-3)
