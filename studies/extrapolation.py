@@ -114,8 +114,9 @@ def readme(results: Facts) -> str:
         "# Past the trained length",
         GENERATED,
         "Each encoding, trained at one length and scored at multiples of it. A dash: no result, "
-        "since the encoding has no such positions or the task no such size. Small numbers are "
-        "seeds. What differs by more than chance stands in each task's own table.",
+        "since the encoding has no such positions, training reached none of its rows there, or the "
+        "task has no such size. Small numbers are seeds. What differs by more than chance stands "
+        "in each task's own table.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
     if len(runs) > 1:
