@@ -32,7 +32,7 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
     try:
         return read_bytes(path, most_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{_shown(path)}: not UTF-8 at byte {error.start}") from None
+        raise ValueError(f"{shown_path(path)}: not UTF-8 at byte {error.start}") from None
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
@@ -42,7 +42,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     byte. Raises ValueError that names the file and what is wrong: it is missing, it is not
     readable by this user, it is no regular file, it is too large.
     """
-    name = _shown(path)
+    name = shown_path(path)
     try:
         # Opening a pipe without O_NONBLOCK waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -66,8 +66,15 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     return content
 
 
-def _shown(path: str | os.PathLike[str]) -> str:
-    return repr(os.fspath(path))[1:-1][:MOST_OF_A_NAME]
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Give a path as a message names it: without control characters, its middle cut if it is long.
+
+    What ends a path tells most.
+    """
+    name, half = os.fspath(path), MOST_OF_A_NAME // 2
+    if len(name) > MOST_OF_A_NAME:
+        return f"{repr(name[:half])[1:-1]}…{repr(name[-half:])[1:-1]}"
+    return repr(name)[1:-1]
 
 
 def _kind(mode: int) -> str:
