@@ -246,6 +246,13 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
         (["compare", "--data", "nowhere"], "nowhere"),
         (["compare", "--encodings", "rotray"], "did you mean 'rotary'"),
         (["translate", "nowhere"], "nowhere"),
+        (["compare", "seeds=1", "seeds=2"], "'seeds' must be given once, got 'seeds=1' and 'seeds"),
+        (
+            ["train", "encodings=5", "--encodings", "none"],
+            "got 'encodings=5' and '--encodings none",
+        ),
+        (["train", "preset=quick", "--preset", "annotated"], "and '--preset annotated'"),
+        (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):

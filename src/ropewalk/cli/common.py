@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from ropewalk.checks import shown
+
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
 
@@ -89,13 +91,41 @@ def config_of(
 ) -> Config:
     """Build the config that options, a file and ``field=value`` settings describe."""
     from ropewalk.encodings import import_encodings
-    from ropewalk.lab.config import make_config, read_setting
+    from ropewalk.lab.config import make_config
+    from ropewalk.machine import pick_device
 
-    given = dict(read_setting(text) for text in settings or [])
-    given |= {name: value for name, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
+    given = _given_once(settings or [], {**options, "preset": preset}) | options
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
-    return make_config(preset, file, given, fallback)
+    config = make_config(preset, file, given, fallback)
+    pick_device(config.device)  # before any work goes into the data
+    return config
+
+
+def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read settings; a field that is given another value elsewhere is an error naming both."""
+    from ropewalk.lab.config import read_setting
+
+    given: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for text in settings:
+        name, given_value = read_setting(text)
+        value = text.partition("=")[2].strip()
+        if written.setdefault(name, value) != value:
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(f'{name}={written[name]}')} and "
+                f"{shown(text)}; leave one of them out"
+            )
+        option = options.get(name, value)
+        # A preset has a value without being given.
+        if option != value and (name, option) != ("preset", "default"):
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(text)} and "
+                f"{shown(f'--{name} {option}')}; leave one of them out"
+            )
+        given[name] = given_value
+    return given
 
 
 GOES_ON = "interrupted; the same command goes on where this one stopped"
