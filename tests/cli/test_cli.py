@@ -165,7 +165,7 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path):
         assert said in refused.stderr
     wide = ropewalk("translate", model, "--beam", "10000", cwd=tmp_path, input=text)
     assert (wide.returncode, len(wide.stderr.splitlines())) == (2, 1)
-    assert "beam must lie between 1 and 100" in wide.stderr
+    assert "--beam must be an integer from 1 to 100, got '10000'" in wide.stderr
     (tmp_path / "latin1.de").write_bytes("Bär\n".encode("latin-1"))
     wrong = ropewalk("translate", model, tmp_path / "latin1.de", cwd=tmp_path)
     assert wrong.returncode == 2
@@ -252,6 +252,18 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
             "got 'encodings=5' and '--encodings none",
         ),
         (["train", "preset=quick", "--preset", "annotated"], "and '--preset annotated'"),
+        (["translate", "m", "--beam", "0"], "--beam must be an integer from 1 to 100, got '0'"),
+        (["translate", "m", "--length-penalty", "inf"], "from 0 to 100, got 'inf'"),
+        (["translate", "m", "--length-penalty", "1e308"], "from 0 to 100, got '1e308'"),
+        (["compare", "--jobs", "x"], "--jobs must be an integer of at least 1, got 'x'"),
+        (["compare", "--fo\x1bo"], "ropewalk compare has no option '--fo\\x1bo'"),
+        (["compare", "--job", "3"], "did you mean '--jobs'?; see ropewalk compare --help"),
+        (["compare", "--jobs"], "--jobs takes a value"),
+        (["bench", "--compile=3"], "--compile takes no value"),
+        (["translate"], "MODEL must be given; see ropewalk translate --help"),
+        (["translate", "a", "b", "c" * 1000], "takes fewer arguments, got 'ccc"),
+        (["foo\x07" + "o" * 1000], "bench, got 'foo"),
+        (["trian"], "got 'trian'; did you mean 'train'?; see ropewalk --help"),
         (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
     ],
 )
@@ -260,6 +272,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr) < 600
+    assert done.stderr.strip().isprintable()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -269,3 +283,10 @@ def test_a_folder_that_cannot_be_written_is_one_line(corpus):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith(f"ropewalk: --out must be a folder, got {os.devnull}")
+
+
+def test_help_and_the_version_are_no_mistakes(tmp_path):
+    for words, code in ((["--help"], 0), (["--version"], 0), ([], 2), (["translate", "--help"], 0)):
+        done = ropewalk(*words, cwd=tmp_path)
+        assert done.returncode == code
+        assert words == ["--version"] or "Usage: ropewalk" in done.stdout + done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ropewalk.checks import shown
-from ropewalk.lab.config import MOST_BEAM, read_run_config
+from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY, read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
@@ -44,6 +44,11 @@ class Translator:
         """
         if beam is not None and not 1 <= beam <= MOST_BEAM:
             raise ValueError(f"beam must lie between 1 and {MOST_BEAM}, got {shown(beam)}")
+        most = MOST_LENGTH_PENALTY
+        if length_penalty is not None and not 0 <= length_penalty <= most:
+            raise ValueError(
+                f"length_penalty must lie between 0 and {most}, got {shown(length_penalty)}"
+            )
         file = _find_model(path)
         model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
