@@ -111,18 +111,39 @@ def write_json(path: Path, facts: Any) -> None:
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
     """Read a JSON file; one that is damaged, too large or no regular file is an error naming it."""
-    text = read_text(path, most_bytes)
+    try:
+        text = read_text(path, most_bytes)
+    except ValueError as error:
+        way_out = WAY_OUT if path.exists() else WAY_OUT.partition(", and ")[2]
+        raise ValueError(f"{error}; {way_out}") from None
     try:
         return parse_json(text, most_bytes)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a JSON file that can be read: {error}") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{shown_path(path)} is not a JSON file that can be read: {error}; {WAY_OUT}"
+        ) from None
 
 
 def parse_json(text: str, most_bytes: int) -> Any:
-    """Read JSON of a text that may have so many bytes; one of far too many lists is an error."""
+    """Read JSON of a text that may have so many bytes; what is none is a ValueError of a line."""
     if text.count("{") + text.count("[") > most_bytes // BYTES_OF_A_LIST:
         raise ValueError(f"it has more than {most_bytes // BYTES_OF_A_LIST:,} lists and objects")
-    return json.loads(text)
+    try:
+        return json.loads(text.removeprefix("\ufeff"))  # a byte order mark, of some editors
+    except (ValueError, RecursionError) as error:
+        raise ValueError(json_problem(error)) from None
+
+
+def json_problem(error: Exception) -> str:
+    """Say why JSON was not read; Python's words are of its settings and of places in a string."""
+    if isinstance(error, json.JSONDecodeError):
+        if not error.doc.strip():
+            return "it is empty"
+        what = "the end" if error.pos >= len(error.doc.rstrip()) else "what stands"
+        return f"{what} at line {error.lineno}, column {error.colno} is not JSON"
+    if isinstance(error, RecursionError):
+        return "its lists and objects lie too deep in one another"
+    return "it has an integer of too many digits"
 
 
 def digest_of(facts: Any) -> str:
@@ -149,12 +170,11 @@ def read_checked_json(
     if not isinstance(held, dict):
         raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {WAY_OUT}")
     checksum = held.pop("checksum", None)
-    if checksum is None:
-        if not unchecked:
-            warn_unchecked(path)
-    elif checksum != digest_of(held):
+    if checksum is not None and checksum != digest_of(held):
         raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
     lacking = [name for name in needed if name not in held]
+    if checksum is None and not unchecked and not lacking:
+        warn_unchecked(path)
     if lacking:
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
     return held

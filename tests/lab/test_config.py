@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ropewalk.lab.config import PRESETS, Config, make_config, read_setting
+from ropewalk.lab.config import PRESETS, Config, make_config, read_run_config, read_setting
 from ropewalk.lab.field_rules import rule_of
 
 
@@ -242,3 +242,11 @@ def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path, content, said
         assert foreign not in str(caught.value)
     (tmp_path / "c.yaml").write_bytes(b'\xef\xbb\xbf{"width": 64}')
     assert make_config(file=tmp_path / "c.yaml").width == 64
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_config_without_its_fields_is_damaged(tmp_path):
+    """Fails if {} is taken for a config of an earlier version, of defaults alone."""
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config\.json has no 'encodings'; delete it"):
+        read_run_config(tmp_path)

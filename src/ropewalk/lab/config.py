@@ -259,7 +259,7 @@ def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
     path = run / "config.json"
     try:
-        return Config.model_validate(current_fields(read_checked_json(path)))
+        return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
     except ValidationError as error:
         raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
 
