@@ -5,6 +5,7 @@ A user's mistake is one line on standard error and exit status 2.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ import typer
 from rich.console import Console
 
 from ropewalk.checks import shown
+from ropewalk.files import shown_path
 
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
@@ -128,6 +130,7 @@ def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, An
     return given
 
 
+LONGEST_NAME = 400  # characters without white space that a message repeats
 GOES_ON = "interrupted; the same command goes on where this one stopped"
 
 
@@ -163,6 +166,8 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            _fail(f"{shown_path(error.filename)}: this name is too long for a file", 2)
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
     except RuntimeError as error:
@@ -182,4 +187,14 @@ def _fail(message: object, code: int) -> NoReturn:
 
 def _say(message: object) -> None:
     with suppress(OSError):  # a closed terminal takes no words
-        print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"ropewalk: {one_line(str(message))}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Give a message as a terminal may take it: in one line, its longest names cut, no controls.
+
+    Names of files come from outside, and an escape sequence in one would act on the terminal.
+    """
+    half = LONGEST_NAME // 2
+    words = (w if len(w) <= LONGEST_NAME else f"{w[:half]}…{w[-half:]}" for w in text.split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(words))
