@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ropewalk.files import read_text
+from ropewalk.files import read_checked_json, read_json, read_text, shown_path
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs files of Linux")
 
@@ -67,3 +67,43 @@ def test_a_file_system_that_says_no(monkeypatch):
 
     monkeypatch.setattr(os, "open", denied)
     refused("a", "a: no permission to read it")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is empty"),
+        (b"{", "the end at line 1, column 2 is not JSON"),
+        (b'{"a":\n x}', "what stands at line 2, column 2 is not JSON"),
+        (b"9" * 5000, "it has an integer of too many digits"),
+        (b"[" * 100_000, "its lists and objects lie too deep in one another"),
+    ],
+)
+def test_json_that_cannot_be_read_is_told_in_our_words_with_the_way_out(tmp_path, content, said):
+    (tmp_path / "x1.json").write_bytes(content)
+    with pytest.raises(ValueError, match=f"x1.json .* read: {re.escape(said)}; delete it, and"):
+        read_json(tmp_path / "x1.json")
+
+
+def test_json_that_is_missing_or_has_a_byte_order_mark(tmp_path):
+    path = tmp_path / "config.json"
+    with pytest.raises(ValueError, match="no such file; the same ropewalk compare or train"):
+        read_json(path)
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_json(path) == {"a": 1}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_without_what_it_needs_is_none_of_an_earlier_version(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config\.json has no 'seeds'; delete it"):
+        read_checked_json(tmp_path / "config.json", "seeds")
+
+
+def test_a_long_path_is_shown_by_both_its_ends():
+    assert shown_path("a/b") == "a/b"
+    assert shown_path("a\x1b\x07") == "a\\x1b\\x07"
+    shown = shown_path("/first" + "x" * 120_000 + "/last.json")
+    assert len(shown) < 250
+    assert shown.startswith("/first")
+    assert shown.endswith("/last.json")

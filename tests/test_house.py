@@ -27,7 +27,8 @@ FLOORS = [
     {"model"},
     {"encodings"},
     {"rotary", "figures", "ropewalk"},
-    {"checks", "files", "machine"},
+    {"files", "machine"},
+    {"checks"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
 

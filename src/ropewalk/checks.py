@@ -110,5 +110,5 @@ def named_fields(elsewhere: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" with the known word nearest to this one, "" if none is near."""
-    found = difflib.get_close_matches(word, list(known), n=1)
+    found = difflib.get_close_matches(word[:80], list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""

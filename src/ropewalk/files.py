@@ -32,7 +32,7 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
     try:
         return read_bytes(path, most_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{_shown(path)}: not UTF-8 at byte {error.start}") from None
+        raise ValueError(f"{shown_path(path)}: not UTF-8 at byte {error.start}") from None
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
@@ -42,7 +42,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     byte. Raises ValueError that names the file and what is wrong: it is missing, it is not
     readable by this user, it is no regular file, it is too large.
     """
-    name = _shown(path)
+    name = shown_path(path)
     try:
         # Opening a pipe without O_NONBLOCK waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -66,8 +66,15 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     return content
 
 
-def _shown(path: str | os.PathLike[str]) -> str:
-    return repr(os.fspath(path))[1:-1][:MOST_OF_A_NAME]
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Give a path as a message names it: without control characters, its middle cut if it is long.
+
+    What ends a path tells most.
+    """
+    name, half = os.fspath(path), MOST_OF_A_NAME // 2
+    if len(name) > MOST_OF_A_NAME:
+        return f"{repr(name[:half])[1:-1]}…{repr(name[-half:])[1:-1]}"
+    return repr(name)[1:-1]
 
 
 def _kind(mode: int) -> str:
@@ -104,18 +111,39 @@ def write_json(path: Path, facts: Any) -> None:
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
     """Read a JSON file; one that is damaged, too large or no regular file is an error naming it."""
-    text = read_text(path, most_bytes)
+    try:
+        text = read_text(path, most_bytes)
+    except ValueError as error:
+        way_out = WAY_OUT if path.exists() else WAY_OUT.partition(", and ")[2]
+        raise ValueError(f"{error}; {way_out}") from None
     try:
         return parse_json(text, most_bytes)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a JSON file that can be read: {error}") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{shown_path(path)} is not a JSON file that can be read: {error}; {WAY_OUT}"
+        ) from None
 
 
 def parse_json(text: str, most_bytes: int) -> Any:
-    """Read JSON of a text that may have so many bytes; one of far too many lists is an error."""
+    """Read JSON of a text that may have so many bytes; what is none is a ValueError of a line."""
     if text.count("{") + text.count("[") > most_bytes // BYTES_OF_A_LIST:
         raise ValueError(f"it has more than {most_bytes // BYTES_OF_A_LIST:,} lists and objects")
-    return json.loads(text)
+    try:
+        return json.loads(text.removeprefix("\ufeff"))  # a byte order mark, of some editors
+    except (ValueError, RecursionError) as error:
+        raise ValueError(json_problem(error)) from None
+
+
+def json_problem(error: Exception) -> str:
+    """Say why JSON was not read; Python's words are of its settings and of places in a string."""
+    if isinstance(error, json.JSONDecodeError):
+        if not error.doc.strip():
+            return "it is empty"
+        what = "the end" if error.pos >= len(error.doc.rstrip()) else "what stands"
+        return f"{what} at line {error.lineno}, column {error.colno} is not JSON"
+    if isinstance(error, RecursionError):
+        return "its lists and objects lie too deep in one another"
+    return "it has an integer of too many digits"
 
 
 def digest_of(facts: Any) -> str:
@@ -142,12 +170,11 @@ def read_checked_json(
     if not isinstance(held, dict):
         raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {WAY_OUT}")
     checksum = held.pop("checksum", None)
-    if checksum is None:
-        if not unchecked:
-            warn_unchecked(path)
-    elif checksum != digest_of(held):
+    if checksum is not None and checksum != digest_of(held):
         raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
     lacking = [name for name in needed if name not in held]
+    if checksum is None and not unchecked and not lacking:
+        warn_unchecked(path)
     if lacking:
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
     return held

@@ -15,20 +15,28 @@ from typing import Any
 
 import torch
 
+from ropewalk.checks import shown
+
 
 def pick_device(name: str) -> torch.device:
-    """Give the device of this name; ``auto`` is a GPU where there is one, else the CPU."""
+    """Give the device of this name; ``auto`` is a GPU where there is one, else the CPU.
+
+    torch knows more names, of devices that compute nothing or that nothing here is made for.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device must be one that this machine has, got {name!r}: {reason}"
-        ) from None
-    return device
+    if name in devices():
+        return torch.device(name)
+    raise ValueError(
+        f"device must be one that this machine has, auto, {', '.join(devices())}, got {shown(name)}"
+    )
+
+
+def devices() -> list[str]:
+    """Name the devices that this machine has."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    cuda = ["cuda", *(f"cuda:{i}" for i in range(count))] if count else []
+    return ["cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def pick_precision(name: str, device: torch.device) -> str:

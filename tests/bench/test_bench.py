@@ -395,8 +395,8 @@ def test_the_default_is_what_models_do():
         ({"rounds": "many"}, "--rounds must be a whole number of at least 1, got 'many'"),
         ({"seconds": "-1"}, "--seconds must be a number of at least 0, got '-1'"),
         ({"seconds": "nan"}, "--seconds must be a number of at least 0, got 'nan'"),
-        ({"device": "gpu9"}, "device must be one that this machine has, got 'gpu9'"),
-        ({"device": "meta"}, "--device must be one that computes, cpu or a GPU, got 'meta'"),
+        ({"device": "gpu9"}, "device must be one that this machine has, .*got 'gpu9'"),
+        ({"device": "meta"}, "device must be one that this machine has, .*got 'meta'"),
     ],
 )
 def test_a_mistake_names_option_rule_and_value(words, said):

@@ -10,8 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+from ropewalk.cli.common import one_line
+from ropewalk.lab.decoding.translator import read_sentences
 
 TINY = [
     "vocabulary=80",
@@ -165,7 +169,7 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path):
         assert said in refused.stderr
     wide = ropewalk("translate", model, "--beam", "10000", cwd=tmp_path, input=text)
     assert (wide.returncode, len(wide.stderr.splitlines())) == (2, 1)
-    assert "beam must lie between 1 and 100" in wide.stderr
+    assert "--beam must be an integer from 1 to 100, got '10000'" in wide.stderr
     (tmp_path / "latin1.de").write_bytes("Bär\n".encode("latin-1"))
     wrong = ropewalk("translate", model, tmp_path / "latin1.de", cwd=tmp_path)
     assert wrong.returncode == 2
@@ -235,6 +239,9 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     assert not list((tmp_path / "run").rglob("*.part"))
 
 
+LONG = "x" * 120_000
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -246,6 +253,33 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
         (["compare", "--data", "nowhere"], "nowhere"),
         (["compare", "--encodings", "rotray"], "did you mean 'rotary'"),
         (["translate", "nowhere"], "nowhere"),
+        (["compare", "seeds=1", "seeds=2"], "'seeds' must be given once, got 'seeds=1' and 'seeds"),
+        (
+            ["train", "encodings=5", "--encodings", "none"],
+            "got 'encodings=5' and '--encodings none",
+        ),
+        (["train", "preset=quick", "--preset", "annotated"], "and '--preset annotated'"),
+        (["translate", "m", "--beam", "0"], "--beam must be an integer from 1 to 100, got '0'"),
+        (["translate", "m", "--length-penalty", "inf"], "from 0 to 100, got 'inf'"),
+        (["translate", "m", "--length-penalty", "1e308"], "from 0 to 100, got '1e308'"),
+        (["compare", "--jobs", "x"], "--jobs must be an integer of at least 1, got 'x'"),
+        (["compare", "--fo\x1bo"], "ropewalk compare has no option '--fo\\x1bo'"),
+        (["compare", "--job", "3"], "did you mean '--jobs'?; see ropewalk compare --help"),
+        (["compare", "--jobs"], "--jobs takes a value"),
+        (["bench", "--compile=3"], "--compile takes no value"),
+        (["translate"], "MODEL must be given; see ropewalk translate --help"),
+        (["translate", "a", "b", "c" * 1000], "takes fewer arguments, got 'ccc"),
+        (["foo\x07" + "o" * 1000], "bench, got 'foo"),
+        (["trian"], "got 'trian'; did you mean 'train'?; see ropewalk --help"),
+        (["compare", "--config", LONG], "config file xxx"),
+        (["compare", "--data", LONG], "too long"),
+        (["compare", "--data", "d/" * 2_000 + "x"], "d/d/d"),
+        (["compare", "--import", f"{LONG}.py"], "xxx"),
+        (["compare", f"{LONG}=3"], "is no field of a config"),
+        (["translate", LONG], "model must be a file or folder that is there, got xxx"),
+        (["translate", "a\x1b]0;b\x07c"], r"got a\x1b]0;b\x07c"),
+        (["compare", "--data", "a\x1b]0;b\x07c"], r"a\x1b]0;b\x07c"),
+        (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
@@ -253,6 +287,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr) < 1_500
+    assert done.stderr.strip().isprintable()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -262,3 +298,21 @@ def test_a_folder_that_cannot_be_written_is_one_line(corpus):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith(f"ropewalk: --out must be a folder, got {os.devnull}")
+
+
+def test_help_and_the_version_are_no_mistakes(tmp_path):
+    for words, code in ((["--help"], 0), (["--version"], 0), ([], 2), (["translate", "--help"], 0)):
+        done = ropewalk(*words, cwd=tmp_path)
+        assert done.returncode == code
+        assert words == ["--version"] or "Usage: ropewalk" in done.stdout + done.stderr
+
+
+def test_a_file_to_translate_of_an_endless_name_is_cut():
+    with pytest.raises(ValueError, match="can't be read: File name too long") as caught:
+        read_sentences(Path(LONG))
+    assert len(str(caught.value)) < 300
+
+
+def test_what_a_terminal_would_obey_is_escaped():
+    assert one_line("no file \x1b[2Ja\n b\x07") == r"no file \x1b[2Ja b\x07"
+    assert len(one_line("a " + LONG)) < 450

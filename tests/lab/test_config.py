@@ -3,9 +3,12 @@
 These fail if a wrong field, value or encoding passes, or is named alone where there are several.
 """
 
+import re
+
 import pytest
 
-from ropewalk.lab.config import PRESETS, Config, make_config, read_setting
+from ropewalk.lab.config import PRESETS, Config, make_config, read_run_config, read_setting
+from ropewalk.lab.field_rules import rule_of
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -30,8 +33,8 @@ def test_all_mistakes_are_named_at_once():
         make_config(settings={"wdith": 3, "heads": "x", "dropout": 2})
     said = str(caught.value)
     assert "'wdith' is no field of a config; did you mean 'width'?" in said
-    assert "heads: " in said
-    assert "dropout: " in said
+    assert "heads must be an integer from 1 to 131072, got 'x'" in said
+    assert "dropout must be a finite number of at least 0 and below 1, got 2" in said
 
 
 @pytest.mark.parametrize(
@@ -150,3 +153,100 @@ def test_values_beyond_all_use_are_refused(field, value):
     task = {"task": "causal-lm"} if field == "layers" else {}
     with pytest.raises(ValueError, match=field):
         make_config(settings={**task, field: value})
+
+
+@pytest.mark.parametrize("written", ["!!bool x", "!!timestamp x", '!!int ""', '!!float ""', "!x 3"])
+def test_a_tag_is_no_value(tmp_path, written):
+    """Fails if what YAML's constructors raise of it is not one line that names the field."""
+    name, value = read_setting(f"width={written}")
+    with pytest.raises(ValueError, match="width must be an integer from 1 to 131072, got"):
+        make_config(settings={name: value})
+    (tmp_path / "c.yaml").write_text(f"width: {written}\n")
+    with pytest.raises(ValueError, match=r"c\.yaml is neither .*: a tag \('!.*'\) is not read"):
+        make_config(file=tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("field", ["preset", "task"])
+@pytest.mark.parametrize("value", ["null", "5", "[a]", ".nan", "", "{a: b}"])
+def test_a_preset_and_a_task_are_words(tmp_path, field, value):
+    (tmp_path / "c.yaml").write_text(f"{field}: {value}\n")
+    with pytest.raises(ValueError, match=f"^{field} must be one of .*, got "):
+        make_config(file=tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number above 0 and at"),
+        ({"width": "1e3"}, "width must be an integer from 1 to 131072, got '1e3'"),
+        ({"seeds": [-1]}, "seeds must be integers from 0 to 2147483647, got -1"),
+        ({"kv_heads": "q"}, "kv_heads must be an integer from 1 to 131072 or null, got 'q'"),
+        ({"schedule": "x"}, "schedule must be linear or noam, got 'x'"),
+        ({"lowercase": 5}, "lowercase must be true or false, got 5"),
+        ({"splits": 3}, "splits must be words, or a list of them or null, got 3"),
+        ({"imports": [{"source": "a"}]}, "imports must be a list as a run's config.json has it"),
+        ({"width": True}, "width must be an integer from 1 to 131072, got True"),
+        ({"seeds": [True]}, "seeds must be integers from 0 to 2147483647, got [True]"),
+        ({5: 1}, "config keys must be text, got 5"),
+        ({"q" * 100_000: 1}, "qqq… is no field of a config"),
+    ],
+)
+def test_what_a_field_must_be_is_said_in_one_form(settings, said):
+    """Fails if a mistake is told in the words of the library that finds it, or at length."""
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        make_config(settings=settings)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("name", Config.model_fields)
+def test_every_field_has_a_rule(name):
+    assert rule_of(Config.model_fields[name])
+
+
+@pytest.mark.parametrize("text", ["epochs=1:30", "layers=yes", "epochs=on", "width=2020-01-01"])
+def test_what_yaml_makes_a_number_of_is_none(text):
+    """Fails if 1:30 is read as 90, or yes as 1."""
+    name, value = read_setting(text)
+    with pytest.raises(ValueError, match=f"{name} must be a"):
+        make_config(settings={"task": "copy", name: value})
+
+
+def test_a_number_with_a_zero_in_front_is_decimal():
+    assert make_config(settings=dict([read_setting("batch_tokens=010")])).batch_tokens == 10
+
+
+def test_a_field_that_a_file_gives_twice_is_refused(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("epochs: 2\nlearning_rate: 0.1\nlearning_rate: 0.2\n")
+    with pytest.raises(ValueError, match=r"given once, got 0\.1 and 0\.2"):
+        make_config(file=file)
+    file.write_text("epochs: 2\nepochs: 2\n")
+    assert make_config(file=file).epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"width: " + b"9" * 5000, "a number may have 1,000 digits, got 5,000"),
+        (b"width: [", "line 1, column 9: "),
+        (b"a: b: c", "line 1, column 5: "),
+        (b"width: \x01", "character U+0001 at 7 is not allowed"),
+        (b"width: \xff", "is not UTF-8 at byte 7"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path, content, said):
+    (tmp_path / "c.yaml").write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        make_config(file=tmp_path / "c.yaml")
+    for foreign in ("unicode string", "set_int_max_str_digits", "codec"):
+        assert foreign not in str(caught.value)
+    (tmp_path / "c.yaml").write_bytes(b'\xef\xbb\xbf{"width": 64}')
+    assert make_config(file=tmp_path / "c.yaml").width == 64
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_config_without_its_fields_is_damaged(tmp_path):
+    """Fails if {} is taken for a config of an earlier version, of defaults alone."""
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config\.json has no 'encodings'; delete it"):
+        read_run_config(tmp_path)

@@ -56,7 +56,7 @@ def make_plan(
     return Plan(
         workloads=tuple(each for group in chosen for each in group),
         dtypes=tuple(DTYPES[name] for name in _names("--dtype", dtype, DTYPES)),
-        device=_device(device),
+        device=pick_device(device),
         threads=torch.get_num_threads() if threads is None else _whole("--threads", threads),
         contenders=(*CONTENDERS, *PEERS, *([WITH_COMPILER] if compiled else [])),
         seconds=_seconds(seconds),
@@ -96,13 +96,6 @@ def _names(option: str, text: str, known: Mapping[str, object]) -> list[str]:
         if name not in known:
             raise ValueError(f"{option} must be of {', '.join(known)}, got {name!r}")
     return list(dict.fromkeys(names))
-
-
-def _device(name: str) -> torch.device:
-    device, there = pick_device(name), torch.accelerator.current_accelerator()
-    if device.type not in ("cpu", there.type if there else "cpu"):  # meta computes nothing
-        raise ValueError(f"--device must be one that computes, cpu or a GPU, got {name!r}")
-    return device
 
 
 def _whole(option: str, given: str | int) -> int:

@@ -13,6 +13,7 @@ try:
     from ropewalk.cli.compare import compare
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
+    from ropewalk.cli.usage import UsageError, in_one_line
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise
@@ -47,9 +48,15 @@ for command in (compare, train, translate, bench):
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C outside a command is one line too."""
+    """Run the command line; a mistake in it, and Ctrl-C outside a command, are one line too."""
     try:
-        app()
+        sys.exit(app(prog_name="ropewalk", standalone_mode=False))
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # no mistake: the help is its message
+            print(error, file=sys.stderr)
+        else:
+            print(f"ropewalk: {in_one_line(error)}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("ropewalk: interrupted; nothing was written", file=sys.stderr)
         sys.exit(130)

@@ -5,6 +5,7 @@ A user's mistake is one line on standard error and exit status 2.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+
+from ropewalk.checks import shown
+from ropewalk.files import shown_path
 
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
@@ -89,15 +93,44 @@ def config_of(
 ) -> Config:
     """Build the config that options, a file and ``field=value`` settings describe."""
     from ropewalk.encodings import import_encodings
-    from ropewalk.lab.config import make_config, read_setting
+    from ropewalk.lab.config import make_config
+    from ropewalk.machine import pick_device
 
-    given = dict(read_setting(text) for text in settings or [])
-    given |= {name: value for name, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
+    given = _given_once(settings or [], {**options, "preset": preset}) | options
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
-    return make_config(preset, file, given, fallback)
+    config = make_config(preset, file, given, fallback)
+    pick_device(config.device)  # before any work goes into the data
+    return config
 
 
+def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read settings; a field that is given another value elsewhere is an error naming both."""
+    from ropewalk.lab.config import read_setting
+
+    given: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for text in settings:
+        name, given_value = read_setting(text)
+        value = text.partition("=")[2].strip()
+        if written.setdefault(name, value) != value:
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(f'{name}={written[name]}')} and "
+                f"{shown(text)}; leave one of them out"
+            )
+        option = options.get(name, value)
+        # A preset has a value without being given.
+        if option != value and (name, option) != ("preset", "default"):
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(text)} and "
+                f"{shown(f'--{name} {option}')}; leave one of them out"
+            )
+        given[name] = given_value
+    return given
+
+
+LONGEST_NAME = 400  # characters without white space that a message repeats
 GOES_ON = "interrupted; the same command goes on where this one stopped"
 
 
@@ -133,6 +166,8 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            _fail(f"{shown_path(error.filename)}: this name is too long for a file", 2)
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
     except RuntimeError as error:
@@ -152,4 +187,14 @@ def _fail(message: object, code: int) -> NoReturn:
 
 def _say(message: object) -> None:
     with suppress(OSError):  # a closed terminal takes no words
-        print(f"ropewalk: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"ropewalk: {one_line(str(message))}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Give a message as a terminal may take it: in one line, its longest names cut, no controls.
+
+    Names of files come from outside, and an escape sequence in one would act on the terminal.
+    """
+    half = LONGEST_NAME // 2
+    words = (w if len(w) <= LONGEST_NAME else f"{w[:half]}…{w[-half:]}" for w in text.split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(words))

@@ -23,6 +23,7 @@ from ropewalk.cli.common import (
     errors,
     new_console,
 )
+from ropewalk.cli.usage import whole_number
 
 
 def compare(
@@ -37,7 +38,8 @@ def compare(
     imports: Imports = None,
     out: Out = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells at a time; one for each core if not given.")
+        str | None,
+        typer.Option(metavar="N", help="Cells at a time; one for each core if not given."),
     ] = None,
     against: Annotated[
         list[str] | None,
@@ -62,6 +64,7 @@ def compare(
         from ropewalk.lab.report.terminal import print_summary, print_table
         from ropewalk.lab.run import default_folder
 
+        at_once = whole_number("--jobs", jobs)
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         chosen = [
             config_of(preset, config, settings, None, imports, task=name, **options)
@@ -79,7 +82,7 @@ def compare(
                 results = run_comparison(
                     each,
                     run,
-                    jobs=jobs,
+                    jobs=at_once,
                     command=["ropewalk", *sys.argv[1:]],
                     note=note,
                     against=["".join(name.split()) for name in against or ()],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.cli.common import Imports, errors
+from ropewalk.cli.usage import number, whole_number
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator
@@ -20,20 +21,27 @@ def translate(
         Path | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
     ] = None,
     beam: Annotated[
-        int | None, typer.Option(min=1, help="Beam width; 1 is greedy; the config's if not given.")
+        str | None,
+        typer.Option(metavar="N", help="Beam width; 1 is greedy; the config's if not given."),
     ] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0.0)] = None,
+    length_penalty: Annotated[
+        str | None,
+        typer.Option(metavar="X", help="Power of the length that scores are divided by."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
     imports: Imports = None,
 ) -> None:
     """Translate a file, standard input, or, at a terminal, line by line as you type."""
     with errors("interrupted"):
         from ropewalk.encodings import import_encodings
+        from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
         for source in imports or []:
             import_encodings(source)
-        translator = Translator.load(model, beam, length_penalty, device)
+        width = whole_number("--beam", beam, MOST_BEAM)
+        penalty = number("--length-penalty", length_penalty, MOST_LENGTH_PENALTY)
+        translator = Translator.load(model, width, penalty, device)
         if file is None and sys.stdin.isatty():
             _converse(translator)
             return

@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ropewalk.files import digest_of, parse_json, warn_unchecked, write_bytes
+from ropewalk.checks import shown
+from ropewalk.files import WAY_OUT, digest_of, parse_json, shown_path, warn_unchecked, write_bytes
 from ropewalk.lab.former_names import current_facts
 
 MOST_HEADER_BYTES = 100_000_000  # the format's own bound; a training keeps each of its steps there
@@ -46,12 +47,15 @@ def read_tensors(
     try:
         tensors, facts = _read(path, most_header)
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} is not a safetensors file that can be read: {error}") from None
+        raise DamagedFile(
+            f"{shown_path(path)} is not a safetensors file that can be read: "
+            f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
+        ) from None
     checksum = facts.pop("checksum", None)
     if checksum is None:
         warn_unchecked(path)
     elif checksum != _checksum(tensors, facts):
-        raise DamagedFile(f"{path} is damaged: its content does not give its checksum")
+        raise DamagedFile(f"{path} is damaged: its content does not give its checksum; {WAY_OUT}")
     return tensors, current_facts(facts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
 from ropewalk.encodings.outside import ImportedSource, import_error
-from ropewalk.files import read_checked_json
+from ropewalk.files import read_checked_json, shown_path
 from ropewalk.lab.cells import slug
+from ropewalk.lab.field_rules import in_one_line, rule_of
 from ropewalk.lab.fields import check_text, read_fields, read_value
-from ropewalk.lab.former_names import FIELDS, current_encoding, current_fields
+from ropewalk.lab.former_names import current_encoding, current_fields
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
@@ -23,7 +24,7 @@ from ropewalk.model.features import parse_attention
 MOST_LAYERS = 1_000
 MOST_VOCABULARY = 2**20
 MOST_BEAM = 100
-MOST_MISTAKES = 30  # named in one message
+MOST_LENGTH_PENALTY = 100
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**17)]
@@ -83,7 +84,7 @@ class Config(BaseModel):
     device: str = "auto"
     # Scoring.
     beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 4
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
+    length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
     select: Literal["average", "best"] = "average"  # of the last snapshots, or best by validation
     average: Positive = 1
     splits: tuple[str, ...] | None = None  # what is scored; None: every test split
@@ -97,10 +98,13 @@ class Config(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _check_text(cls, value: Any) -> Any:
-        for text in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(text, str):
-                check_text(text)
+    def _check_plain(cls, value: Any, info: Any) -> Any:
+        field = cls.model_fields[info.field_name]
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(each, str):
+                check_text(each)
+            if isinstance(each, bool) and field.annotation is not bool:  # "yes" is no 1
+                raise ValueError(f"must be {rule_of(field)}")
         return value
 
     @field_validator("encodings", "seeds", "splits", "length_multiples", mode="before")
@@ -224,16 +228,9 @@ def make_config(
     """
     given = ({} if file is None else _read_file(file)) | dict(settings or {})
     preset = given.pop("preset", preset)
-    if preset not in PRESETS:
-        raise ValueError(
-            f"preset must be one of {', '.join(PRESETS)}, got {shown(preset)}"
-            f"{did_you_mean(preset, PRESETS)}"
-        )
+    _check_word("preset", preset, tuple(PRESETS))
     task = given.get("task", "translation")
-    if task not in TASKS:
-        raise ValueError(
-            f"task must be one of {', '.join(TASKS)}, got {shown(task)}{did_you_mean(task, TASKS)}"
-        )
+    _check_word("task", task, TASKS)
     others = [name for name in given if name in fields_of_other_tasks(task)]
     if others:
         raise ValueError(
@@ -251,7 +248,7 @@ def read_setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:
-        raise ValueError(f"a setting must read field=value, got {text!r}")
+        raise ValueError(f"a setting must read field=value, got {shown(text)}")
     field = Config.model_fields.get(name)
     if field is not None and field.annotation is str:
         return name, value  # "no" is Norwegian, and no truth value
@@ -262,38 +259,32 @@ def read_run_config(run: Path) -> Config:
     """Read the config of a run folder, of an earlier version too."""
     path = run / "config.json"
     try:
-        return Config.model_validate(current_fields(read_checked_json(path)))
+        return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
     except ValidationError as error:
         raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
 
 
 def first_line(error: ValidationError) -> str:
     """Give all mistakes of a config in one line; of a great many, the first."""
-    mistakes = error.errors()
-    said = [_message(mistake) for mistake in mistakes[:MOST_MISTAKES]]
-    more = len(mistakes) - len(said)
-    return "; ".join([*said, f"and {more} more"] if more else said)
+    return in_one_line(error, Config.model_fields)
+
+
+def _check_word(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse what is no word of these, null and lists included, and give the nearest."""
+    if not isinstance(value, str) or value not in known:
+        nearest = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
 
 
 def _read_file(file: Path) -> dict[str, Any]:
     fields = read_fields(file)
     if not isinstance(fields, dict):
-        raise ValueError(f"config file {file} must hold fields and values, got {shown(fields)}")
+        raise ValueError(
+            f"config file {shown_path(file)} must hold fields and values, got {shown(fields)}"
+        )
     # A run's config.json serves as a file of fields, which people change: it is not held to it.
     return {name: value for name, value in fields.items() if name != "checksum"}
 
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _message(mistake: Any) -> str:
-    name = ".".join(str(part) for part in mistake["loc"][:1])
-    if mistake["type"] == "extra_forbidden":
-        if name in FIELDS:
-            return f"{name!r} is no field of a config; it is {FIELDS[name]!r} now"
-        return f"{name!r} is no field of a config{did_you_mean(name, Config.model_fields)}"
-    message = mistake["msg"].removeprefix("Value error, ")
-    if not name:
-        return str(message)
-    return f"{name}: {message}, got {shown(mistake['input'])}"

@@ -24,8 +24,10 @@ RESULTS = {"tested": "tested_metric"}
 def current_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Give the fields of a config, or some of them, under their present names."""
     named = {FIELDS.get(name, name): value for name, value in fields.items()}
-    if "encodings" in named:
-        named["encodings"] = [current_encoding(each) for each in named["encodings"]]
+    if isinstance(named.get("encodings"), list):
+        named["encodings"] = [
+            current_encoding(each) if isinstance(each, str) else each for each in named["encodings"]
+        ]
     return named
 
 

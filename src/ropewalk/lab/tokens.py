@@ -69,7 +69,9 @@ class Tokens:
             tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # whatever the library's parser raises
             reason = shown(str(error), 200)
-            raise ValueError(f"{path} is not a vocabulary that can be read: {reason}") from None
+            raise ValueError(
+                f"{path} is not a vocabulary that can be read: {reason}; {WAY_OUT}"
+            ) from None
         for place, token in enumerate(SPECIAL):
             if tokenizer.token_to_id(token) != place:
                 raise ValueError(f"{path} must have {token!r} as token {place}; {WAY_OUT}")

@@ -315,7 +315,7 @@ def test_too_few_sentences_to_split(tmp_path):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"de": "ja"', "line 2 is not JSON: "),
+        ('{"de": "ja"', "line 2 is not JSON: it goes wrong at character 12"),
         ('{"de": "ja", "fr": "oui"}', "line 2 has no text in field 'en'; it has 'de', 'fr'"),
         ('{"de": "ja", "en": 1}', "line 2 has no text in field 'en'"),
         ('["ja", "yes"]', "line 2 has no text in field 'de'; it has list"),
@@ -465,8 +465,8 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
         ("train.de", ["x" * 100_001], "line 1 is longer than 100000 bytes"),
         ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
         ("train.jsonl", ['{"de": "a\\u0000", "en": "a"}'], "line 1 has a NUL character"),
-        ("train.jsonl", ["1" * 5000], "line 1 is not JSON: Exceeds the limit"),
-        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: maximum recursion depth"),
+        ("train.jsonl", ["1" * 5000], "line 1 is not JSON: it has an integer of too many"),
+        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: its lists and objects lie too deep"),
         ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
     ],
 )

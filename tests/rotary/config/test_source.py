@@ -32,6 +32,8 @@ def test_path_folder_dictionary_and_object_are_read_alike(name, tmp_path):
     ("written", "message"),
     [
         ("{", "config must be a readable JSON file, or"),
+        ("", "config.json': it is empty"),
+        ("{" * 3, "what stands at line 1, column 2 is not JSON"),
         ("[1, 2]", "config must hold a JSON object, got list in"),
         ('"llama"', "config must hold a JSON object, got str in"),
         (

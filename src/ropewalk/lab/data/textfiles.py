@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from ropewalk.files import json_problem
 from ropewalk.lab.data.lines import MOST_CHARACTERS, CorpusError, check_characters, read_lines
 
 Pair = tuple[str, str]
@@ -92,7 +93,10 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
         try:
             row = json.loads(line) if line else {source: "", target: ""}
         except (ValueError, RecursionError) as error:  # too deep, or a number of too many digits
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"it goes wrong at character {error.pos + 1}"
+            else:
+                reason = json_problem(error)
             raise CorpusError(f"{path}, line {number} is not JSON: {reason}") from None
         for field in (source, target):
             if not isinstance(row, dict) or not isinstance(row.get(field), str):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from ropewalk.checks import shown
-from ropewalk.lab.config import MOST_BEAM, read_run_config
+from ropewalk.files import shown_path
+from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY, read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
@@ -44,6 +46,11 @@ class Translator:
         """
         if beam is not None and not 1 <= beam <= MOST_BEAM:
             raise ValueError(f"beam must lie between 1 and {MOST_BEAM}, got {shown(beam)}")
+        most = MOST_LENGTH_PENALTY
+        if length_penalty is not None and not 0 <= length_penalty <= most:
+            raise ValueError(
+                f"length_penalty must lie between 0 and {most}, got {shown(length_penalty)}"
+            )
         file = _find_model(path)
         model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
@@ -92,9 +99,9 @@ def read_sentences(file: Path | None) -> list[str]:
         return _lines(sys.stdin.buffer, "standard input")
     try:
         with file.open("rb") as opened:
-            return _lines(opened, str(file))
+            return _lines(opened, shown_path(file))
     except OSError as error:
-        raise ValueError(f"file {file} can't be read: {error.strerror}") from None
+        raise ValueError(f"file {shown_path(file)} can't be read: {error.strerror}") from None
 
 
 def _lines(opened: BinaryIO, name: str) -> list[str]:
@@ -123,14 +130,16 @@ def _too_long(index: int, count: int, unit: str, most: int) -> ValueError:
 
 
 def _find_model(path: Path) -> Path:
-    if path.is_file():
+    if os.path.isfile(path):  # Path's own raises where a name is too long
         return path
-    if not path.is_dir():
-        raise ValueError(f"model must be a file or folder that is there, got {str(path)!r}")
+    if not os.path.isdir(path):
+        raise ValueError(f"model must be a file or folder that is there, got {shown_path(path)}")
     found = sorted(path.rglob("model.safetensors"))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ValueError(f"model: there is no model.safetensors in {str(path)!r}; train one there")
+        raise ValueError(
+            f"model: there is no model.safetensors in {shown_path(path)}; train one there"
+        )
     names = ", ".join(str(f.parent.relative_to(path)) for f in found)
-    raise ValueError(f"model must name one of the models in {str(path)!r}: {names}")
+    raise ValueError(f"model must name one of the models in {shown_path(path)}: {names}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.files import read_text
+from ropewalk.files import json_problem, read_text
 from ropewalk.rotary.config.values import JsonObject
 
 # Bounds, each many times what published files have, so that no file asks for endless work.
@@ -51,7 +51,7 @@ def _read(path: str) -> Any:
         said = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"config must be a config.json or its folder, got {said}") from None
     try:
-        return json.loads(text, object_pairs_hook=_without_doubles)
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_doubles)
     except DoubledKeyError:
         raise
     except RecursionError:
@@ -59,10 +59,8 @@ def _read(path: str) -> Any:
             f"config must be at most {MAX_DEPTH} objects and lists deep, "
             f"got more in {shown(str(file), 200)}"
         ) from None
-    except json.JSONDecodeError as error:
-        said = str(error)
-    except ValueError:  # an integer of thousands of digits
-        said = "it has an integer of too many digits"
+    except ValueError as error:
+        said = json_problem(error)
     raise ValueError(
         f"config must be a readable JSON file, or its contents as a dictionary, "
         f"got {shown(str(file), 200)}: {said}"

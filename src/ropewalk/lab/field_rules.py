@@ -1,0 +1,82 @@
+"""What each field of a config must be, in words, and all mistakes of a config in one line."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ropewalk.checks import did_you_mean, shown
+from ropewalk.lab.former_names import FIELDS
+
+MOST_MISTAKES = 30  # named in one message
+
+
+def in_one_line(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
+    """Give all mistakes in one line; of a great many, the first."""
+    mistakes = error.errors()
+    said = [_message(mistake, fields) for mistake in mistakes[:MOST_MISTAKES]]
+    more = len(mistakes) - len(said)
+    return "; ".join([*said, f"and {more} more"] if more else said)
+
+
+def rule_of(field: FieldInfo) -> str:
+    """Say what a field must be: "an integer from 1 to 100"."""
+    return _rule(field.annotation, field.metadata)
+
+
+def _message(mistake: Any, fields: Mapping[str, FieldInfo]) -> str:
+    name, got = (mistake["loc"] or ("",))[0], shown(mistake["input"])
+    if mistake["type"] == "invalid_key":
+        return f"config keys must be text, got {got}"
+    if mistake["type"] == "extra_forbidden":
+        if name in FIELDS:
+            return f"{name!r} is no field of a config; it is {FIELDS[name]!r} now"
+        return f"{shown(name)} is no field of a config{did_you_mean(name, fields)}"
+    message = mistake["msg"].removeprefix("Value error, ")
+    if not name:
+        return str(message)
+    if mistake["type"] != "value_error":  # pydantic's words; ours say more
+        message = f"must be {rule_of(fields[name])}"
+    return f"{name} {message}, got {got}"
+
+
+def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
+    """Say what a value of this type must be, within these bounds; ``several`` is of a list."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        marks = [mark for each in inner[1:] for mark in getattr(each, "metadata", [each])]
+        return _rule(inner[0], [*marks, *bounds], several)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [each for each in inner if each is not types.NoneType]
+        return " or ".join([_rule(each, bounds, several) for each in kinds] + ["null"])
+    if origin is typing.Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple:
+        return _rule(inner[0], bounds, several=True)
+    if kind is bool:
+        return "true or false"
+    if kind is int:
+        return ("integers" if several else "an integer") + _bounds(bounds, whole=True)
+    if kind is float:
+        return ("finite numbers" if several else "a finite number") + _bounds(bounds)
+    if kind is str:
+        return "words, or a list of them" if several else "text"
+    return "a list as a run's config.json has it"
+
+
+def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
+    """Say the bounds that annotated_types' marks set; of integers each is the last that is in."""
+    held = {name: getattr(each, name) for each in bounds for name in _SIDES if hasattr(each, name)}
+    if whole:
+        return f" from {held['ge']} to {held['lt'] - 1 if 'lt' in held else held['le']}"
+    least = f" above {held['gt']:g}" if "gt" in held else f" of at least {held['ge']:g}"
+    most = f"below {held['lt']:g}" if "lt" in held else f"at most {held['le']:g}"
+    return f"{least} and {most}"
+
+
+_SIDES = ("gt", "ge", "lt", "le")

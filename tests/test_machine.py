@@ -1,0 +1,33 @@
+"""Devices by their names.
+
+These fail when a name is taken that torch knows and nothing can be computed on, or when the message
+runs on with torch's own list of backends.
+"""
+
+import pytest
+import torch
+
+from ropewalk import machine
+from ropewalk.machine import devices, pick_device
+
+
+@pytest.mark.parametrize(
+    "name", ["meta", "xla", "lazy", "vulkan", "gpu", "cpu:7", "cuda:99", "", "x" * 100_000, "\x1b["]
+)
+def test_a_device_that_is_not_here_is_refused_in_a_short_line(name):
+    with pytest.raises(
+        ValueError, match="device must be one that this machine has, auto, cpu"
+    ) as e:
+        pick_device(name)
+    assert len(str(e.value)) < 250
+    assert str(e.value).isprintable()
+
+
+def test_a_device_of_the_machine_is_taken(monkeypatch):
+    for name in ("auto", *devices()):
+        assert pick_device(name).type in ("cpu", "cuda", "mps")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert machine.devices() == ["cpu", "cuda", "cuda:0", "cuda:1", "mps"]
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
