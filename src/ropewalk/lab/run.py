@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores, pick_device
 
+MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines and characters that are kept of what a cell prints
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command works on
 
 
@@ -73,8 +76,9 @@ def run_cells(
     """Run all cells of a prepared run, ``jobs`` at a time (default: one for each core); give jobs.
 
     ``watch`` hears each cell's events. At Ctrl-C each cell saves its step before KeyboardInterrupt
-    goes on. A failed cell does not stop the others; behind them all, ``CellFailed`` names it. Cells
-    that another command works on come last, once it has left them.
+    goes on, and so it does where listening to one fails, ``watch`` included. A failed cell does not
+    stop the others; behind them all, ``CellFailed`` names it. Cells that another command works on
+    come last, once it has left them.
     """
     cells = cells_of(config)
     most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
@@ -84,6 +88,7 @@ def run_cells(
         waiting.put(cell)
     running: dict[Cell, subprocess.Popen[str]] = {}
     failures: list[str] = []
+    broken: list[BaseException] = []  # what ended a listener
     told: set[Cell] = set()
     stopping = threading.Event()
     # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
@@ -102,8 +107,14 @@ def run_cells(
                 running[cell] = process
                 if stopping.is_set():
                     process.send_signal(signal.SIGINT)
-                error = _follow(process, cell, watch)
-                del running[cell]
+                try:
+                    error = _follow(process, cell, watch)
+                except BaseException:
+                    assert process.stdin is not None
+                    process.stdin.close()  # its end: the cell saves, and is not waited for in vain
+                    raise
+                finally:
+                    del running[cell]
             if process.returncode == BUSY:
                 waiting.put(cell)
                 continue
@@ -113,8 +124,16 @@ def run_cells(
     def work_to(end: threading.Event) -> None:
         try:
             work()
+        except BaseException as error:
+            broken.append(error)
+            stop()
         finally:
             end.set()
+
+    def stop() -> None:
+        stopping.set()
+        for process in list(running.values()):
+            process.send_signal(signal.SIGINT)
 
     for end in ended:
         threading.Thread(target=work_to, args=(end,), daemon=True).start()
@@ -123,12 +142,12 @@ def run_cells(
             while not end.wait(0.2):
                 pass
     except KeyboardInterrupt:
-        stopping.set()
-        for process in list(running.values()):
-            process.send_signal(signal.SIGINT)
+        stop()
         for end in ended:
             end.wait(60)
         raise
+    if broken:
+        raise broken[0]
     if failures:
         raise CellFailed("; ".join(sorted(failures)))
     return jobs
@@ -184,6 +203,7 @@ def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        errors="backslashreplace",  # an imported encoding may print any bytes
         env={**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"},
         start_new_session=True,
     )
@@ -195,9 +215,9 @@ def _follow(
     """Pass on a cell's events until it ends; give what went wrong, if anything did."""
     assert process.stdout is not None
     assert process.stderr is not None
-    noise: list[str] = []
-    stderr = process.stderr
-    reader = threading.Thread(target=lambda: noise.extend(stderr), daemon=True)
+    noise: deque[str] = deque(maxlen=MOST_NOISE)
+    read = partial(process.stderr.readline, MOST_OF_A_LINE)
+    reader = threading.Thread(target=lambda: noise.extend(iter(read, "")), daemon=True)
     reader.start()
     error = None
     watch(cell, {"phase": "starting"})
@@ -211,6 +231,9 @@ def _follow(
         error = "".join(noise).strip() or f"the process ended with status {code}"
     if code == BUSY:
         return None
+    if code == 0:
+        for said in noise:
+            watch(cell, {"printed": said.rstrip("\n")})
     ended = {0: "finished", INTERRUPTED: "interrupted"}
     watch(cell, {"phase": ended.get(code, "failed")})
     return error if code else None

@@ -1,8 +1,9 @@
 """One cell of a comparison, one encoding with one seed, in a process of its own.
 
 ``python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED`` trains it, or goes on where it stopped,
-and scores it; it tells how far it is in lines of JSON on standard output. With ``--stop-at-eof`` it
-saves and ends when standard input does, as it does when the process that holds its other end dies.
+and scores it; it tells how far it is in lines of JSON on standard output, where nothing else is
+written: what an imported encoding prints goes to standard error. With ``--stop-at-eof`` it saves
+and ends when standard input does, as it does when the process that holds its other end dies.
 """
 
 from __future__ import annotations
@@ -140,12 +141,24 @@ def _stop_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _own_output() -> int:
+    """Give a descriptor for events alone; what else is written on standard output is said aside."""
+    events = os.dup(1)
+    os.dup2(2, 1)  # for what writes past Python's sys.stdout
+    sys.stdout = sys.stderr
+    return events
+
+
 def _main(run: str, encoding: str, seed: str, *options: str) -> int:
+    events = _own_output()
+
     def emit(event: dict[str, Any]) -> None:
+        line = f"{json.dumps(event)}\n".encode()
         try:
-            print(json.dumps(event), flush=True)
+            while line:
+                line = line[os.write(events, line) :]
         except BrokenPipeError:  # nobody listens: whoever asked for a stop says so otherwise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), events)
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         emit({"warning": " ".join(str(message).split())})
