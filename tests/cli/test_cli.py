@@ -6,6 +6,7 @@ another exit code than 2, or if what was written before an interruption is lost.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,23 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "exact match, %; x1 is 3 letters, as trained" in done.stdout
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
+
+
+def test_a_training_that_diverged_is_no_model(tmp_path):
+    """Fails if it is said to have finished, with the path of a model that is not there."""
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
+    words = ["train", "--task", "copy", "--preset", "quick", *sizes, "learning_rate=1e38"]
+    for _ in range(2):  # the second time all is there already
+        done = ropewalk(*words, "train_length=3", "epochs=5", "--out", "run", cwd=tmp_path)
+        assert done.returncode == 1
+        assert re.fullmatch(
+            r"ropewalk: rotary, seed 1: training diverged after \d+ of \d+ steps: .*"
+            r"lower learning_rate, now 1e\+38.* --out\n",
+            done.stderr,
+        )
+        assert re.search(r"^rotary, seed 1: diverged after \d+ steps$", done.stdout, re.MULTILINE)
+        assert "finished" not in done.stdout
+        assert "safetensors" not in done.stdout
 
 
 def heed_only(number: signal.Signals) -> None:

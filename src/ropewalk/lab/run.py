@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.files import (
+    MOST_DATA_BYTES,
     Facts,
     read_checked_json,
     remove_parts,
@@ -25,6 +26,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.locks import is_locked
 from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.train import read_record
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores, pick_device
 
@@ -175,7 +177,10 @@ def threads_of_a_cell(jobs: int) -> int:
 
 
 def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
-    """Train the config's first cell, score it where that is quickest, and give its model's file."""
+    """Train the config's first cell, score it where that is quickest, and give its model's file.
+
+    A training that diverged leaves none: ``CellFailed`` says so.
+    """
     for name in ("encodings", "seeds"):
         if len(found := getattr(config, name)) > 1:
             raise ValueError(
@@ -188,7 +193,16 @@ def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]],
     config = config.model_copy(update=quickest)
     prepare(config, run)
     run_cells(config, run, watch=watch)
-    return cells_of(config)[0].folder(run) / "model.safetensors"
+    cell = cells_of(config)[0]
+    path = cell.folder(run) / "training.json"
+    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    if record.status == "diverged":
+        raise CellFailed(
+            f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
+            f"no finite number, and there is no model; take a lower learning_rate, now "
+            f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
+        )
+    return path.with_name("model.safetensors")
 
 
 def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
@@ -219,11 +233,11 @@ def _follow(
     read = partial(process.stderr.readline, MOST_OF_A_LINE)
     reader = threading.Thread(target=lambda: noise.extend(iter(read, "")), daemon=True)
     reader.start()
-    error = None
+    error, outcome = None, "finished"
     watch(cell, {"phase": "starting"})
     for line in process.stdout:
         event = json.loads(line)
-        error = event.get("error", error)
+        error, outcome = event.get("error", error), event.get("ended", outcome)
         watch(cell, event)
     code = process.wait()
     reader.join()
@@ -234,7 +248,7 @@ def _follow(
     if code == 0:
         for said in noise:
             watch(cell, {"printed": said.rstrip("\n")})
-    ended = {0: "finished", INTERRUPTED: "interrupted"}
+    ended = {0: outcome, INTERRUPTED: "interrupted"}
     watch(cell, {"phase": ended.get(code, "failed")})
     return error if code else None
 

@@ -81,6 +81,8 @@ def _fill(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Non
         facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
         facts["made_from"] = task.made_from(split, folder)
         write_checked_json(folder / f"{split}.json", facts)
+    if record.status == "diverged":
+        emit({"ended": f"diverged after {record.step} steps"})
 
 
 def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
