@@ -253,6 +253,9 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     assert not list((tmp_path / "run").rglob("*.part"))
 
 
+COPY = ["compare", "--task", "copy", "--preset", "quick"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -264,6 +267,17 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
         (["compare", "--data", "nowhere"], "nowhere"),
         (["compare", "--encodings", "rotray"], "did you mean 'rotary'"),
         (["translate", "nowhere"], "nowhere"),
+        ([*COPY, "--note", "b\udc80"], "note must be text that UTF-8 can write"),
+        ([*COPY, "--out", "b\udc80"], "--out must be text that UTF-8 can write"),
+        ([*COPY, "--out", ""], "--out must name a path, got an empty one"),
+        ([*COPY, "--out", "a" * 300], "--out must be a folder that can be made, got 'aaa"),
+        ([*COPY, "--out", "a/" * 2_000], "--out must be a folder that can be made, got 'a/a"),
+        ([*COPY, "--out", "a/" * 60_000], "--out must be a path of at most 4,096 bytes"),
+        (["train", *COPY[1:], "--out", ""], "--out must name a path"),
+        ([*COPY, "--import", "a" * 300 + ".py"], "File name too long"),
+        (["compare", "--data", "a/" * 60_000], "--data must be a path of at most 4,096 bytes"),
+        (["bench", "--out", ""], "--out must name a path"),
+        (["translate", "a/" * 60_000], "MODEL must be a path of at most 4,096 bytes"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
@@ -271,6 +285,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr) < 600
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

@@ -5,6 +5,7 @@ A user's mistake is one line on standard error and exit status 2.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -17,8 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from ropewalk.checks import shown
+
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
+
+MOST_PATH_BYTES = 4_096  # of a path: Linux takes no longer one
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # what is asked for can be nowhere
 
 Preset = Annotated[
     str,
@@ -46,7 +52,10 @@ Attention = Annotated[
     str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML or JSON file of fields, over the preset's.")
+    str | None,
+    typer.Option(
+        "--config", metavar="PATH", help="YAML or JSON file of fields, over the preset's."
+    ),
 ]
 Data = Annotated[
     str | None,
@@ -65,8 +74,8 @@ Imports = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
+    str | None,
+    typer.Option(metavar="PATH", help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -79,9 +88,30 @@ def new_console() -> Console:
     return Console(soft_wrap=True, markup=False)
 
 
+def path_of(option: str, text: str | None) -> Path | None:
+    """Read a path from the command line; one that no system could take is a ValueError."""
+    if text is None:
+        return None
+    if not text:
+        raise ValueError(f"{option} must name a path, got an empty one; . is the working directory")
+    size = len(os.fsencode(text))
+    if size > MOST_PATH_BYTES:
+        raise ValueError(
+            f"{option} must be a path of at most {MOST_PATH_BYTES:,} bytes, got {size:,}: "
+            f"{shown(text)}; name a shorter one"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{option} must be text that UTF-8 can write, got {shown(text)}; name another path"
+        ) from None
+    return Path(text)
+
+
 def config_of(
     preset: str,
-    file: Path | None,
+    file: str | None,
     settings: list[str] | None,
     fallback: Mapping[str, Any] | None = None,
     imports: list[str] | None = None,
@@ -93,9 +123,13 @@ def config_of(
 
     given = dict(read_setting(text) for text in settings or [])
     given |= {name: value for name, value in options.items() if value is not None}
+    for part in str(given.get("data", "")).split(","):  # files, with commas between them
+        path_of("--data", part or None)
+    for source in imports or []:
+        path_of("--import", source)
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
-    return make_config(preset, file, given, fallback)
+    return make_config(preset, path_of("--config", file), given, fallback)
 
 
 GOES_ON = "interrupted; the same command goes on where this one stopped"
@@ -133,7 +167,9 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{shown(str(error.filename), 200)[1:-1]}: " if error.filename else ""
+        if error.errno in _NO_PATH:
+            _fail(f"{where}{error.strerror}; name another path", 2)
         _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
     except RuntimeError as error:
         if type(error).__name__ != "CellFailed":

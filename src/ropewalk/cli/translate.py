@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import Imports, errors
+from ropewalk.cli.common import Imports, errors, path_of
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder it is in.")],
+    model: Annotated[str, typer.Argument(help="A model.safetensors, or the folder it is in.")],
     file: Annotated[
-        Path | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
+        str | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
     ] = None,
     beam: Annotated[
         int | None, typer.Option(min=1, help="Beam width; 1 is greedy; the config's if not given.")
@@ -31,13 +30,16 @@ def translate(
         from ropewalk.encodings import import_encodings
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
+        place, text_file = path_of("MODEL", model), path_of("FILE", file)
+        assert place is not None
         for source in imports or []:
+            path_of("--import", source)
             import_encodings(source)
-        translator = Translator.load(model, beam, length_penalty, device)
+        translator = Translator.load(place, beam, length_penalty, device)
         if file is None and sys.stdin.isatty():
             _converse(translator)
             return
-        for text in translator(read_sentences(file)):
+        for text in translator(read_sentences(text_file)):
             print(text)
 
 

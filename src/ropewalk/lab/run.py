@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.files import (
     MOST_DATA_BYTES,
     Facts,
@@ -55,18 +57,35 @@ def prepare(config: Config, run: Path) -> Task:
 
     Gives the task. A folder that holds a run of another training config or other data is refused.
     """
-    for place in (run, *run.parents):
-        if place.exists() and not place.is_dir():
-            raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+    with _taken_by_the_system(run):
+        for place in (run, *run.parents):
+            if place.exists() and not place.is_dir():
+                raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
     remove_parts(run)
     task = open_task(config, run)
     digest = task.digest()
     if (run / "config.json").exists():
         _check_same(run, config, digest)
+    with _taken_by_the_system(run):
+        run.mkdir(parents=True, exist_ok=True)
     facts = task.prepare()
     write_checked_json(run / "corpus.json", {"digest": digest, **facts})
     write_checked_json(run / "config.json", config.facts())
     return task
+
+
+@contextmanager
+def _taken_by_the_system(run: Path) -> Iterator[None]:
+    """Make a mistake of the user's of what the system says of a run folder that can't be."""
+    try:
+        yield
+    except (OSError, RecursionError) as error:
+        why = "too many folders in one another"
+        if isinstance(error, OSError):
+            why = error.strerror or str(error)
+        raise ValueError(
+            f"--out must be a folder that can be made, got {shown(str(run))}: {why}; name another"
+        ) from None
 
 
 def run_cells(
