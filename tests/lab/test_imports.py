@@ -13,7 +13,7 @@ from ropewalk.encodings import REGISTRY, import_encodings, outside
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.progress import Watcher
-from ropewalk.lab.run import cells_of, prepare, run_cells, train_one
+from ropewalk.lab.run import CellFailed, cells_of, prepare, run_cells, train_one
 from ropewalk.lab.worker import run_cell
 
 TEXT = """from ropewalk.encodings import REGISTRY, Encoding
@@ -121,6 +121,21 @@ def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
     assert "mine, seed 1: hello from mine\n" in err
     assert "[1]" in err
     assert "\\xff{no newline" in err
+
+
+def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path):
+    """Fails if a cell that sys.exit(0) ended early passes for one that is done."""
+    ends = """
+class Ends(Encoding):
+    def embed(self, x, positions):
+        raise SystemExit(0)
+
+REGISTRY["mine"] = lambda shape: Ends()
+"""
+    file.write_text(TEXT.partition("REGISTRY[")[0] + ends, encoding="utf-8")
+    config = asked(file).model_copy(update={"seeds": (1,)})
+    with pytest.raises(CellFailed, match="mine, seed 1: an encoding ended the process"):
+        train_one(config, tmp_path / "run", lambda cell, event: None)
 
 
 def test_a_listener_that_fails_fails_the_run(tmp_path):

@@ -178,6 +178,9 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         return INTERRUPTED
     except Busy:
         return BUSY
+    except SystemExit as error:  # of an imported encoding: no end that this cell has come to
+        emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
+        return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
         return 1
