@@ -35,18 +35,27 @@ def ropewalk(*words, cwd, **kwargs):
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=600,
+        timeout=200,
         **kwargs,
     )
 
 
 WHILE_STARTING = """
+import os
+import signal
 import sys
 
 class Interrupt:
     def find_spec(self, name, *_):
         if name == "torch":
-            raise KeyboardInterrupt
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                except KeyboardInterrupt:  # again: in C++ that aborts
+                    os._exit(7)
+                raise
 
 sys.meta_path.insert(0, Interrupt())
 from ropewalk.cli import main
@@ -205,6 +214,23 @@ def test_a_training_that_diverged_is_no_model(tmp_path):
         assert re.search(r"^rotary, seed 1: diverged after \d+ steps$", done.stdout, re.MULTILINE)
         assert "finished" not in done.stdout
         assert "safetensors" not in done.stdout
+
+
+def test_a_thread_of_an_imported_file_keeps_no_process(tmp_path):
+    """Fails if a command or its cell waits, at its end, for a thread that never ends."""
+    (tmp_path / "mine.py").write_text(
+        "import threading\n"
+        "from ropewalk.encodings import REGISTRY, Encoding\n"
+        "REGISTRY['mine'] = lambda shape: Encoding()\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
+    words = ["train", "--task", "copy", "--preset", "quick", "--import", "mine.py", *sizes]
+    done = ropewalk(*words, "--encoding", "mine", "train_length=3", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / done.stdout.split()[-1]).is_file()
+    mistaken = ropewalk(*words, "--encoding", "mnie", cwd=tmp_path)
+    assert (mistaken.returncode, len(mistaken.stderr.splitlines())) == (2, 1)
 
 
 def heed_only(number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -13,6 +14,7 @@ try:
     from ropewalk.cli.compare import compare
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
+    from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise
@@ -47,9 +49,16 @@ for command in (compare, train, translate, bench):
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C outside a command is one line too."""
+    """Run the command line and end the process; Ctrl-C outside a command is one line too."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_once)
+    end_with(_work)
+
+
+def _work() -> int:
     try:
         app()
     except KeyboardInterrupt:
         print("ropewalk: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
+        return 130
+    return 0

@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from ropewalk.checks import shown
+from ropewalk.lab.ending import interrupt_once
 
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
@@ -151,7 +152,7 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt_once)
     warnings.showwarning = _warn
     at_interruption = Interrupted(interrupted)
     try:

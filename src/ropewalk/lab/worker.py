@@ -26,6 +26,7 @@ from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, wri
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, read_run_config
+from ropewalk.lab.ending import end_with, interrupt_once
 from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.locks import Busy, locked
 from ropewalk.lab.models import Model, load_model
@@ -169,7 +170,7 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         # A shell's background job ignores SIGINT and hands that on; here the parent alone sends it.
         own = [signal.SIGINT] if STOP_WITH_PARENT in options else []
         for number in {*own, *stopping_signals()}:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt_once)
         warnings.showwarning = warn
         if own:
             _stop_with_parent()
@@ -192,4 +193,4 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    end_with(lambda: _main(*sys.argv[1:]))
