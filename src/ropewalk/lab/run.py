@@ -27,6 +27,7 @@ from ropewalk.files import (
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.locks import is_locked
+from ropewalk.lab.models import check_memory
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import read_record
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
@@ -61,6 +62,7 @@ def prepare(config: Config, run: Path) -> Task:
         for place in (run, *run.parents):
             if place.exists() and not place.is_dir():
                 raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+    check_memory(config, 1)  # before data is read; behind it the vocabulary is known
     remove_parts(run)
     task = open_task(config, run)
     digest = task.digest()
@@ -69,6 +71,7 @@ def prepare(config: Config, run: Path) -> Task:
     with _taken_by_the_system(run):
         run.mkdir(parents=True, exist_ok=True)
     facts = task.prepare()
+    check_memory(config, facts["vocabulary"])
     write_checked_json(run / "corpus.json", {"digest": digest, **facts})
     write_checked_json(run / "config.json", config.facts())
     return task

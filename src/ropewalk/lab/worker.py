@@ -21,6 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ropewalk.encodings import import_encodings
 from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
@@ -40,6 +42,7 @@ Emit = Callable[[dict[str, Any]], None]
 #: Exit statuses: stopped by a signal, having saved; the cell is another process's at this moment.
 INTERRUPTED, BUSY = 130, 75
 STOP_WITH_PARENT = "--stop-at-eof"
+_SMALLER = "take a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
@@ -152,6 +155,12 @@ def _own_output() -> int:
     return events
 
 
+def _is_of_memory(error: Exception) -> bool:
+    # torch's allocator of the CPU has no type of its own for it.
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, kinds) or "allocate memory" in str(error)
+
+
 def _main(run: str, encoding: str, seed: str, *options: str) -> int:
     events = _own_output()
 
@@ -181,6 +190,12 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         return BUSY
     except SystemExit as error:  # of an imported encoding: no end that this cell has come to
         emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        first = " ".join(str(error).split())[:200]
+        emit({"error": f"memory is too small: {first}; {_SMALLER}"})
         return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
