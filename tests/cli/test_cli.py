@@ -41,6 +41,7 @@ def ropewalk(*words, cwd, **kwargs):
 
 
 WHILE_STARTING = """
+import atexit
 import os
 import signal
 import sys
@@ -57,6 +58,12 @@ class Interrupt:
                     os._exit(7)
                 raise
 
+def heeds_no_more():
+    # Behind this the interpreter takes Ctrl-C for an end without a status of ours.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        os._exit(8)
+
+atexit.register(heeds_no_more)
 sys.meta_path.insert(0, Interrupt())
 from ropewalk.cli import main
 main()

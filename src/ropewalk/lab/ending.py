@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -40,6 +41,8 @@ def end_with(work: Callable[[], int | None]) -> NoReturn:
     except Exception:
         sys.excepthook(*sys.exc_info())
         status = 1
+    # All is said: from here on Python would take Ctrl-C for the end, with a status of its own.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     own = threading.main_thread()
     if all(thread is own or thread.daemon for thread in threading.enumerate()):
         sys.exit(status)
