@@ -6,6 +6,7 @@ another exit code than 2, or if what was written before an interruption is lost.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,19 +39,35 @@ def ropewalk(*words, cwd, **kwargs):
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=600,
+        timeout=200,
         **kwargs,
     )
 
 
 WHILE_STARTING = """
+import atexit
+import os
+import signal
 import sys
 
 class Interrupt:
     def find_spec(self, name, *_):
         if name == "torch":
-            raise KeyboardInterrupt
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                except KeyboardInterrupt:  # again: in C++ that aborts
+                    os._exit(7)
+                raise
 
+def heeds_no_more():
+    # Behind this the interpreter takes Ctrl-C for an end without a status of ours.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        os._exit(8)
+
+atexit.register(heeds_no_more)
 sys.meta_path.insert(0, Interrupt())
 from ropewalk.cli import main
 main()
@@ -193,6 +210,40 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 
+def test_a_training_that_diverged_is_no_model(tmp_path):
+    """Fails if it is said to have finished, with the path of a model that is not there."""
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
+    words = ["train", "--task", "copy", "--preset", "quick", *sizes, "learning_rate=1e38"]
+    for _ in range(2):  # the second time all is there already
+        done = ropewalk(*words, "train_length=3", "epochs=5", "--out", "run", cwd=tmp_path)
+        assert done.returncode == 1
+        assert re.fullmatch(
+            r"ropewalk: rotary, seed 1: training diverged after \d+ of \d+ steps: .*"
+            r"lower learning_rate, now 1e\+38.* --out\n",
+            done.stderr,
+        )
+        assert re.search(r"^rotary, seed 1: diverged after \d+ steps$", done.stdout, re.MULTILINE)
+        assert "finished" not in done.stdout
+        assert "safetensors" not in done.stdout
+
+
+def test_a_thread_of_an_imported_file_keeps_no_process(tmp_path):
+    """Fails if a command or its cell waits, at its end, for a thread that never ends."""
+    (tmp_path / "mine.py").write_text(
+        "import threading\n"
+        "from ropewalk.encodings import REGISTRY, Encoding\n"
+        "REGISTRY['mine'] = lambda shape: Encoding()\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
+    words = ["train", "--task", "copy", "--preset", "quick", "--import", "mine.py", *sizes]
+    done = ropewalk(*words, "--encoding", "mine", "train_length=3", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / done.stdout.split()[-1]).is_file()
+    mistaken = ropewalk(*words, "--encoding", "mnie", cwd=tmp_path)
+    assert (mistaken.returncode, len(mistaken.stderr.splitlines())) == (2, 1)
+
+
 def heed_only(number: signal.Signals) -> None:
     """Ignore Ctrl-C as a shell's background job does, unless it is the signal to come.
 
@@ -240,6 +291,7 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
 
 
 LONG = "x" * 120_000
+COPY = ["compare", "--task", "copy", "--preset", "quick"]
 
 
 @pytest.mark.parametrize(
@@ -280,6 +332,17 @@ LONG = "x" * 120_000
         (["translate", "a\x1b]0;b\x07c"], r"got a\x1b]0;b\x07c"),
         (["compare", "--data", "a\x1b]0;b\x07c"], r"a\x1b]0;b\x07c"),
         (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
+        ([*COPY, "--note", "b\udc80"], "note must be text that UTF-8 can write"),
+        ([*COPY, "--out", "b\udc80"], "--out must be text that UTF-8 can write"),
+        ([*COPY, "--out", ""], "--out must name a path, got an empty one"),
+        ([*COPY, "--out", "a" * 300], "--out must be a folder that can be made, got 'aaa"),
+        ([*COPY, "--out", "a/" * 2_000], "--out must be a folder that can be made, got 'a/a"),
+        ([*COPY, "--out", "a/" * 60_000], "--out must be a path of at most 4,096 bytes"),
+        (["train", *COPY[1:], "--out", ""], "--out must name a path"),
+        ([*COPY, "--import", "a" * 300 + ".py"], "File name too long"),
+        (["compare", "--data", "a/" * 60_000], "--data must be a path of at most 4,096 bytes"),
+        (["bench", "--out", ""], "--out must name a path"),
+        (["translate", "a/" * 60_000], "MODEL must be a path of at most 4,096 bytes"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path):

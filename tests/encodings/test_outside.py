@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from ropewalk.encodings import REGISTRY, Encoding, StackShape, build, import_encodings, outside
+from ropewalk.lab.config import make_config
 
 STACK = StackShape(layers=1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
 GOOD = """from dataclasses import dataclass
@@ -26,6 +27,12 @@ class Mine(Encoding):
         self.held = Held(width)
 
 REGISTRY["mine"] = Mine
+"""
+
+SPEECHLESS = """class Speechless(ValueError):
+    def __str__(self):
+        raise SystemExit(4)
+
 """
 
 
@@ -76,6 +83,8 @@ def test_an_installed_module_registers(saved, tmp_path, monkeypatch):
         ("def", "can't be loaded, SyntaxError"),
         ("import nothing_of_that_name", "can't be loaded, ModuleNotFoundError"),
         ("raise SystemExit(3)", "can't be loaded, SystemExit: 3"),
+        ("raise BaseException('x')", "can't be loaded, BaseException: x"),
+        (SPEECHLESS + "raise Speechless", "can't be loaded, Speechless: its text can't be made"),
         (GOOD + "1 / 0", "ZeroDivisionError"),
         ("x = 1", "it registers no encoding"),
         (GOOD.replace('"mine"', '"rotary"'), "must not replace the encoding 'rotary'"),
@@ -107,6 +116,58 @@ def test_a_broken_file_is_one_line_and_leaves_nothing(saved, text, message):
 def test_what_is_no_file_is_refused(source, message, saved):
     with pytest.raises(ValueError, match=re.escape(message)):
         import_encodings(source)
+
+
+BUILD = (
+    SPEECHLESS
+    + """from ropewalk.encodings import REGISTRY, Encoding
+
+class Bare(Encoding):
+    def __init__(self):
+        pass
+
+class Site(Encoding):
+    def for_layer(self, layer):
+        return {}[layer]
+
+class NoSite(Encoding):
+    def for_layer(self, layer):
+        return None
+
+def mine(shape):
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return None", "TypeError: callable(shape) must give an Encoding, got NoneType"),
+        ("return object()", "must give an Encoding, got object"),
+        ("return Bare()", "AttributeError"),
+        ("return Site()", "KeyError: 0"),
+        ("return NoSite()", "for_layer(0) must give an AttentionEncoding, got NoneType"),
+        ("raise KeyError('width')", "KeyError: 'width'"),
+        ("return shape.breadth", "AttributeError: 'StackShape' object has no attribute"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("raise Speechless", "Speechless: its text can't be made"),
+    ],
+)
+def test_an_encoding_that_is_wrong_when_built_is_one_line(saved, body, message):
+    import_encodings(saved(BUILD + body + "\n\nREGISTRY['mine'] = mine\n"))
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        build("mine", STACK)
+    assert "encoding 'mine' of --import mine.py can't be built" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make_config(settings={"encodings": "mine"})
+
+
+def test_ctrl_c_while_an_encoding_is_built_is_the_users_own(saved):
+    import_encodings(saved(BUILD + "raise KeyboardInterrupt\n\nREGISTRY['mine'] = mine\n"))
+    with pytest.raises(KeyboardInterrupt):
+        build("mine", STACK)
 
 
 def test_a_large_file_is_not_read(saved):

@@ -6,12 +6,14 @@ that imported nothing remember it.
 """
 
 import pytest
+from rich.console import Console
 from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, import_encodings, outside
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.run import cells_of, prepare
+from ropewalk.lab.progress import Watcher
+from ropewalk.lab.run import CellFailed, cells_of, prepare, run_cells, train_one
 from ropewalk.lab.worker import run_cell
 
 TEXT = """from ropewalk.encodings import REGISTRY, Encoding
@@ -91,3 +93,59 @@ def test_nothing_imported_is_nothing_remembered():
     config = config_of("copy", encodings=("none",))
     assert "imports" not in config.facts()
     assert "imports" not in config.training()
+
+
+NOISY = TEXT.replace(
+    "\n",
+    """
+import os
+print("hello from mine")
+print("[1]")
+os.write(1, b"\\xff{")
+os.write(1, b"no newline")
+""",
+    1,
+)
+
+
+def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
+    """Fails if it ends the one who listens, or a path is given that is not there."""
+    file.write_text(NOISY, encoding="utf-8")
+    config = asked(file).model_copy(update={"seeds": (1,)})
+    capfd.readouterr()
+    with Watcher(Console()) as watcher:
+        path = train_one(config, tmp_path / "run", watcher.watch)
+    assert path.is_file()
+    out, err = capfd.readouterr()
+    assert "mine, seed 1: finished" in out
+    assert "mine, seed 1: hello from mine\n" in err
+    assert "[1]" in err
+    assert "\\xff{no newline" in err
+
+
+def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path):
+    """Fails if a cell that sys.exit(0) ended early passes for one that is done."""
+    ends = """
+class Ends(Encoding):
+    def embed(self, x, positions):
+        raise SystemExit(0)
+
+REGISTRY["mine"] = lambda shape: Ends()
+"""
+    file.write_text(TEXT.partition("REGISTRY[")[0] + ends, encoding="utf-8")
+    config = asked(file).model_copy(update={"seeds": (1,)})
+    with pytest.raises(CellFailed, match="mine, seed 1: an encoding ended the process"):
+        train_one(config, tmp_path / "run", lambda cell, event: None)
+
+
+def test_a_listener_that_fails_fails_the_run(tmp_path):
+    """Fails if a run whose events nobody could take passes for one that is whole, or hangs."""
+
+    def watch(cell, event):
+        if event.get("phase") == "training":
+            raise BrokenPipeError("nobody listens")
+
+    config = config_of("copy", encodings=("none",), epochs=10_000)
+    prepare(config, tmp_path)
+    with pytest.raises(BrokenPipeError, match="nobody listens"):
+        run_cells(config, tmp_path, 2, watch)

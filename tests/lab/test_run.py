@@ -23,7 +23,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config import make_config
 from ropewalk.lab.locks import is_locked, locked
-from ropewalk.lab.models import load_model
+from ropewalk.lab.models import build_model, fewest_parameters, load_model
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
@@ -96,6 +96,49 @@ def made(tmp_path_factory):
 def finished(made, tmp_path):
     """Give the folder of a finished run of one cell, and the config."""
     return shutil.copytree(made[0], tmp_path / "run"), made[1]
+
+
+def test_a_model_beyond_memory_is_refused_before_anything_is_built(tmp_path):
+    """Fails if a cell is started that can only end for want of memory, in a traceback."""
+    config = make_config(settings={**COPY, "layers": 1000, "width": 2**17, "feed_forward": 2**17})
+    wanted = r"its [\d,]+ parameters need about 1,649,267\.4 GB .*device=cpu has .*fewer layers"
+    with pytest.raises(ValueError, match=wanted):
+        run.prepare(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("task", ["translation", "copy"])
+@pytest.mark.parametrize("kv_heads", [None, 1])
+def test_a_model_has_the_parameters_that_are_counted_before(task, kv_heads):
+    """Fails if a model that fits is refused: what is counted is all but biases and norms."""
+    fields = {name: value for name, value in COPY.items() if name not in ("layers", "task")}
+    of_task = {"encoder_layers": 2, "decoder_layers": 3}
+    if task == "translation":
+        fields = {k: v for k, v in TINY_TRANSLATION.items() if k not in of_task}
+    else:
+        of_task = {"layers": 3}
+    settings = {**fields, **of_task, "task": task, "kv_heads": kv_heads, "encodings": "none"}
+    config = make_config(settings=settings)
+    model = build_model(config, "none", 1, 50)
+    counted = sum(p.numel() for p in model.parameters() if p.ndim == 2)
+    assert fewest_parameters(config, 50) == counted
+
+
+@pytest.mark.parametrize("error", ["MemoryError('x')", "RuntimeError('can\\'t allocate memory')"])
+def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
+    """Fails if the cell ends in a traceback."""
+    starts = (
+        "import sys\n"
+        "from ropewalk.lab import worker\n"
+        "def run_cell(*_):\n"
+        f"    raise {error}\n"
+        "worker.run_cell = run_cell\n"
+        "sys.exit(worker._main('run', 'none', '1'))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", starts], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith('{"error": "memory is too small: ')
+    assert done.stdout.count("\n") == 1
 
 
 def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -14,6 +15,7 @@ try:
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.usage import UsageError, in_one_line
+    from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise
@@ -48,15 +50,21 @@ for command in (compare, train, translate, bench):
 
 
 def main() -> None:
-    """Run the command line; a mistake in it, and Ctrl-C outside a command, are one line too."""
+    """Run the command line and end the process; a mistake in it, and Ctrl-C, are one line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_once)
+    end_with(_work)
+
+
+def _work() -> int:
     try:
-        sys.exit(app(prog_name="ropewalk", standalone_mode=False))
+        return int(app(prog_name="ropewalk", standalone_mode=False) or 0)
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # no mistake: the help is its message
             print(error, file=sys.stderr)
         else:
             print(f"ropewalk: {in_one_line(error)}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
         print("ropewalk: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
+        return 130

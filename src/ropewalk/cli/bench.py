@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from ropewalk.cli.common import errors
+from ropewalk.cli.common import errors, path_of
 
 
 def bench(
@@ -30,8 +29,10 @@ def bench(
     compiled: Annotated[
         bool, typer.Option("--compile", help="torch.compile of the formula too: a minute more.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="A .json file for all numbers.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="A .png or .svg file.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A .json file for all numbers.")
+    ] = None,
+    figure: Annotated[str | None, typer.Option(metavar="PATH", help="A .png or .svg file.")] = None,
 ) -> None:
     """Time rotation on this machine, beside copying and beside other libraries installed here."""
     with errors("interrupted; nothing was written"):
@@ -40,13 +41,14 @@ def bench(
         from ropewalk.bench.run import measure, write_results
 
         plan = make_plan(work, dtype, threads, rounds, seconds, device, compiled)
-        check_target("--out", out, [".json"])
-        check_target("--figure", figure, [".png", ".svg"])
+        numbers, picture = path_of("--out", out), path_of("--figure", figure)
+        check_target("--out", numbers, [".json"])
+        check_target("--figure", picture, [".png", ".svg"])
         console = Console(soft_wrap=True)
         command = ["ropewalk", *sys.argv[1:]]
         results = measure(plan, command, lambda facts: print_part(console, facts))
         print_notes(console, results)
-        if out is not None:
-            write_results(out, results)
-        if figure is not None:
-            save_figure(figure, results)
+        if numbers is not None:
+            write_results(numbers, results)
+        if picture is not None:
+            save_figure(picture, results)

@@ -20,9 +20,13 @@ from rich.console import Console
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
+from ropewalk.lab.ending import interrupt_once
 
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
+
+MOST_PATH_BYTES = 4_096  # of a path: Linux takes no longer one
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # what is asked for can be nowhere
 
 Preset = Annotated[
     str,
@@ -50,7 +54,10 @@ Attention = Annotated[
     str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML or JSON file of fields, over the preset's.")
+    str | None,
+    typer.Option(
+        "--config", metavar="PATH", help="YAML or JSON file of fields, over the preset's."
+    ),
 ]
 Data = Annotated[
     str | None,
@@ -69,8 +76,8 @@ Imports = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
+    str | None,
+    typer.Option(metavar="PATH", help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -83,9 +90,30 @@ def new_console() -> Console:
     return Console(soft_wrap=True, markup=False)
 
 
+def path_of(option: str, text: str | None) -> Path | None:
+    """Read a path from the command line; one that no system could take is a ValueError."""
+    if text is None:
+        return None
+    if not text:
+        raise ValueError(f"{option} must name a path, got an empty one; . is the working directory")
+    size = len(os.fsencode(text))
+    if size > MOST_PATH_BYTES:
+        raise ValueError(
+            f"{option} must be a path of at most {MOST_PATH_BYTES:,} bytes, got {size:,}: "
+            f"{shown(text)}; name a shorter one"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{option} must be text that UTF-8 can write, got {shown(text)}; name another path"
+        ) from None
+    return Path(text)
+
+
 def config_of(
     preset: str,
-    file: Path | None,
+    file: str | None,
     settings: list[str] | None,
     fallback: Mapping[str, Any] | None = None,
     imports: list[str] | None = None,
@@ -98,9 +126,13 @@ def config_of(
 
     options = {name: value for name, value in options.items() if value is not None}
     given = _given_once(settings or [], {**options, "preset": preset}) | options
+    for part in str(given.get("data", "")).split(","):  # files, with commas between them
+        path_of("--data", part or None)
+    for source in imports or []:
+        path_of("--import", source)
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
-    config = make_config(preset, file, given, fallback)
+    config = make_config(preset, path_of("--config", file), given, fallback)
     pick_device(config.device)  # before any work goes into the data
     return config
 
@@ -150,7 +182,7 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt_once)
     warnings.showwarning = _warn
     at_interruption = Interrupted(interrupted)
     try:
@@ -166,9 +198,9 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            _fail(f"{shown_path(error.filename)}: this name is too long for a file", 2)
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{shown_path(error.filename)}: " if error.filename else ""
+        if error.errno in _NO_PATH:
+            _fail(f"{where}{error.strerror}; name another path", 2)
         _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
     except RuntimeError as error:
         if type(error).__name__ != "CellFailed":

@@ -22,6 +22,7 @@ from ropewalk.cli.common import (
     config_of,
     errors,
     new_console,
+    path_of,
 )
 from ropewalk.cli.usage import whole_number
 
@@ -70,12 +71,13 @@ def compare(
             config_of(preset, config, settings, None, imports, task=name, **options)
             for name in tasks_of(task)
         ]
+        folder = path_of("--out", out)
         console = new_console()
         found = []
         for each in chosen:
-            run = out or default_folder(each)
+            run = folder or default_folder(each)
             if len(chosen) > 1:
-                run = (out / each.task) if out else run
+                run = (folder / each.task) if folder else run
                 console.print(f"\n{each.task}", style="bold", highlight=False)
             interruption.message = GOES_ON
             with Watcher(console) as watcher:

@@ -17,6 +17,7 @@ from ropewalk.cli.common import (
     config_of,
     errors,
     new_console,
+    path_of,
 )
 
 
@@ -51,6 +52,7 @@ def train(
             seeds=seeds,
             **options,
         )
+        run = path_of("--out", out) or default_folder(chosen)
         interruption.message = GOES_ON
         with Watcher(new_console()) as watcher:
-            print(train_one(chosen, out or default_folder(chosen), watcher.watch))
+            print(train_one(chosen, run, watcher.watch))

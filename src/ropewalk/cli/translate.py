@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import Imports, errors
+from ropewalk.cli.common import Imports, errors, path_of
 from ropewalk.cli.usage import number, whole_number
 
 if TYPE_CHECKING:
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder it is in.")],
+    model: Annotated[str, typer.Argument(help="A model.safetensors, or the folder it is in.")],
     file: Annotated[
-        Path | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
+        str | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
     ] = None,
     beam: Annotated[
         str | None,
@@ -37,15 +36,18 @@ def translate(
         from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
+        place, text_file = path_of("MODEL", model), path_of("FILE", file)
+        assert place is not None
         for source in imports or []:
+            path_of("--import", source)
             import_encodings(source)
         width = whole_number("--beam", beam, MOST_BEAM)
         penalty = number("--length-penalty", length_penalty, MOST_LENGTH_PENALTY)
-        translator = Translator.load(model, width, penalty, device)
+        translator = Translator.load(place, width, penalty, device)
         if file is None and sys.stdin.isatty():
             _converse(translator)
             return
-        for text in translator(read_sentences(file)):
+        for text in translator(read_sentences(text_file)):
             print(text)
 
 

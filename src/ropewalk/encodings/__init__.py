@@ -22,7 +22,13 @@ from ropewalk.encodings.interface import (
     StackShape,
 )
 from ropewalk.encodings.kerple import Kerple
-from ropewalk.encodings.outside import ImportedSource, add_installed, import_source, installed_names
+from ropewalk.encodings.outside import (
+    ImportedSource,
+    add_installed,
+    import_source,
+    installed_names,
+    make_foreign,
+)
 from ropewalk.encodings.parsing import check_arguments, name_of, read_call, split_at, split_names
 from ropewalk.encodings.rotary import Rotary
 from ropewalk.encodings.shaw import Shaw
@@ -60,6 +66,7 @@ REGISTRY: dict[str, Callable[..., Encoding]] = {
     "fire": Fire,
     "tupe": Tupe,
 }
+_OWN = frozenset(REGISTRY)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -115,7 +122,7 @@ def build_encoder_decoder(
     crossing = [(name, arguments) for name, arguments in parts if arguments.pop("cross", False)]
     shape = replace(decoder, causal=False)
     for name, arguments in crossing:
-        part = REGISTRY[name](shape, **arguments)
+        part = _make(name, arguments, shape)
         if not acts_in_attention(part):
             raise ValueError(
                 f"cross must be False for {name!r}, got True: it does not act in attention"
@@ -134,8 +141,14 @@ def _parts(encoding: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encoding:
-    made = [REGISTRY[name](shape, **arguments) for name, arguments in parts]
+    made = [_make(name, arguments, shape) for name, arguments in parts]
     return made[0] if len(made) == 1 else Combined([name for name, _ in parts], made)
+
+
+def _make(name: str, arguments: dict[str, Any], shape: StackShape) -> Encoding:
+    if name in _OWN:
+        return REGISTRY[name](shape, **arguments)
+    return make_foreign(name, REGISTRY, shape, arguments)
 
 
 def import_encodings(source: str, digest: str | None = None) -> ImportedSource:

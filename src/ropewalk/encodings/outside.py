@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ropewalk.encodings.interface import AttentionEncoding, Encoding, StackShape
+
 GROUP = "ropewalk.encodings"
 MOST = 2**20  # bytes of a file that is imported
 _SHOWN = 200  # characters of a foreign error in a message
@@ -33,6 +35,7 @@ class ImportedSource:
 
 
 _imported: dict[str, str] = {}  # source -> digest, of this process
+_brought: dict[str, str] = {}  # name of an encoding -> what brought it
 
 
 def installed_names() -> list[str]:
@@ -60,6 +63,28 @@ def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
             f"{points[0].value}"
         )
     registry[name] = made
+    _brought[name] = f"the installed {_owner(points[0])}"
+
+
+def make_foreign(
+    name: str, registry: dict[str, Callable[..., Any]], shape: StackShape, arguments: dict[str, Any]
+) -> Encoding:
+    """Build an encoding from outside; all that is wrong with it is a ``ValueError`` of a line.
+
+    Its sites are asked for too, so that a run does not end at its model.
+    """
+    what = f"encoding {name!r} of {_brought.get(name, 'REGISTRY')}"
+    with _foreign_code(what, "mend it", registry, "built"):
+        made = registry[name](shape, **arguments)
+        if not isinstance(made, Encoding):
+            raise TypeError(f"callable(shape) must give an Encoding, got {type(made).__name__}")
+        list(made.parameters())  # fails where it has not called super().__init__()
+        for layer in range(shape.layers):
+            if not isinstance(site := made.for_layer(layer), AttentionEncoding):
+                raise TypeError(
+                    f"for_layer({layer}) must give an AttentionEncoding, got {type(site).__name__}"
+                )
+    return made
 
 
 def import_source(
@@ -120,6 +145,7 @@ def _check_registered(
     if mistake is not None:
         _restore(registry, known)
         raise ValueError(f"--import {source}: {mistake}")
+    _brought.update(dict.fromkeys(registry.keys() - known.keys(), f"--import {source}"))
 
 
 def _restore(registry: dict[str, Callable[..., Any]], known: dict[str, Callable[..., Any]]) -> None:
@@ -169,13 +195,25 @@ def _run_file(path: Path, content: bytes, digest: str) -> None:
 
 @contextmanager
 def _foreign_code(
-    what: str, way_out: str, registry: dict[str, Callable[..., Any]]
+    what: str, way_out: str, registry: dict[str, Callable[..., Any]], done: str = "loaded"
 ) -> Iterator[None]:
     """Make one line of whatever code from outside raises, and leave the registry as it was."""
     known = dict(registry)
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:  # the user's own
+        raise
+    except BaseException as error:
         _restore(registry, known)
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
-        raise ValueError(f"{what} can't be loaded, {text}; {way_out}") from error
+        raise ValueError(f"{what} can't be {done}, {_said_by(error)}; {way_out}") from error
+
+
+def _said_by(error: BaseException) -> str:
+    """Give the type and the text of an error from outside, whose text may itself be an error."""
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        text = "its text can't be made"
+    return " ".join(f"{type(error).__name__}: {text}".split())[:_SHOWN]

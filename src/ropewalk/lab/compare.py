@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ropewalk import __version__
+from ropewalk.checks import shown
 from ropewalk.files import (
     MOST_DATA_BYTES,
     WAY_OUT,
@@ -22,6 +23,7 @@ from ropewalk.files import (
 from ropewalk.lab.cells import Cell, slug
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
+from ropewalk.lab.fields import check_text
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
@@ -65,6 +67,10 @@ def compare(
     """
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)
+    try:
+        check_text(note or "")
+    except ValueError as error:
+        raise ValueError(f"note {error}, got {shown(note)}; write it in other words") from None
     stage("preparing the data")
     task = prepare(config, run)
     sittings = _Sittings(run, started, began)

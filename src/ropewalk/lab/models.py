@@ -20,9 +20,13 @@ from ropewalk.lab.checkpoint import (
     weights_of,
 )
 from ropewalk.lab.config import Config, first_line
+from ropewalk.machine import memory, pick_device
 from ropewalk.model import LanguageModel, Transformer, initialise
 
 Model = Transformer | LanguageModel
+
+#: Of each parameter in float32: itself, its gradient and Adam's two means.
+BYTES_OF_TRAINING = 16
 
 
 def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Model:
@@ -30,6 +34,31 @@ def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Mo
     model = _empty_model(config, encoding, vocabulary)
     initialise(model, seed)
     return model
+
+
+def fewest_parameters(config: Config, vocabulary: int) -> int:
+    """Count the parameters of a config's model in its large matrices, before anything is built."""
+    shape = config.shape(vocabulary)
+    width = shape.width
+    kv_width = width // shape.heads * (shape.kv_heads or shape.heads)
+    attention = 2 * width * (width + kv_width)
+    feed_forward = 2 * width * shape.feed_forward
+    crossing = shape.decoder_layers if config.task == "translation" else 0
+    layers = shape.encoder_layers + shape.decoder_layers
+    return vocabulary * width + layers * (attention + feed_forward) + crossing * attention
+
+
+def check_memory(config: Config, vocabulary: int) -> None:
+    """Refuse a model whose training can't fit in the memory that the device has in all."""
+    has = memory(pick_device(config.device))
+    count = fewest_parameters(config, vocabulary)
+    if has is not None and count * BYTES_OF_TRAINING > has:
+        raise ValueError(
+            f"the model must fit in memory: its {count:,} parameters need about "
+            f"{count * BYTES_OF_TRAINING / 1e9:,.1f} GB to be trained, and "
+            f"device={config.device} has {has / 1e9:,.1f} GB; take a smaller "
+            f"width or feed_forward, or fewer layers"
+        )
 
 
 def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:

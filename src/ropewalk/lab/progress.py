@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import TracebackType
 from typing import Any
@@ -54,7 +55,9 @@ class Watcher:
     def watch(self, cell: Cell, event: dict[str, Any]) -> None:
         """Take one event of a cell."""
         with self._lock:
-            if "warning" in event:
+            if "printed" in event:  # by an imported encoding: no part of what the command says
+                print(f"{cell}: {event['printed']}", file=sys.stderr)
+            elif "warning" in event:
                 self._console.print(f"{cell}: warning: {event['warning']}", highlight=False)
             elif self._console.is_terminal:
                 self._draw(cell, event)

@@ -9,11 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.files import (
+    MOST_DATA_BYTES,
     Facts,
     read_checked_json,
     remove_parts,
@@ -22,10 +27,13 @@ from ropewalk.files import (
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, read_run_config
 from ropewalk.lab.locks import is_locked
+from ropewalk.lab.models import check_memory
 from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.train import read_record
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores, pick_device
 
+MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines and characters that are kept of what a cell prints
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command works on
 
 
@@ -50,18 +58,37 @@ def prepare(config: Config, run: Path) -> Task:
 
     Gives the task. A folder that holds a run of another training config or other data is refused.
     """
-    for place in (run, *run.parents):
-        if place.exists() and not place.is_dir():
-            raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+    with _taken_by_the_system(run):
+        for place in (run, *run.parents):
+            if place.exists() and not place.is_dir():
+                raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+    check_memory(config, 1)  # before data is read; behind it the vocabulary is known
     remove_parts(run)
     task = open_task(config, run)
     digest = task.digest()
     if (run / "config.json").exists():
         _check_same(run, config, digest)
+    with _taken_by_the_system(run):
+        run.mkdir(parents=True, exist_ok=True)
     facts = task.prepare()
+    check_memory(config, facts["vocabulary"])
     write_checked_json(run / "corpus.json", {"digest": digest, **facts})
     write_checked_json(run / "config.json", config.facts())
     return task
+
+
+@contextmanager
+def _taken_by_the_system(run: Path) -> Iterator[None]:
+    """Make a mistake of the user's of what the system says of a run folder that can't be."""
+    try:
+        yield
+    except (OSError, RecursionError) as error:
+        why = "too many folders in one another"
+        if isinstance(error, OSError):
+            why = error.strerror or str(error)
+        raise ValueError(
+            f"--out must be a folder that can be made, got {shown(str(run))}: {why}; name another"
+        ) from None
 
 
 def run_cells(
@@ -73,8 +100,9 @@ def run_cells(
     """Run all cells of a prepared run, ``jobs`` at a time (default: one for each core); give jobs.
 
     ``watch`` hears each cell's events. At Ctrl-C each cell saves its step before KeyboardInterrupt
-    goes on. A failed cell does not stop the others; behind them all, ``CellFailed`` names it. Cells
-    that another command works on come last, once it has left them.
+    goes on, and so it does where listening to one fails, ``watch`` included. A failed cell does not
+    stop the others; behind them all, ``CellFailed`` names it. Cells that another command works on
+    come last, once it has left them.
     """
     cells = cells_of(config)
     most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
@@ -84,6 +112,7 @@ def run_cells(
         waiting.put(cell)
     running: dict[Cell, subprocess.Popen[str]] = {}
     failures: list[str] = []
+    broken: list[BaseException] = []  # what ended a listener
     told: set[Cell] = set()
     stopping = threading.Event()
     # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
@@ -102,8 +131,14 @@ def run_cells(
                 running[cell] = process
                 if stopping.is_set():
                     process.send_signal(signal.SIGINT)
-                error = _follow(process, cell, watch)
-                del running[cell]
+                try:
+                    error = _follow(process, cell, watch)
+                except BaseException:
+                    assert process.stdin is not None
+                    process.stdin.close()  # its end: the cell saves, and is not waited for in vain
+                    raise
+                finally:
+                    del running[cell]
             if process.returncode == BUSY:
                 waiting.put(cell)
                 continue
@@ -113,8 +148,16 @@ def run_cells(
     def work_to(end: threading.Event) -> None:
         try:
             work()
+        except BaseException as error:
+            broken.append(error)
+            stop()
         finally:
             end.set()
+
+    def stop() -> None:
+        stopping.set()
+        for process in list(running.values()):
+            process.send_signal(signal.SIGINT)
 
     for end in ended:
         threading.Thread(target=work_to, args=(end,), daemon=True).start()
@@ -123,12 +166,12 @@ def run_cells(
             while not end.wait(0.2):
                 pass
     except KeyboardInterrupt:
-        stopping.set()
-        for process in list(running.values()):
-            process.send_signal(signal.SIGINT)
+        stop()
         for end in ended:
             end.wait(60)
         raise
+    if broken:
+        raise broken[0]
     if failures:
         raise CellFailed("; ".join(sorted(failures)))
     return jobs
@@ -156,7 +199,10 @@ def threads_of_a_cell(jobs: int) -> int:
 
 
 def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
-    """Train the config's first cell, score it where that is quickest, and give its model's file."""
+    """Train the config's first cell, score it where that is quickest, and give its model's file.
+
+    A training that diverged leaves none: ``CellFailed`` says so.
+    """
     for name in ("encodings", "seeds"):
         if len(found := getattr(config, name)) > 1:
             raise ValueError(
@@ -169,7 +215,16 @@ def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]],
     config = config.model_copy(update=quickest)
     prepare(config, run)
     run_cells(config, run, watch=watch)
-    return cells_of(config)[0].folder(run) / "model.safetensors"
+    cell = cells_of(config)[0]
+    path = cell.folder(run) / "training.json"
+    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    if record.status == "diverged":
+        raise CellFailed(
+            f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
+            f"no finite number, and there is no model; take a lower learning_rate, now "
+            f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
+        )
+    return path.with_name("model.safetensors")
 
 
 def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
@@ -184,6 +239,7 @@ def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        errors="backslashreplace",  # an imported encoding may print any bytes
         env={**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"},
         start_new_session=True,
     )
@@ -195,15 +251,15 @@ def _follow(
     """Pass on a cell's events until it ends; give what went wrong, if anything did."""
     assert process.stdout is not None
     assert process.stderr is not None
-    noise: list[str] = []
-    stderr = process.stderr
-    reader = threading.Thread(target=lambda: noise.extend(stderr), daemon=True)
+    noise: deque[str] = deque(maxlen=MOST_NOISE)
+    read = partial(process.stderr.readline, MOST_OF_A_LINE)
+    reader = threading.Thread(target=lambda: noise.extend(iter(read, "")), daemon=True)
     reader.start()
-    error = None
+    error, outcome = None, "finished"
     watch(cell, {"phase": "starting"})
     for line in process.stdout:
         event = json.loads(line)
-        error = event.get("error", error)
+        error, outcome = event.get("error", error), event.get("ended", outcome)
         watch(cell, event)
     code = process.wait()
     reader.join()
@@ -211,7 +267,10 @@ def _follow(
         error = "".join(noise).strip() or f"the process ended with status {code}"
     if code == BUSY:
         return None
-    ended = {0: "finished", INTERRUPTED: "interrupted"}
+    if code == 0:
+        for said in noise:
+            watch(cell, {"printed": said.rstrip("\n")})
+    ended = {0: outcome, INTERRUPTED: "interrupted"}
     watch(cell, {"phase": ended.get(code, "failed")})
     return error if code else None
 

@@ -1,8 +1,9 @@
 """One cell of a comparison, one encoding with one seed, in a process of its own.
 
 ``python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED`` trains it, or goes on where it stopped,
-and scores it; it tells how far it is in lines of JSON on standard output. With ``--stop-at-eof`` it
-saves and ends when standard input does, as it does when the process that holds its other end dies.
+and scores it; it tells how far it is in lines of JSON on standard output, where nothing else is
+written: what an imported encoding prints goes to standard error. With ``--stop-at-eof`` it saves
+and ends when standard input does, as it does when the process that holds its other end dies.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ropewalk.encodings import import_encodings
 from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, read_run_config
+from ropewalk.lab.ending import end_with, interrupt_once
 from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.locks import Busy, locked
 from ropewalk.lab.models import Model, load_model
@@ -38,6 +42,7 @@ Emit = Callable[[dict[str, Any]], None]
 #: Exit statuses: stopped by a signal, having saved; the cell is another process's at this moment.
 INTERRUPTED, BUSY = 130, 75
 STOP_WITH_PARENT = "--stop-at-eof"
+_SMALLER = "take a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
@@ -80,6 +85,8 @@ def _fill(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Non
         facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
         facts["made_from"] = task.made_from(split, folder)
         write_checked_json(folder / f"{split}.json", facts)
+    if record.status == "diverged":
+        emit({"ended": f"diverged after {record.step} steps"})
 
 
 def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
@@ -140,12 +147,30 @@ def _stop_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _own_output() -> int:
+    """Give a descriptor for events alone; what else is written on standard output is said aside."""
+    events = os.dup(1)
+    os.dup2(2, 1)  # for what writes past Python's sys.stdout
+    sys.stdout = sys.stderr
+    return events
+
+
+def _is_of_memory(error: Exception) -> bool:
+    # torch's allocator of the CPU has no type of its own for it.
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, kinds) or "allocate memory" in str(error)
+
+
 def _main(run: str, encoding: str, seed: str, *options: str) -> int:
+    events = _own_output()
+
     def emit(event: dict[str, Any]) -> None:
+        line = f"{json.dumps(event)}\n".encode()
         try:
-            print(json.dumps(event), flush=True)
+            while line:
+                line = line[os.write(events, line) :]
         except BrokenPipeError:  # nobody listens: whoever asked for a stop says so otherwise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), events)
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         emit({"warning": " ".join(str(message).split())})
@@ -154,7 +179,7 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         # A shell's background job ignores SIGINT and hands that on; here the parent alone sends it.
         own = [signal.SIGINT] if STOP_WITH_PARENT in options else []
         for number in {*own, *stopping_signals()}:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt_once)
         warnings.showwarning = warn
         if own:
             _stop_with_parent()
@@ -163,6 +188,15 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
         return INTERRUPTED
     except Busy:
         return BUSY
+    except SystemExit as error:  # of an imported encoding: no end that this cell has come to
+        emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        first = " ".join(str(error).split())[:200]
+        emit({"error": f"memory is too small: {first}; {_SMALLER}"})
+        return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
         return 1
@@ -174,4 +208,4 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    end_with(lambda: _main(*sys.argv[1:]))
