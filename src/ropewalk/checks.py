@@ -55,6 +55,17 @@ def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") ->
         raise ValueError(f"{name} must be {rule}, got {shown(value)}{why}")
 
 
+def check_factor(name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise unless value is a number that a frequency may be multiplied or divided by.
+
+    The bound is 1e18 and its inverse: published factors have 0.1 to 100,000, and decimal arithmetic
+    of 60 digits loses none of 20 that count.
+    """
+    check_number(name, value, zero=zero)
+    if value and not 1e-18 <= value <= 1e18:
+        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
+
+
 def check_amplitude(name: str, value: float) -> None:
     """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
     if not 1e-18 <= value <= 1e18:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_number
+from ropewalk.checks import check_factor
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
@@ -21,7 +21,7 @@ class Linear(Scaling):
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         return [f / Decimal(self.factor) for f in rope.frequencies()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_factor, check_int
 from ropewalk.rotary.frequencies import pi
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
@@ -33,7 +33,7 @@ class Llama3(Scaling):
 
     def __post_init__(self) -> None:
         for name in ("factor", "low_freq_factor", "high_freq_factor"):
-            check_number(name, getattr(self, name))
+            check_factor(name, getattr(self, name))
         check_int("original_length", self.original_length, 1)
         if self.high_freq_factor < self.low_freq_factor:
             raise ValueError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_factor, check_int
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
@@ -24,7 +24,7 @@ class NTKAware(Scaling):
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
@@ -46,7 +46,7 @@ class DynamicNTK(Scaling):
     needs_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
         check_int("original_length", self.original_length, 1)
 
     def length_key(self, length: int | None) -> int | None:

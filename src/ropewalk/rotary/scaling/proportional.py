@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_number
+from ropewalk.checks import check_factor
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 
@@ -24,8 +24,8 @@ class Proportional(Scaling):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        check_number("fraction", self.fraction)
-        check_number("factor", self.factor)
+        check_factor("fraction", self.fraction)
+        check_factor("factor", self.factor)
         if self.fraction > 1:
             raise ValueError(f"fraction must be at most 1, all pairs, got {self.fraction}")
 
