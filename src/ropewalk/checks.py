@@ -90,23 +90,29 @@ def check_bool(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
-def named_fields(elsewhere: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
-    """Decorate a dataclass so that a field it has not is answered with one that it has.
+def named_fields(
+    elsewhere: Mapping[str, str], inner: Callable[..., object] | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Decorate a class so that an argument it has not is answered with one that it has.
 
-    elsewhere: its fields by the names that other code has for them.
+    elsewhere: its arguments by the names that other code has for them; those of arguments that it
+    has not are passed over. inner: what its first argument is made by, which may have them.
     """
 
     def decorate(cls: type[T]) -> type[T]:
         construct = cls.__init__
         known = list(inspect.signature(cls).parameters)
+        inside = [] if inner is None else list(inspect.signature(inner).parameters)
 
         @functools.wraps(construct)
         def checked(self: T, *args: Any, **fields: Any) -> None:
             for name in fields:
                 if name not in known:
-                    guess = did_you_mean(name[:80], known)
-                    if name in elsewhere:
-                        guess = f"; it is called {elsewhere[name]} here"
+                    guess, ours = did_you_mean(name[:80], known), elsewhere.get(name, name)
+                    if ours in known:
+                        guess = f"; it is called {ours} here"
+                    elif inner is not None and ours in inside:
+                        guess = f"; write {cls.__name__}({inner.__name__}({ours}=…))"
                     raise TypeError(
                         f"{cls.__name__} has no argument {shown(name)}{guess}; "
                         f"it has {', '.join(known)}"

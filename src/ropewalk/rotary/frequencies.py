@@ -29,6 +29,9 @@ from torch import Tensor
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
 """For each pair, the axis whose position it follows and its exponent e in theta^-e."""
 
+# float64 holds these, in radians per position, and the wavelengths that they make.
+LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
+
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import named_fields
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
@@ -20,10 +21,11 @@ from ropewalk.rotary.shape_checks import (
     check_tensor,
     check_within_int64,
 )
-from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
 
 
+@named_fields(ELSEWHERE, RotarySpec)
 class RotaryEmbedding(nn.Module):
     """Rotates queries and keys by their positions, as `spec` says.
 

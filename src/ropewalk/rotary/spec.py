@@ -29,11 +29,13 @@ from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
 MAX_HEAD_DIM = 8_192  # many times the widest published head; forming frequencies costs as much
-# float64 holds these, and the wavelengths that they make.
-LEAST_FREQUENCY, MOST_FREQUENCY = Decimal("1e-307"), Decimal("1e307")
 
 
-@named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
+#: Its fields, by the names that other code has for them.
+ELSEWHERE = {"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"}
+
+
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
@@ -242,7 +244,7 @@ class RotarySpec:
         if isinstance(self.scaling, Proportional):
             sizes = [f for f in sizes if f]  # the others are to stand still
         for f in (min(sizes), max(sizes)):
-            if not LEAST_FREQUENCY <= f <= MOST_FREQUENCY:
+            if not frequencies.LEAST <= f <= frequencies.MOST:
                 raise ValueError(
                     f"{names} must give frequencies between 1e-307 and 1e307 radians per position, "
                     f"so that wavelengths are finite too, got {f:.3g} with theta={self.theta}"

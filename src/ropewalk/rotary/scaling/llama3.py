@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_factor, check_int
+from ropewalk.checks import check_factor, check_int, named_fields
 from ropewalk.rotary.frequencies import pi
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Llama3(Scaling):
     """Divide slow pairs by s, leave fast ones, blend smoothly between (Llama 3.1).

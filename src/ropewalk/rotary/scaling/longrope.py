@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_factor, check_int, shown
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, check_int, named_fields, shown
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.

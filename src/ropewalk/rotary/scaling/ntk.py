@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_factor, check_int
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, check_int, named_fields
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class NTKAware(Scaling):
     """A larger base, so that the slowest pair slows by s and the fastest not at all.
@@ -30,6 +31,7 @@ class NTKAware(Scaling):
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class DynamicNTK(Scaling):
     """`NTKAware` with an s that grows with the length n that is being served.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_factor
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, named_fields
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Proportional(Scaling):
     """p-RoPE: the fastest pairs rotate as ever, the rest not at all; all may be divided by s.

@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from ropewalk.checks import check_bool, check_factor, check_int
+from ropewalk.checks import check_bool, check_factor, check_int, named_fields
 from ropewalk.rotary.frequencies import pi
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class YaRN(Scaling):
     """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
