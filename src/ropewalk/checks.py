@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -34,10 +35,24 @@ def shown(value: object, limit: int = 80) -> str:
     return text[: limit - 1] + "…" if long or len(text) > limit else text
 
 
+def as_python(name: str, value: object) -> str:
+    """Return how to make a Python number of one that another library has, "" if it is none."""
+    if isinstance(value, (bool, int, float)) or type(value).__name__ in ("bool", "bool_"):
+        return ""
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+        return f"; write int({name})"
+    except (TypeError, ValueError, RuntimeError):
+        return f"; write float({name})" if hasattr(value, "__float__") else ""
+
+
 def check_int(name: str, value: Any, least: int, why: str = "") -> None:
     """Raise unless value is an int of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be an int, got {shown(value)} of type {type(value).__name__}"
+            f"{as_python(name, value)}"
+        )
     if value < least:
         raise ValueError(f"{name} must be at least {least}{why}, got {shown(value)}")
     if value > LARGEST:
@@ -49,6 +64,7 @@ def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") ->
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise TypeError(
             f"{name} must be a float, got {shown(value)} of type {type(value).__name__}"
+            f"{as_python(name, value)}"
         )
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         rule = "finite and not negative" if zero else "finite and above 0"

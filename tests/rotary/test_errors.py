@@ -41,6 +41,16 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate, scaling
         ),
         ({"rotary_dim": 32.0}, TypeError, "rotary_dim must be an int, got 32.0 of type float"),
         ({"rotary_dim": True}, TypeError, "rotary_dim must be an int, got True of type bool"),
+        (
+            {"head_dim": torch.tensor(64)},
+            TypeError,
+            "head_dim must be an int, got tensor(64) of type Tensor; write int(head_dim)",
+        ),
+        (
+            {"theta": torch.tensor(1e4)},
+            TypeError,
+            "theta must be a float, got tensor(10000.) of type Tensor; write float(theta)",
+        ),
         ({"theta": 0}, ValueError, "theta must be finite and above 0, got 0"),
         ({"theta": -1e4}, ValueError, "theta must be finite and above 0, got -10000.0"),
         ({"theta": float("inf")}, ValueError, "theta must be finite and above 0, got inf"),
