@@ -75,11 +75,12 @@ def check_factor(name: str, value: Any, *, zero: bool = False) -> None:
     """Raise unless value is a number that a frequency may be multiplied or divided by.
 
     The bound is 1e18 and its inverse: published factors have 0.1 to 100,000, and decimal arithmetic
-    of 60 digits loses none of 20 that count.
+    of 60 digits loses none of 20 that count. What may be 0 may lie as near to it as it likes.
     """
     check_number(name, value, zero=zero)
-    if value and not 1e-18 <= value <= 1e18:
-        raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
+    least = 0.0 if zero else 1e-18
+    if not least <= value <= 1e18:
+        raise ValueError(f"{name} must lie between {least:g} and 1e18, got {shown(value)}")
 
 
 def check_amplitude(name: str, value: float) -> None:
