@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -34,10 +35,24 @@ def shown(value: object, limit: int = 80) -> str:
     return text[: limit - 1] + "…" if long or len(text) > limit else text
 
 
+def as_python(name: str, value: object) -> str:
+    """Return how to make a Python number of one that another library has, "" if it is none."""
+    if isinstance(value, (bool, int, float)) or type(value).__name__ in ("bool", "bool_"):
+        return ""
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+        return f"; write int({name})"
+    except (TypeError, ValueError, RuntimeError):
+        return f"; write float({name})" if hasattr(value, "__float__") else ""
+
+
 def check_int(name: str, value: Any, least: int, why: str = "") -> None:
     """Raise unless value is an int of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be an int, got {shown(value)} of type {type(value).__name__}"
+            f"{as_python(name, value)}"
+        )
     if value < least:
         raise ValueError(f"{name} must be at least {least}{why}, got {shown(value)}")
     if value > LARGEST:
@@ -49,10 +64,23 @@ def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") ->
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise TypeError(
             f"{name} must be a float, got {shown(value)} of type {type(value).__name__}"
+            f"{as_python(name, value)}"
         )
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         rule = "finite and not negative" if zero else "finite and above 0"
         raise ValueError(f"{name} must be {rule}, got {shown(value)}{why}")
+
+
+def check_factor(name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise unless value is a number that a frequency may be multiplied or divided by.
+
+    The bound is 1e18 and its inverse: published factors have 0.1 to 100,000, and decimal arithmetic
+    of 60 digits loses none of 20 that count. What may be 0 may lie as near to it as it likes.
+    """
+    check_number(name, value, zero=zero)
+    least = 0.0 if zero else 1e-18
+    if not least <= value <= 1e18:
+        raise ValueError(f"{name} must lie between {least:g} and 1e18, got {shown(value)}")
 
 
 def check_amplitude(name: str, value: float) -> None:
@@ -79,23 +107,29 @@ def check_bool(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
-def named_fields(elsewhere: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
-    """Decorate a dataclass so that a field it has not is answered with one that it has.
+def named_fields(
+    elsewhere: Mapping[str, str], inner: Callable[..., object] | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Decorate a class so that an argument it has not is answered with one that it has.
 
-    elsewhere: its fields by the names that other code has for them.
+    elsewhere: its arguments by the names that other code has for them; those of arguments that it
+    has not are passed over. inner: what its first argument is made by, which may have them.
     """
 
     def decorate(cls: type[T]) -> type[T]:
         construct = cls.__init__
         known = list(inspect.signature(cls).parameters)
+        inside = [] if inner is None else list(inspect.signature(inner).parameters)
 
         @functools.wraps(construct)
         def checked(self: T, *args: Any, **fields: Any) -> None:
             for name in fields:
                 if name not in known:
-                    guess = did_you_mean(name[:80], known)
-                    if name in elsewhere:
-                        guess = f"; it is called {elsewhere[name]} here"
+                    guess, ours = did_you_mean(name[:80], known), elsewhere.get(name, name)
+                    if ours in known:
+                        guess = f"; it is called {ours} here"
+                    elif inner is not None and ours in inside:
+                        guess = f"; write {cls.__name__}({inner.__name__}({ours}=…))"
                     raise TypeError(
                         f"{cls.__name__} has no argument {shown(name)}{guess}; "
                         f"it has {', '.join(known)}"

@@ -4,11 +4,12 @@ These fail when a mistake passes, fails somewhere deeper, or is told in other wo
 """
 
 import re
+import warnings
 
 import pytest
 import torch
 
-from ropewalk import RotaryEmbedding, RotarySpec, rotate
+from ropewalk import RotaryEmbedding, RotarySpec, rotate, scaling
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,16 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate
         ),
         ({"rotary_dim": 32.0}, TypeError, "rotary_dim must be an int, got 32.0 of type float"),
         ({"rotary_dim": True}, TypeError, "rotary_dim must be an int, got True of type bool"),
+        (
+            {"head_dim": torch.tensor(64)},
+            TypeError,
+            "head_dim must be an int, got tensor(64) of type Tensor; write int(head_dim)",
+        ),
+        (
+            {"theta": torch.tensor(1e4)},
+            TypeError,
+            "theta must be a float, got tensor(10000.) of type Tensor; write float(theta)",
+        ),
         ({"theta": 0}, ValueError, "theta must be finite and above 0, got 0"),
         ({"theta": -1e4}, ValueError, "theta must be finite and above 0, got -10000.0"),
         ({"theta": float("inf")}, ValueError, "theta must be finite and above 0, got inf"),
@@ -188,6 +199,80 @@ def test_module(call, error, message):
 
 
 COS, SIN = ROPE.tables(FIVE)
+META = Q.to("meta")
+DYNAMIC = RotaryEmbedding(RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 4)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ROPE(META, Q), "k must be on the device of q, meta, got cpu; move"),
+        (lambda: ROPE(Q, META), "k must be on the device of q, cpu, got meta; move"),
+        (lambda: ROPE(Q, META, FIVE), "k must be on the device of q, cpu, got meta; move"),
+        (lambda: rotate(Q, COS.to("meta"), SIN, pairing="half"), "cos must be on the device of x"),
+        (lambda: rotate(Q, COS, SIN.to("meta"), pairing="half"), "sin must be on the device of x"),
+        (
+            lambda: rotate(Q, COS, SIN, pairing="half", out=META),
+            "out must be on the device of x, cpu, got meta",
+        ),
+        (
+            lambda: ROPE.rotate(Q, FIVE.to("meta")),
+            "positions must hold numbers, got a tensor on the meta device beside a tensor on cpu",
+        ),
+        (
+            lambda: ROPE(Q, Q, FIVE, FIVE.to("meta")),
+            "key_positions must hold numbers, got a tensor on the meta device",
+        ),
+        (lambda: ROPE.shift(Q, FIVE.to("meta")), "by must hold numbers, got a tensor on the meta"),
+        (
+            lambda: DYNAMIC(Q, Q, length=torch.tensor([9, 9], device="meta")),
+            "length must hold numbers, got a tensor on the meta device",
+        ),
+    ],
+)
+def test_devices_that_differ(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_what_is_all_on_the_meta_device_stays_there():
+    for where in (None, FIVE, FIVE.to("meta")):
+        assert all(x.is_meta for x in ROPE(META, META, where))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Q.to_sparse(),
+        lambda: Q[0, 0].to_sparse_csr(),
+        lambda: Q.to_mkldnn(),
+        lambda: torch.nested.nested_tensor([Q[0], Q[1]]),
+        lambda: torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged),
+    ],
+    ids=["sparse", "csr", "mkldnn", "nested", "jagged"],
+)
+def test_a_tensor_that_is_not_dense(make):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls some of them a beta or a prototype
+        x = make()
+    ROPE(Q, Q)  # rows are cached, so that the short way is tried first
+    for name, call in {
+        "x": lambda: ROPE.rotate(x),
+        "q": lambda: ROPE(x, x),
+        "k": lambda: ROPE(Q, x),
+    }.items():
+        with pytest.raises(TypeError, match=f"^{name} must be a dense tensor, got"):
+            call()
+    with pytest.raises(TypeError, match=r"^x must be a dense tensor, got"):
+        rotate(x, COS, SIN, pairing="half")
+    with pytest.raises(TypeError, match=r"^out must be a dense tensor, got"):
+        rotate(Q, COS, SIN, pairing="half", out=x)
+
+
+def test_steps_beyond_64_bits():
+    for by in (2**63, -(2**63) - 1, 10**5000):
+        with pytest.raises(ValueError, match=r"by must lie between -2\^63 and 2\^63 - 1, got"):
+            ROPE.shift(Q, by)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +331,7 @@ COS, SIN = ROPE.tables(FIVE)
             ValueError,
             "out must have x's shape and dtype, (2, 4, 5, 8) and torch.float32",
         ),
+        ({"out": [1]}, TypeError, "out must be a tensor, got list"),
         ({"out": Q[:1].clone()}, ValueError, "got (1, 4, 5, 8) and torch.float32"),
         (
             {"x": Q.clone().requires_grad_(), "out": Q.clone()},

@@ -5,13 +5,14 @@ paper or the code that published it; when a result comes to depend on chunks, on
 on what was asked before; and when a rule that needs the length does without.
 """
 
+import dataclasses
 import math
 import re
 from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, reject
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -706,6 +707,72 @@ def test_lengths_need_not_lie_where_the_keys_are(rule):
 def test_a_rule_refuses_what_it_cannot_do_when_it_is_made(make, error, message):
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+EXTREME = st.sampled_from(
+    [5e-324, 1e-308, 1e-100, 1e-18, 1e-9, 0.5, 1.0, 1e9, 1e18, 1e19, 1e38, 1e60, 1e200, 1e308]
+)
+LENGTHS = st.sampled_from([1, 2, 8, 4096, 2**31, 2**63 - 1])
+FOUR = st.lists(EXTREME, min_size=4, max_size=4)
+EXTREME_RULES = st.one_of(
+    st.tuples(st.sampled_from([scaling.Linear, scaling.NTKAware]), st.tuples(EXTREME)),
+    st.tuples(st.just(scaling.Proportional), st.tuples(EXTREME, EXTREME)),
+    st.tuples(st.just(scaling.DynamicNTK), st.tuples(EXTREME, LENGTHS)),
+    st.tuples(st.just(scaling.Llama3), st.tuples(EXTREME, EXTREME, EXTREME, LENGTHS)),
+    st.tuples(
+        st.just(scaling.YaRN),
+        st.tuples(EXTREME, LENGTHS, EXTREME, EXTREME, st.booleans(), *[st.none() | EXTREME] * 3),
+    ),
+    st.tuples(
+        st.just(scaling.LongRoPE),
+        st.tuples(FOUR, FOUR, LENGTHS, EXTREME, *[st.none() | EXTREME] * 3),
+    ),
+)
+EXTREME_THETAS = st.sampled_from([5e-324, 1e-300, 1e-20, 0.5, 1.0, 1e4, 1e100, 1e300, 1e308])
+
+
+@settings(max_examples=300)
+@given(st.none() | EXTREME_RULES, EXTREME_THETAS, st.sampled_from([8, 64]), LENGTHS)
+@example(None, 5e-324, 64, 1)
+@example((scaling.DynamicNTK, (1e308, 8)), 1e4, 8, 100)
+@example((scaling.DynamicNTK, (1e200, 8)), 1e4, 8, 1)
+@example((scaling.Linear, (1e308,)), 1e4, 8, 1)
+@example((scaling.LongRoPE, ((1.0,) * 4, (1e308,) * 4, 8)), 1e4, 8, 9)
+@example((scaling.LongRoPE, ((1.0,) * 4, (1.0,) * 4, 8, 1.0, None, 1.0, 1e30)), 1e4, 8, 9)
+def test_a_spec_that_is_accepted_has_facts_that_are_numbers(rule, theta, rotary_dim, length):
+    try:
+        made = None if rule is None else rule[0](*rule[1])
+        spec = RotarySpec(rotary_dim, theta=theta, scaling=made)
+    except ValueError as error:
+        if not re.search(r"must (lie between|give|leave|be|have|not)", str(error)):
+            raise
+        return
+    moving = spec.inverse_frequencies(length) != 0
+    assert moving.all() or isinstance(made, scaling.Proportional)
+    for fact in (spec.inverse_frequencies(length), spec.wavelengths(length)):
+        assert fact[moving].isfinite().all()
+        assert (fact[moving] > 0).all()
+    assert 1e-18 <= spec.amplitude_at(length) <= 1e18
+    assert len(spec.fixed_point_frequencies(length)) == spec.pairs
+
+
+@pytest.mark.parametrize("rule", ONE_OF_EACH, ids=name)
+def test_a_factor_beyond_all_models_is_refused_by_name(rule):
+    for value in (1e308, 1e200, 5e-324):
+        with pytest.raises(ValueError, match="factor must lie between 1e-18 and 1e18, got"):
+            dataclasses.replace(rule, factor=value)
+
+
+@pytest.mark.parametrize("theta", [5e-324, 1.7e308])
+def test_a_theta_whose_wavelengths_are_no_numbers_is_refused(theta):
+    with pytest.raises(ValueError, match="theta must give frequencies between 1e-307 and 1e307"):
+        RotarySpec(1024, theta=theta)
+
+
+@pytest.mark.parametrize("exponent", [10**6, -(10**6), 10**400])
+def test_exponents_beyond_decimal_arithmetic_are_refused(exponent):
+    with pytest.raises(ValueError, match="theta and axes must give frequencies"):
+        RotarySpec(4, axes=((0, exponent), (0, 0)))
 
 
 def test_rules_are_values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.frequencies import Axes, standard_exponents
@@ -130,6 +131,37 @@ def as_code(given: Axes) -> str:
             return f"axes.{make.__name__}({', '.join(map(repr, arguments))})"
     written = [(axis, int(e) if e.denominator == 1 else str(e)) for axis, e in given]
     return f"({written[0]},) * {pairs}" if len(set(written)) == 1 else repr(tuple(written))
+
+
+def check_axes(given: object, pairs: int) -> Axes:
+    """Return the axes of a spec of so many pairs, exponents as fractions; raise where wrong."""
+    try:
+        both = [(axis, exponent) for axis, exponent in given]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"axes must hold one (axis, exponent) for each pair, got {shown(given)}"
+        ) from None
+    if len(both) != pairs:
+        raise ValueError(
+            f"axes must hold one (axis, exponent) for each of R/2 = {pairs} pairs, got {len(both)}"
+        )
+    exponents = [_exponent(i, exponent) for i, (_, exponent) in enumerate(both)]
+    for axis, _ in both:
+        check_int("each axis of axes", axis, 0)
+    used = {axis for axis, _ in both}
+    if used != set(range(len(used))):
+        raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
+    return tuple((axis, exponent) for (axis, _), exponent in zip(both, exponents, strict=True))
+
+
+def _exponent(pair: int, given: Any) -> Fraction:
+    rule = "each exponent of axes must be a finite number, or a fraction as '1/3', got "
+    try:
+        return Fraction(given)
+    except TypeError:
+        raise TypeError(f"{rule}{shown(given)} for pair {pair}") from None
+    except (ValueError, OverflowError, ZeroDivisionError):  # NaN, infinity and other words
+        raise ValueError(f"{rule}{shown(given)} for pair {pair}") from None
 
 
 def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:

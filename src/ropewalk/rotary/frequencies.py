@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from decimal import Context, Decimal
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -29,12 +29,17 @@ from torch import Tensor
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
 """For each pair, the axis whose position it follows and its exponent e in theta^-e."""
 
+# float64 holds these, in radians per position, and the wavelengths that they make.
+LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
+
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
     """60 digits after the point; 2^-64 takes 20, and where theta < 1 there are more before it."""
-    return Context(prec=60 + max(0, -Decimal(theta).adjusted()))
+    # Without the trap, what is too small for a Decimal would be 0, a pair that stands still.
+    traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
+    return Context(prec=60 + max(0, -Decimal(theta).adjusted()), traps=traps)
 
 
 def powers(theta: float, exponents: Iterable[Fraction]) -> list[Decimal]:

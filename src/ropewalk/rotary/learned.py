@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_bool, check_int
+from ropewalk.checks import check_bool, check_int, named_fields
 from ropewalk.rotary.module import RotaryEmbedding
-from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import CPU, Length, RopeTables, Tables
 
 
@@ -51,6 +51,7 @@ class LearnedTables(RopeTables):
         return cos.to(home), sin.to(home)
 
 
+@named_fields(ELSEWHERE, RotarySpec)
 class LearnedRotaryEmbedding(RotaryEmbedding):
     """A `RotaryEmbedding` that learns its frequencies, starting from those of `spec`.
 

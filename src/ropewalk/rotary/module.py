@@ -9,20 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import named_fields
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
-from ropewalk.rotary.rotate import sequence_length
+from ropewalk.rotary.rotate import check_device, sequence_length
 from ropewalk.rotary.shape_checks import (
     check_same_batch,
     check_same_length,
     check_serves,
     check_tensor,
+    check_within_int64,
 )
-from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
 
 
+@named_fields(ELSEWHERE, RotarySpec)
 class RotaryEmbedding(nn.Module):
     """Rotates queries and keys by their positions, as `spec` says.
 
@@ -100,6 +103,7 @@ class RotaryEmbedding(nn.Module):
         check_same_batch(q, k)
         if key_positions is None:
             check_same_length(q, k, seq_dim)
+            check_device("k", k, "q", q)  # they share their tables
             check_tensor("k", k, "positions", positions, seq_dim, self.spec)
         tables = source.for_tensor(q, positions, offset, length, seq_dim, name="q")
         if key_positions is None:
@@ -149,6 +153,7 @@ class RotaryEmbedding(nn.Module):
         amplitude stays.
         """
         if isinstance(by, (int, torch.SymInt)):
+            check_within_int64("by", by)
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
             by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
         source = self._tables
@@ -192,7 +197,10 @@ class RotaryEmbedding(nn.Module):
         if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
             return None
         width = (self.spec.head_dim,)
-        if q.shape[-1:] != width or k.shape[-1:] != width or q.shape[0] != k.shape[0]:
+        try:
+            if q.shape[-1:] != width or k.shape[-1:] != width or q.shape[0] != k.shape[0]:
+                return None
+        except RuntimeError:  # a nested tensor has no shape
             return None
         if self.spec.needs_length and length is not None and offset + q.shape[seq_dim] > length:
             return None

@@ -1,17 +1,22 @@
 """Positions of tokens, as integer tensors that `RotaryEmbedding` takes.
 
-One axis gives (S,) or (B, S); several axes stand in front, (A, S).
+One axis gives (S,) or (B, S); several axes stand in front, (A, S). More than 2^31 positions at once
+are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ropewalk.checks import check_int, shown
+from ropewalk.checks import LARGEST, check_int, shown
+from ropewalk.rotary.shape_checks import INTEGERS
+
+MOST = 2**31  # positions in one tensor, of 16 GiB: two hundred times the longest contexts
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
@@ -19,11 +24,15 @@ Scheme = Literal["contiguous", "zigzag", "round-robin"]
 def offset(start: int | Tensor, length: int) -> Tensor:
     """start, start + 1, …: (S,), or (B, S) for starts (B,) that differ within the batch."""
     check_int("length", length, 0)
+    _check_count("length", length, length)
     if isinstance(start, Tensor):
         if start.ndim != 1 or start.is_floating_point() or start.dtype == torch.bool:
             raise ValueError(f"start must be an int or integers (B,), got {shown(start)}")
+        _check_count("length", length, len(start) * length)
         return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
     check_int("start", start, -(2**62))
+    if start + length > LARGEST:
+        raise ValueError(f"start must keep all {length} positions below 2^63, got {start}")
     return torch.arange(start, start + length)
 
 
@@ -32,14 +41,21 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 
     cu_seqlens: where documents begin, and the end of the last: 0, n_1, n_1 + n_2, …, S.
     """
-    given = torch.as_tensor(cu_seqlens)
-    ends = given.to(torch.int64)
-    falls = ends.ndim != 1 or len(ends) < 1 or ends[0] != 0 or (ends.diff() < 0).any()
-    if falls or given.is_floating_point():
+    try:
+        given = torch.as_tensor(cu_seqlens)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise TypeError(
+            f"cu_seqlens must be an integer tensor or a list of ints below 2^63, "
+            f"got {shown(cu_seqlens)}"
+        ) from None
+    falls = given.dtype not in INTEGERS or given.ndim != 1 or len(given) < 1
+    ends = given if falls else given.to(torch.int64)
+    if falls or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
             f"cu_seqlens must be one axis of cumulative lengths that begins at 0 and never falls, "
-            f"got {given.tolist()}"
+            f"got {shown(given.tolist())}"
         )
+    _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))
     everything = torch.arange(int(ends[-1]), device=ends.device)
     return everything - ends[:-1].repeat_interleave(ends.diff())
 
@@ -79,10 +95,19 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
     """
     check_int("start", start, 0)
+    if start > 2**62:
+        raise ValueError(f"start must be at most 2^62, got {start}")
+    given: object = segments
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(
+            f"segments must be a list of ints (text) and of (H, W), (T, H, W) or (T, H, W, step), "
+            f"got {shown(segments)}"
+        )
     parts, here = [torch.zeros(3, 0, dtype=torch.int64)], start
     for segment in segments:
         if isinstance(segment, int):
             check_int("each text segment", segment, 0)
+            _check_count("each text segment", segment, segment)
             part = torch.arange(segment).expand(3, -1)
         else:
             part = _patches(segment)
@@ -111,6 +136,7 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
     check_int("world", world, 1)
     check_int("rank", rank, 0)
     check_int("length", length, 0)
+    _check_count("length", length, length)
     if rank >= world:
         raise ValueError(f"rank must be below world={world}, got {rank}")
     if scheme not in get_args(Scheme):
@@ -137,6 +163,7 @@ def _patches(segment: Sequence[int]) -> Tensor:
         return video(*sizes)
     if len(sizes) == 4:
         check_int("step", sizes[3], 1)
+        _check_count("step", sizes[3], sizes[3])
         return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
     raise ValueError(
         f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
@@ -144,7 +171,14 @@ def _patches(segment: Sequence[int]) -> Tensor:
     )
 
 
+def _check_count(name: str, value: object, count: int) -> None:
+    """Raise where an argument asks for more positions than any sequence has."""
+    if count > MOST:
+        raise ValueError(f"{name} must give at most 2^31 positions, got {shown(value)}")
+
+
 def _lattice(*sizes: int) -> Tensor:
     for name, size in zip(("width", "height", "frames"), reversed(sizes), strict=False):
         check_int(name, size, 1)
+    _check_count("the product of sizes", sizes, math.prod(sizes))
     return torch.cartesian_prod(*(torch.arange(size) for size in sizes)).T.contiguous()

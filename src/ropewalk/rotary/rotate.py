@@ -67,6 +67,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     """S of a tensor whose sequence axis is `seq_dim`; ValueError where it has none."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+    check_dense(name, x)
     if seq_dim not in (-2, -3):
         raise ValueError(
             f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
@@ -80,12 +81,30 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     return x.shape[seq_dim]
 
 
+def check_dense(name: str, x: Tensor) -> None:
+    """Raise unless x has the plain layout: neither sparse nor nested nor another library's."""
+    if x.layout is not torch.strided or x.is_nested:
+        kind = f"a nested one of layout {x.layout}" if x.is_nested else f"layout {x.layout}"
+        raise TypeError(f"{name} must be a dense tensor, got {kind}; see torch.Tensor.to_dense")
+
+
+def check_device(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
+    """Raise unless x lies where the other tensor does."""
+    if x.device != other.device:
+        raise ValueError(
+            f"{name} must be on the device of {other_name}, {other.device}, got {x.device}; "
+            f"move one of them with .to()"
+        )
+
+
 def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
     """Raise unless x can be rotated, and cos and sin are tables for it."""
     length = sequence_length("x", x, seq_dim)
     for name, table in (("cos", cos), ("sin", sin)):
         if not isinstance(table, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(table).__name__}")
+        check_dense(name, table)
+        check_device(name, table, "x", x)
     if cos.shape != sin.shape or cos.ndim not in (2, 3, 4):
         raise ValueError(
             f"cos and sin must both be (S, R/2), both (B, N, S, R/2) or both (B, S, R/2), "
@@ -130,6 +149,10 @@ def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:
 
 
 def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out must be a tensor, got {type(out).__name__}")
+    check_dense("out", out)
+    check_device("out", out, "x", x)
     if out.shape != x.shape or out.dtype != x.dtype:
         raise ValueError(
             f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "

@@ -79,6 +79,21 @@ def is_int(value: object) -> bool:
     return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
 
 
+def check_within_int64(name: str, value: object) -> None:
+    """Raise where value is an int that torch has no number for."""
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} must lie between -2^63 and 2^63 - 1, got {shown(value)}")
+
+
+def check_has_numbers(name: str, values: Tensor, beside: Tensor | None = None) -> None:
+    """Raise where values are on the meta device and there are numbers to form of them."""
+    if values.device.type == "meta" and (beside is None or beside.device.type != "meta"):
+        where = "" if beside is None else f" beside a tensor on {beside.device}"
+        raise ValueError(
+            f"{name} must hold numbers, got a tensor on the meta device{where}, which has none"
+        )
+
+
 def check_offset(offset: object, length: int) -> None:
     """Raise unless `length` positions from this offset on are 64-bit integers."""
     if not is_int(offset):

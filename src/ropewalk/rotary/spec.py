@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from torch import SymInt, Tensor
 
 from ropewalk.checks import (
+    LARGEST,
     check_amplitude,
     check_bool,
     check_int,
@@ -20,8 +20,10 @@ from ropewalk.checks import (
     shown,
 )
 from ropewalk.rotary import axes, frequencies
+from ropewalk.rotary.axes import check_axes
 from ropewalk.rotary.frequencies import Axes
 from ropewalk.rotary.pairing import Pairing, check_pairing
+from ropewalk.rotary.scaling.proportional import Proportional
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
@@ -29,7 +31,11 @@ __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 MAX_HEAD_DIM = 8_192  # many times the widest published head; forming frequencies costs as much
 
 
-@named_fields({"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"})
+#: Its fields, by the names that other code has for them.
+ELSEWHERE = {"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"}
+
+
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class RotarySpec:
     """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
@@ -95,10 +101,12 @@ class RotarySpec:
         self._fill("amplitude", float(self.amplitude))
         check_bool("reverse", self.reverse)
         check_bool("continuous", self.continuous)
-        self._fill("axes", self._checked_axes())
+        if self.axes is not None:
+            self._fill("axes", check_axes(self.axes, self.pairs))
         self._check_blocks()
         # What the rule cannot do with this rope is said here.
-        self._check_sizes(1 if self.needs_length else None)
+        for length in (1, LARGEST) if self.needs_length else (None,):
+            self._check_sizes(length)
 
     @property
     def pairs(self) -> int:
@@ -223,33 +231,28 @@ class RotarySpec:
                 f"leave it out to rotate every dimension"
             )
 
-    def _checked_axes(self) -> Axes | None:
-        if self.axes is None:
-            return None
-        try:
-            pairs = tuple((axis, Fraction(exponent)) for axis, exponent in self.axes)
-        except (TypeError, ValueError, OverflowError):
-            raise TypeError(
-                f"axes must hold one (axis, exponent) for each pair, got {shown(self.axes)}"
-            ) from None
-        if len(pairs) != self.pairs:
-            raise ValueError(
-                f"axes must hold one (axis, exponent) for each of R/2 = {self.pairs} pairs, "
-                f"got {len(pairs)}"
-            )
-        for axis, _ in pairs:
-            check_int("each axis of axes", axis, 0)
-        used = {axis for axis, _ in pairs}
-        if used != set(range(len(used))):
-            raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
-        return pairs
-
     def _check_sizes(self, length: int | None) -> None:
-        fastest = max(abs(f) for f in _frequencies(self, self.length_key(length)))
-        if fastest.adjusted() > frequencies.precision(self.theta).prec - 40:
+        given = [name for name in ("axes", "scaling") if getattr(self, name) is not None]
+        names = " and ".join(("theta", *given)) if len(given) < 2 else "theta, axes and scaling"
+        try:
+            sizes = [abs(f) for f in _frequencies(self, self.length_key(length))]
+        except ArithmeticError:
+            raise ValueError(
+                f"{names} must give frequencies that can be formed, got theta={self.theta} and "
+                f"{shown(self.scaling)} at length {length}"
+            ) from None
+        if isinstance(self.scaling, Proportional):
+            sizes = [f for f in sizes if f]  # the others are to stand still
+        for f in (min(sizes), max(sizes)):
+            if not frequencies.LEAST <= f <= frequencies.MOST:
+                raise ValueError(
+                    f"{names} must give frequencies between 1e-307 and 1e307 radians per position, "
+                    f"so that wavelengths are finite too, got {f:.3g} with theta={self.theta}"
+                )
+        if max(sizes).adjusted() > frequencies.precision(self.theta).prec - 40:
             raise ValueError(
                 f"axes and scaling must give frequencies whose turns can be counted, "
-                f"got {float(fastest):.3g} radians per position"
+                f"got {float(max(sizes)):.3g} radians per position"
             )
         check_amplitude("amplitude and the rule's own", self.amplitude_at(length))
 

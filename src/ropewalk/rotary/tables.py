@@ -19,6 +19,7 @@ from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import check_tables
 from ropewalk.rotary.shape_checks import (
     INTEGERS,
+    check_has_numbers,
     check_offset,
     check_positions,
     check_serves,
@@ -91,6 +92,7 @@ class RopeTables(ABC):
                 f"offset must be left at 0 where positions are given, got {shown(offset)}; "
                 f"add it to the positions"
             )
+        check_has_numbers(positions_name, positions, x)
         if not distances:
             check_serves(length, self.spec, None, positions)
         return self._build_tables(positions.to(x.device), length)
@@ -174,6 +176,7 @@ class RotaryTables(RopeTables):
             )
         if not self.spec.needs_length:
             return self._constants[None]
+        check_has_numbers("length", length)
         return at_lengths(length, self.spec, self._registered_name)
 
     def _traced(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from ropewalk.checks import check_number, shown
+from ropewalk.checks import check_number, named_fields, shown
 from ropewalk.rotary.shape_checks import check_same_length
-from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RotaryTables, Tables, apply_tables
 
 GAMMA = 0.4
 
 
+@named_fields(ELSEWHERE, RotarySpec)
 class XPosEmbedding(nn.Module):
     """Rotate q and k as `spec` says, and scale pair i of q by z, of k by 1/z: xPos.
 

@@ -29,12 +29,12 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
         (
             LLAMA,
             {"rope_theta": 1e4, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
-            "rope_theta must say the same as rope_theta in the rope's own fields, 500000.0",
+            "rope_theta must say the same as rope_parameters.rope_theta, 500000.0, got 10000.0",
         ),
         (
             "pythia-6.9b",
             {"rope_theta": 5e5},
-            "rotary_emb_base must say the same as rope_theta",
+            "rotary_emb_base must say the same as rope_theta, 500000.0, got 10000",
         ),
         # How much of a head rotates.
         ("phi-2", {"partial_rotary_factor": 0}, "partial_rotary_factor must be finite and above 0"),

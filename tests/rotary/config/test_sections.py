@@ -19,8 +19,8 @@ LLAMA = "llama-2-7b"
     [
         # The model's type.
         (LLAMA, {"model_type": GONE}, "model_type must be given, got none"),
-        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'?"),
-        (LLAMA, {"model_type": "lama"}, 'or state pairing="half" or "interleaved"'),
+        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'? If not, state p"),
+        (LLAMA, {"model_type": "lama"}, '? If not, state pairing="half" or "interleaved"'),
         (LLAMA, {"model_type": ["llama"]}, "model_type must be a string, got ['llama']"),
         (LLAMA, {"model_type": "vjepa2"}, "must be one whose rope a RotarySpec can say"),
         ("voxtral-mini-3b-2507", {"text_config": []}, "text_config must be a dictionary, got []"),

@@ -103,6 +103,21 @@ def test_a_path_of_no_file(path):
         ModelSpec.from_config(path)
     assert len(str(caught.value)) < 500
     assert str(caught.value).encode()
+    assert repr(path)[1:5].strip("'") in str(caught.value)
+
+
+def test_numbers_of_another_library_are_told_how_to_be_python_numbers():
+    class Int64:
+        def __index__(self) -> int:
+            return 16
+
+        def __repr__(self) -> str:
+            return "np.int64(16)"
+
+    message = "got np.int64(16), of type Int64, which is no Python number; write int("
+    for key in ("head_dim", "max_position_embeddings", "rope_theta"):
+        with pytest.raises(ValueError, match=re.escape(message + key)):
+            ModelSpec.from_config({**PUBLISHED["llama-2-7b"], key: Int64()})
 
 
 def test_values_that_no_json_has():

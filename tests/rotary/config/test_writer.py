@@ -51,8 +51,8 @@ rules = st.one_of(
         beta_slow=st.floats(0.5, 8.0),
         truncate=st.booleans(),
         attention_factor=st.none() | numbers,
-        mscale=st.none() | st.floats(0.0, 2.0),
-        mscale_all_dim=st.none() | st.floats(0.0, 2.0),
+        mscale=st.none() | st.just(0.0) | st.floats(1e-9, 2.0),
+        mscale_all_dim=st.none() | st.just(0.0) | st.floats(1e-9, 2.0),
     ),
     st.builds(
         scaling.LongRoPE,

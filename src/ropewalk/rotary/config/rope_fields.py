@@ -53,10 +53,11 @@ def read_rope_fields(
         if value is None:
             continue
         (positive_theta if name == "rope_theta" else positive_float)(key, value)
+        path = f"{place}.{name}" if written.get(name) is not None else name
         if not by_layer_type and rope_fields.get(name, value) != value:
             raise ValueError(
-                f"{key} must say the same as {name} in the rope's own fields, "
-                f"{shown(rope_fields[name])}, got {shown(value)}: take one of them out"
+                f"{key} must say the same as {path}, {shown(rope_fields[name])}, "
+                f"got {shown(value)}: take one of them out"
             )
         rope_fields.setdefault(name, value)
     rope_type = _rope_type(rope_fields)

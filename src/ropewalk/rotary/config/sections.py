@@ -21,7 +21,7 @@ from ropewalk.rotary.config.values import JsonObject, positive_int, positive_len
 
 # Sections of a model that puts known stacks together under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-STATE_PAIRING = '; or state pairing="half" or "interleaved"'
+STATE_PAIRING = 'state pairing="half" or "interleaved"'
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 
@@ -30,7 +30,8 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
     """Find each stack's section as it stands in the config, and its model type's conventions."""
     if model_type is None:
         raise ValueError(
-            f"model_type must be given, got none: it says how dimensions are paired{STATE_PAIRING}"
+            f"model_type must be given, got none: it says how dimensions are paired; "
+            f"or {STATE_PAIRING}"
         )
     if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
@@ -84,10 +85,10 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         return raw_sections
     if unsupported is not None:
         raise unsupported
+    guess = did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
     raise ValueError(
-        f"{unknown_key} must be one whose pairing is known, got {shown(unknown_type)}"
-        + did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
-        + STATE_PAIRING
+        f"{unknown_key} must be one whose pairing is known, got {shown(unknown_type)}{guess}"
+        f"{' If not,' if guess else '; or'} {STATE_PAIRING}"
     )
 
 

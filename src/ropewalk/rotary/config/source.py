@@ -48,7 +48,8 @@ def _read(path: str) -> Any:
         file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
         text = read_text(file, MAX_BYTES)
     except (ValueError, OSError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
+        # `read_text` names the file; what asks whether it is a folder does not.
+        said = f"{shown(path, 200)}: {error.strerror}" if isinstance(error, OSError) else error
         raise ValueError(f"config must be a config.json or its folder, got {said}") from None
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_doubles)

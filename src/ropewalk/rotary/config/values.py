@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ropewalk.checks import shown
+from ropewalk.checks import as_python, shown
 
 JsonObject = Mapping[str, Any]
 
@@ -30,7 +30,9 @@ def positive_int(values: JsonObject, *keys: str, most: int = MAX_SIZE) -> int:
         raise ValueError(f"{keys[0]} must be given{others}")
     value = values[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{key} must be an integer above 0, got {shown(value)}")
+        raise ValueError(
+            f"{key} must be an integer above 0, got {shown(value)}{_as_python(key, value)}"
+        )
     if value > most:
         raise ValueError(f"{key} must be at most {most:,}, got {shown(value)}")
     return value
@@ -46,7 +48,7 @@ def positive_float(
 ) -> float:
     """Return this value of a key: from `least` to `most`, or 0 where `zero` lets it in."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{key} must be a number, got {shown(value)}")
+        raise ValueError(f"{key} must be a number, got {shown(value)}{_as_python(key, value)}")
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
         bounds = "finite and not negative" if zero else "finite and above 0"
         raise ValueError(f"{key} must be {bounds}, got {shown(value)}")
@@ -65,10 +67,19 @@ def positive_length(key: str, value: Any, least: int = 1) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{key} must be an integer above {least - 1}, got {shown(value)}")
+        raise ValueError(
+            f"{key} must be an integer above {least - 1}, got {shown(value)}"
+            f"{_as_python(key, value)}"
+        )
     if value > MAX_LENGTH:
         raise ValueError(f"{key} must be at most {MAX_LENGTH:,}, got {shown(value)}")
     return value
+
+
+def _as_python(key: str, value: object) -> str:
+    """Say what is wrong with a number of another library, which no JSON has; "" of all else."""
+    way_out = as_python(key, value)
+    return f", of type {type(value).__name__}, which is no Python number{way_out}" * bool(way_out)
 
 
 def as_list(key: str, value: Any) -> Sequence[Any]:

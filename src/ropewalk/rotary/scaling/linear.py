@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_number
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, named_fields
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Linear(Scaling):
     """Position interpolation: f_i / s for every pair.
@@ -21,7 +22,7 @@ class Linear(Scaling):
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         return [f / Decimal(self.factor) for f in rope.frequencies()]

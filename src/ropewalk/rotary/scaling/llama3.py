@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_factor, check_int, named_fields
 from ropewalk.rotary.frequencies import pi
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Llama3(Scaling):
     """Divide slow pairs by s, leave fast ones, blend smoothly between (Llama 3.1).
@@ -33,7 +34,7 @@ class Llama3(Scaling):
 
     def __post_init__(self) -> None:
         for name in ("factor", "low_freq_factor", "high_freq_factor"):
-            check_number(name, getattr(self, name))
+            check_factor(name, getattr(self, name))
         check_int("original_length", self.original_length, 1)
         if self.high_freq_factor < self.low_freq_factor:
             raise ValueError(

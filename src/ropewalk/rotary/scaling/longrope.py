@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_int, check_number, shown
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, check_int, named_fields, shown
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
@@ -41,7 +42,7 @@ class LongRoPE(Scaling):
             if not isinstance(values, (list, tuple)):
                 raise TypeError(f"{name} must be a tuple of floats, got {shown(values)}")
             for i, value in enumerate(values):
-                check_number(f"{name}[{i}]", value)
+                check_factor(f"{name}[{i}]", value)
             object.__setattr__(self, name, tuple(float(v) for v in values))
         if len(self.short_factor) != len(self.long_factor):
             raise ValueError(
@@ -49,10 +50,10 @@ class LongRoPE(Scaling):
                 f"{len(self.short_factor)}, got {len(self.long_factor)}"
             )
         check_int("original_length", self.original_length, 2)
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
         for name in ("attention_factor", "short_mscale", "long_mscale"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name))
+                check_factor(name, getattr(self, name))
 
     def length_key(self, length: int | None) -> int | None:
         assert length is not None

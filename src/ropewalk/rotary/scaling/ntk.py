@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from ropewalk.checks import check_int, check_number
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, check_int, named_fields
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class NTKAware(Scaling):
     """A larger base, so that the slowest pair slows by s and the fastest not at all.
@@ -24,12 +25,13 @@ class NTKAware(Scaling):
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class DynamicNTK(Scaling):
     """`NTKAware` with an s that grows with the length n that is being served.
@@ -46,7 +48,7 @@ class DynamicNTK(Scaling):
     needs_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor)
+        check_factor("factor", self.factor)
         check_int("original_length", self.original_length, 1)
 
     def length_key(self, length: int | None) -> int | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.checks import check_number
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.checks import check_factor, named_fields
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Proportional(Scaling):
     """p-RoPE: the fastest pairs rotate as ever, the rest not at all; all may be divided by s.
@@ -24,8 +25,8 @@ class Proportional(Scaling):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        check_number("fraction", self.fraction)
-        check_number("factor", self.factor)
+        check_factor("fraction", self.fraction)
+        check_factor("factor", self.factor)
         if self.fraction > 1:
             raise ValueError(f"fraction must be at most 1, all pairs, got {self.fraction}")
 

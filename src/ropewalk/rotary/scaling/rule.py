@@ -10,6 +10,22 @@ from typing import Any, ClassVar, cast
 
 from ropewalk.rotary.frequencies import powers
 
+#: The fields of all rules, by the names that config.json and other code have for them.
+ELSEWHERE = {
+    "alpha": "factor",
+    "scale": "factor",
+    "scaling_factor": "factor",
+    "rope_factor": "factor",
+    "partial_rotary_factor": "fraction",
+    "max_position_embeddings": "original_length",
+    "original_max_position_embeddings": "original_length",
+    "original_max_seq_len": "original_length",
+    "original_seq_len": "original_length",
+    "attn_factor": "attention_factor",
+    "low_freq": "low_freq_factor",
+    "high_freq": "high_freq_factor",
+}
+
 
 @dataclass(frozen=True)
 class UnscaledRope:

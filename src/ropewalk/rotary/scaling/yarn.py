@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from ropewalk.checks import check_bool, check_int, check_number
+from ropewalk.checks import check_bool, check_factor, check_int, named_fields
 from ropewalk.rotary.frequencies import pi
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 
 
+@named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class YaRN(Scaling):
     """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
@@ -46,14 +47,14 @@ class YaRN(Scaling):
 
     def __post_init__(self) -> None:
         for name in ("factor", "beta_fast", "beta_slow"):
-            check_number(name, getattr(self, name))
+            check_factor(name, getattr(self, name))
         check_int("original_length", self.original_length, 1)
         check_bool("truncate", self.truncate)
         if self.attention_factor is not None:
-            check_number("attention_factor", self.attention_factor)
+            check_factor("attention_factor", self.attention_factor)
         for name in ("mscale", "mscale_all_dim"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), zero=True)
+                check_factor(name, getattr(self, name), zero=True)
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
