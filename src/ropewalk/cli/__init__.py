@@ -53,10 +53,11 @@ def main() -> None:
     """Run the command line and end the process; a mistake in it, and Ctrl-C, are one line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt_once)
-    end_with(_work)
+    end_with(run_command)
 
 
-def _work() -> int:
+def run_command() -> int:
+    """Run the command that the command line names; give the status to exit with."""
     try:
         return int(app(prog_name="ropewalk", standalone_mode=False) or 0)
     except UsageError as error:
