@@ -242,6 +242,7 @@ def test_a_training_that_diverged_is_no_model(tmp_path):
         assert "safetensors" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_thread_of_an_imported_file_keeps_no_process(tmp_path):
     """Fails if a command or its cell waits, at its end, for a thread that never ends."""
     (tmp_path / "mine.py").write_text(
@@ -269,7 +270,14 @@ def heed_only(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
     words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000"]
     words += tiny(validations=4000)
