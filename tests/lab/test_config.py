@@ -50,6 +50,8 @@ def test_all_mistakes_are_named_at_once():
         ({"seeds": "1,x"}, "seeds"),
         ({"heads": 3}, "heads must divide width"),
         ({"heads": 4, "kv_heads": 3}, "kv_heads must divide heads"),
+        ({"task": "copy", "length_multiples": 10**6}, "must be at most 1,048,576 positions"),
+        ({"task": "causal-lm", "train_length": 10**9}, "must be at most 1,048,576 positions"),
         ({"average": 6}, "average must be at most keep=5"),
     ],
 )

@@ -25,6 +25,7 @@ MOST_LAYERS = 1_000
 MOST_VOCABULARY = 2**20
 MOST_BEAM = 100
 MOST_LENGTH_PENALTY = 100
+MOST_POSITIONS = 2**20  # of an example
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**17)]
@@ -137,6 +138,12 @@ class Config(BaseModel):
                 mistakes.append(
                     f"{name} must differ from one another, got {shown(list(values), 200)}"
                 )
+        longest = self.train_length * max(self.length_multiples)
+        if longest > MOST_POSITIONS:
+            mistakes.append(
+                f"train_length times the largest of length_multiples must be at most "
+                f"{MOST_POSITIONS:,} positions, got {longest:,}"
+            )
         try:
             parse_attention(self.attention)
         except (ValueError, TypeError) as error:
