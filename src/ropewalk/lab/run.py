@@ -33,6 +33,9 @@ from ropewalk.lab.train import read_record
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores, pick_device
 
+#: Hears a cell's events.
+Watch = Callable[[Cell, dict[str, Any]], None]
+
 MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines and characters that are kept of what a cell prints
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command works on
 
@@ -95,7 +98,7 @@ def run_cells(
     config: Config,
     run: Path,
     jobs: int | None = None,
-    watch: Callable[[Cell, dict[str, Any]], None] = lambda cell, event: None,
+    watch: Watch = lambda cell, event: None,
 ) -> int:
     """Run all cells of a prepared run, ``jobs`` at a time (default: one for each core); give jobs.
 
@@ -107,89 +110,95 @@ def run_cells(
     cells = cells_of(config)
     most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
     jobs = min(len(cells), jobs or most)
-    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
-    for cell in cells:
-        waiting.put(cell)
-    running: dict[Cell, subprocess.Popen[str]] = {}
-    failures: list[str] = []
-    broken: list[BaseException] = []  # what ended a listener
-    told: set[Cell] = set()
-    stopping = threading.Event()
+    pool = _Pool(cells, run, jobs, watch)
     # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
     ended = [threading.Event() for _ in range(jobs)]
-
-    def work() -> None:
-        while not stopping.is_set():
-            try:
-                cell = waiting.get_nowait()
-            except queue.Empty:
-                return
-            if is_locked(cell.folder(run)):
-                _wait_for(cell, waiting, watch, told, stopping)
-                continue
-            with _start(run, cell, threads_of_a_cell(jobs)) as process:
-                running[cell] = process
-                if stopping.is_set():
-                    process.send_signal(signal.SIGINT)
-                try:
-                    error = _follow(process, cell, watch)
-                except BaseException:
-                    assert process.stdin is not None
-                    process.stdin.close()  # its end: the cell saves, and is not waited for in vain
-                    raise
-                finally:
-                    del running[cell]
-            if process.returncode == BUSY:
-                waiting.put(cell)
-                continue
-            if error is not None and not stopping.is_set():
-                failures.append(f"{cell}: {error}")
-
-    def work_to(end: threading.Event) -> None:
-        try:
-            work()
-        except BaseException as error:
-            broken.append(error)
-            stop()
-        finally:
-            end.set()
-
-    def stop() -> None:
-        stopping.set()
-        for process in list(running.values()):
-            process.send_signal(signal.SIGINT)
-
     for end in ended:
-        threading.Thread(target=work_to, args=(end,), daemon=True).start()
+        threading.Thread(target=pool.work_to, args=(end,), daemon=True).start()
     try:
         for end in ended:
             while not end.wait(0.2):
                 pass
     except KeyboardInterrupt:
-        stop()
+        pool.stop()
         for end in ended:
             end.wait(60)
         raise
-    if broken:
-        raise broken[0]
-    if failures:
-        raise CellFailed("; ".join(sorted(failures)))
+    if pool.broken:
+        raise pool.broken[0]
+    if pool.failures:
+        raise CellFailed("; ".join(sorted(pool.failures)))
     return jobs
 
 
-def _wait_for(
-    cell: Cell,
-    waiting: queue.SimpleQueue[Cell],
-    watch: Callable[[Cell, dict[str, Any]], None],
-    told: set[Cell],
-    stopping: threading.Event,
-) -> None:
-    """Put a cell that another command works on behind those that wait, and say so once."""
-    if cell not in told:
-        told.add(cell)
-        watch(cell, {"phase": "another command works on it"})
-    waiting.put(cell)
-    stopping.wait(ASK_AGAIN)
+class _Pool:
+    """Cells that wait and cells that run; each of several threads runs one at a time."""
+
+    def __init__(self, cells: list[Cell], run: Path, jobs: int, watch: Watch) -> None:
+        self.run, self.watch, self.threads = run, watch, threads_of_a_cell(jobs)
+        self.waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
+        for cell in cells:
+            self.waiting.put(cell)
+        self.running: dict[Cell, subprocess.Popen[str]] = {}
+        self.failures: list[str] = []
+        self.broken: list[BaseException] = []  # what ended a thread
+        self.told: set[Cell] = set()  # whose other command the watcher has heard of
+        self.stopping = threading.Event()
+
+    def work_to(self, end: threading.Event) -> None:
+        """Run cells until none waits, then set the event; what breaks a thread stops all cells."""
+        try:
+            self._work()
+        except BaseException as error:
+            self.broken.append(error)
+            self.stop()
+        finally:
+            end.set()
+
+    def stop(self) -> None:
+        """Start no further cell, and let those that run save and end."""
+        self.stopping.set()
+        for process in list(self.running.values()):
+            process.send_signal(signal.SIGINT)
+
+    def _work(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                cell = self.waiting.get_nowait()
+            except queue.Empty:
+                return
+            if is_locked(cell.folder(self.run)):
+                self._put_back(cell)
+                continue
+            code, error = self._run(cell)
+            if code == BUSY:
+                self.waiting.put(cell)
+            elif error is not None and not self.stopping.is_set():
+                self.failures.append(f"{cell}: {error}")
+
+    def _run(self, cell: Cell) -> tuple[int, str | None]:
+        """Run a cell to its end; give its exit status, and what went wrong if anything did."""
+        with _start(self.run, cell, self.threads) as process:
+            self.running[cell] = process
+            if self.stopping.is_set():
+                process.send_signal(signal.SIGINT)
+            try:
+                error = _follow(process, cell, self.watch)
+            except BaseException:
+                assert process.stdin is not None
+                process.stdin.close()  # its end: the cell saves, and is not waited for in vain
+                raise
+            finally:
+                del self.running[cell]
+        return process.returncode, error
+
+    def _put_back(self, cell: Cell) -> None:
+        """Put a cell that another command works on behind those that wait, and say so once."""
+        if cell not in self.told:
+            self.told.add(cell)
+            self.watch(cell, {"phase": "another command works on it"})
+        self.waiting.put(cell)
+        self.stopping.wait(ASK_AGAIN)
 
 
 def threads_of_a_cell(jobs: int) -> int:
@@ -198,7 +207,7 @@ def threads_of_a_cell(jobs: int) -> int:
     return int(threads) if threads.isdecimal() and int(threads) else max(1, cores() // jobs)
 
 
-def train_one(config: Config, run: Path, watch: Callable[[Cell, dict[str, Any]], None]) -> Path:
+def train_one(config: Config, run: Path, watch: Watch) -> Path:
     """Train the config's first cell, score it where that is quickest, and give its model's file.
 
     A training that diverged leaves none: ``CellFailed`` says so.
@@ -245,9 +254,7 @@ def _start(run: Path, cell: Cell, threads: int) -> subprocess.Popen[str]:
     )
 
 
-def _follow(
-    process: subprocess.Popen[str], cell: Cell, watch: Callable[[Cell, dict[str, Any]], None]
-) -> str | None:
+def _follow(process: subprocess.Popen[str], cell: Cell, watch: Watch) -> str | None:
     """Pass on a cell's events until it ends; give what went wrong, if anything did."""
     assert process.stdout is not None
     assert process.stderr is not None
