@@ -90,7 +90,7 @@ def _drop_untrained(results: Facts) -> None:
 
 
 def _beyond_training(results: Facts) -> dict[str, str]:
-    """Say of each split that is longer than training why such scores are of no worth there."""
+    """Say, of each split that is longer than training, why such an encoding has no score there."""
     why = "it has parameters for each position by itself, and training reached none beyond"
     if "lengths" in results:
         lengths = results["lengths"]

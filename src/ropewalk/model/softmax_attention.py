@@ -176,8 +176,8 @@ def _block_bounds(queries: int, rows: int) -> list[int]:
     """Return where blocks of at most `rows` queries start, and where the last one ends."""
     if not torch.compiler.is_compiling():
         return [*range(0, queries, rows), queries]
-    # A compiled graph has a fixed number of blocks. With powers of two, lengths up to twice the
-    # shortest share one graph, where each length would otherwise be compiled by itself.
+    # A compiled graph has a fixed number of blocks. As that is a power of two, many lengths share a
+    # graph, where each would otherwise be compiled by itself.
     count = 2
     while count * rows < queries:
         count *= 2
