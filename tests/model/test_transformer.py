@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ropewalk.encodings import StackShape, build_encoder_decoder
+from ropewalk.encodings.absolute import PositionTable
 from ropewalk.model import (
     Attention,
     AttentionMaps,
@@ -313,10 +314,20 @@ def test_initial_values_have_the_spread_that_is_documented():
         elif isinstance(module, (nn.Linear, nn.Embedding)):
             weight = module.weight
             inwards = module.in_features if isinstance(module, nn.Linear) else 64
+            # Words are scaled by sqrt(width) in the model: positions start at their size.
+            inwards = 1 if isinstance(module, PositionTable) else inwards
             spread = weight.std().item() * inwards**0.5
             assert abs(spread - 1) < 4 / weight.numel() ** 0.5, name
             assert abs(weight.mean().item()) * inwards**0.5 < 4 / weight.numel() ** 0.5, name
             assert getattr(module, "bias", None) is None or (module.bias == 0).all()
+
+
+def test_learned_positions_start_at_the_size_of_the_words_that_they_are_added_to():
+    # At N(0, 1/width), a masked-language model keeps ignoring them for thousands of steps.
+    model = build_model("learned(max_positions=2048)", TransformerShape(500, 128, 4, 512, 1, 1))
+    words = model.embedding.weight * model.shape.width**0.5
+    positions = model.encoder_encoding.table.weight
+    assert positions.std().item() == pytest.approx(words.std().item(), rel=0.02)
 
 
 def test_initialise_replaces_whatever_was_there():

@@ -125,12 +125,18 @@ class Binary(Encoding):
             raise ValueError(f"positions must be at least 0, where bits start, got {first}")
 
 
+class PositionTable(nn.Embedding):
+    """A vector for each position, which a model starts at the size of its words: N(0, 1)."""
+
+
 class Learned(Encoding):
     """Add a trained vector for each position.
 
     Acts on embeddings, which costs one addition a token; absolute; ``max_positions * width``
     parameters; refuses positions from ``max_positions`` on; keys can be cached.
-    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1.
+    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1; words and positions start alike, as
+    in its section 3.5 and in BERT (Devlin et al. 2018, arXiv 1810.04805; google-research/bert,
+    modeling.py, embedding_postprocessor).
     """
 
     max_positions: int
@@ -144,7 +150,7 @@ class Learned(Encoding):
             )
         check_table("max_positions", max_positions, max_positions * shape.width)
         self.max_positions = max_positions
-        self.table = nn.Embedding(max_positions, shape.width)
+        self.table = PositionTable(max_positions, shape.width)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_rows("learned", positions, self.max_positions)

@@ -7,6 +7,7 @@ import hashlib
 import torch
 from torch import nn
 
+from ropewalk.encodings.absolute import PositionTable
 from ropewalk.model.features import RandomFeatures
 
 
@@ -15,9 +16,10 @@ def initialise(model: nn.Module, seed: int) -> None:
     """Draw every parameter from a generator of its own, seeded by ``seed`` and its own name.
 
     So a model with more parameters (a learned position table) starts with all others the same.
-    Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the identity;
-    a parameter that a module of another kind owns keeps the value that its constructor gave it.
-    The random features of linear attention, which are not learned, are drawn likewise.
+    Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the identity.
+    Rows of ``PositionTable`` are N(0, 1): the size of a word once the model has scaled it by
+    sqrt(width). A parameter of any other module keeps the value from its constructor. The random
+    features of linear attention, which are not learned, are drawn likewise.
     """
     for path, module in model.named_modules():
         if isinstance(module, RandomFeatures):
@@ -30,7 +32,8 @@ def initialise(model: nn.Module, seed: int) -> None:
                 parameter.zero_()
             elif isinstance(module, (nn.Linear, nn.Embedding)):
                 values = torch.randn(parameter.shape, generator=generator)
-                parameter.copy_(values * parameter.shape[1] ** -0.5)
+                spread = 1.0 if isinstance(module, PositionTable) else parameter.shape[1] ** -0.5
+                parameter.copy_(values * spread)
 
 
 def _generator(seed: int, name: str) -> torch.Generator:
