@@ -29,7 +29,7 @@ from common import (
 
 from ropewalk.files import write_json
 from ropewalk.lab.batches import Batch, EncodedSplit, make_batch, plan_epoch
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import Tokens

@@ -23,7 +23,7 @@ from translation_ways import Way, ways_of
 
 from ropewalk.encodings.absolute import Sinusoidal
 from ropewalk.files import write_json
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import Hypothesis, best
 from ropewalk.lab.decoding.translator import Translator

@@ -42,7 +42,7 @@ def study_run(run: Path, split: str | None) -> Facts:
     for row in results["encodings"]:
         encodings[row["name"]] = []
         for cell in row["cells"]:
-            path = Cell(row["name"], cell["seed"]).folder(run) / "model.safetensors"
+            path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
             if path.exists():  # a diverged cell has none
                 model, _ = load_translator(path, torch.device("cpu"))
                 found = attention_entropy(model, encoded)

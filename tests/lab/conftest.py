@@ -13,7 +13,7 @@ def compare(monkeypatch):
 
     def run_cells(config, run, jobs, watch):
         for cell in cells_of(config):
-            run_cell(run, cell.encoding, cell.seed, lambda event: None)
+            run_cell(run, cell, lambda event: None)
         return 1
 
     monkeypatch.setattr(comparison, "run_cells", run_cells)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from ropewalk.files import read_json, write_json
 from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import make_config, read_run_config
+from ropewalk.lab.config_reader import make_config, read_run_config
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results, read_summary
@@ -44,7 +44,7 @@ def place_of(run, name):
 
 def compare(run):
     def run_cells(config, run, jobs, watch):
-        run_cell(run, CELL.encoding, CELL.seed, lambda event: None)
+        run_cell(run, CELL, lambda event: None)
         return 1
 
     with pytest.MonkeyPatch.context() as patch:

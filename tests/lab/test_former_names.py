@@ -18,7 +18,7 @@ from scripts import load_scripts
 from ropewalk.files import read_json, write_json
 from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.former_names import (
     current_command,
@@ -89,7 +89,7 @@ def compare(config, run):
 
     def run_cells(config, run, jobs, watch):
         for cell in cells_of(config):
-            run_cell(run, cell.encoding, cell.seed, lambda event: None)
+            run_cell(run, cell, lambda event: None)
         return 1
 
     with pytest.MonkeyPatch.context() as patch:

@@ -74,9 +74,9 @@ def test_a_cell_imports_what_its_run_names(file, tmp_path):
     file.write_text(TEXT + "# changed", encoding="utf-8")
     cell = cells_of(config)[0]
     with pytest.raises(ValueError, match="has changed since this run imported it"):
-        run_cell(run, cell.encoding, cell.seed, lambda event: None)
+        run_cell(run, cell, lambda event: None)
     file.write_text(TEXT, encoding="utf-8")
-    run_cell(run, cell.encoding, cell.seed, lambda event: None)
+    run_cell(run, cell, lambda event: None)
     assert (cell.folder(run) / "model.safetensors").exists()
 
 

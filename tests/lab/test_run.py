@@ -21,9 +21,10 @@ from ropewalk.files import read_json, write_json
 from ropewalk.lab import run
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.locks import is_locked, locked
 from ropewalk.lab.models import build_model, fewest_parameters, load_model
+from ropewalk.lab.processes import start
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
@@ -88,7 +89,7 @@ def made(tmp_path_factory):
     """Make a run of one cell once, for all."""
     folder, config = tmp_path_factory.mktemp("made") / "run", make_config(settings=COPY)
     run.prepare(config, folder)
-    run_cell(folder, "none", 1, quietly)
+    run_cell(folder, CELL, quietly)
     return folder, config
 
 
@@ -147,7 +148,7 @@ def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatc
         trap = f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()"
         (tmp_path / f"{name}.py").write_text(trap)
     monkeypatch.chdir(tmp_path)
-    with run._start(tmp_path / "nowhere", CELL, 1) as process:
+    with start(tmp_path / "nowhere", CELL, 1, "scored") as process:
         said = process.stdout.read()  # communicate() would close its input, and so stop it
     assert not (tmp_path / "sprung").exists()
     assert "nowhere" in said  # the cell itself has spoken
@@ -158,7 +159,7 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
     config = make_config(settings={**COPY, "epochs": 100_000})
     folder = tmp_path / "run"
     run.prepare(config, folder)
-    process = run._start(folder, CELL, 1)
+    process = start(folder, CELL, 1, "scored")
     for line in process.stdout:
         if '"training"' in line:
             break
@@ -195,12 +196,12 @@ def test_scores_of_another_model_are_not_kept(finished):
     folder, _ = finished
     path, score = (CELL.folder(folder) / name for name in ("model.safetensors", "x1.json"))
     before = score.stat().st_mtime_ns
-    run_cell(folder, "none", 1, quietly)
+    run_cell(folder, CELL, quietly)
     assert score.stat().st_mtime_ns == before
     tensors, facts = read_tensors(path)
     wanted = path.read_bytes()
     write_tensors(path, {name: tensor + 1 for name, tensor in tensors.items()}, facts)
-    run_cell(folder, "none", 1, quietly)
+    run_cell(folder, CELL, quietly)
     assert score.stat().st_mtime_ns != before
     assert path.read_bytes() == wanted
 
@@ -210,7 +211,7 @@ def test_a_mean_of_fewer_snapshots_is_refused(finished):
     snapshots(CELL.folder(folder))[0].unlink()
     (CELL.folder(folder) / "x1.json").unlink()
     with pytest.raises(ValueError, match=r"lacks snapshot-\d+.safetensors, which average=2 needs"):
-        run_cell(folder, "none", 1, quietly)
+        run_cell(folder, CELL, quietly)
 
 
 @pytest.mark.parametrize("name", ["x1.json", "corpus.json", "training.json"])
@@ -224,7 +225,7 @@ def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content
     said = ""
     try:
         run.prepare(config, folder)
-        run_cell(folder, "none", 1, quietly)
+        run_cell(folder, CELL, quietly)
     except ValueError as error:
         said = str(error)
     assert str(path) in said if said else read_json(path) != content

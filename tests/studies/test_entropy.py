@@ -11,7 +11,7 @@ import torch
 from scripts import load_scripts
 
 from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.train import build_model
 
 entropy, small_samples = load_scripts("studies", "entropy", "small_samples")

@@ -11,7 +11,7 @@ from scripts import load_scripts
 from ropewalk.files import read_json
 from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.scoring.bleu import bleu_statistics
@@ -69,7 +69,7 @@ def run_of(tmp_path_factory):
 
     def run_cells(config, run, jobs, watch):
         for cell in cells_of(config):
-            run_cell(run, cell.encoding, cell.seed, lambda event: None)
+            run_cell(run, cell, lambda event: None)
         return 1
 
     def make(**fields):

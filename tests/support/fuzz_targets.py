@@ -20,7 +20,7 @@ from encoding_texts import encoding_text
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.lab.checkpoint import write_tensors
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.data.texts import load_texts
 from ropewalk.lab.decoding.beam_search import translate_ids

@@ -3,7 +3,7 @@
 import torch
 
 from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 
 TEXT = ("masked-lm", "causal-lm")
 TINY = {

@@ -14,6 +14,7 @@ try:
     from ropewalk.cli.compare import compare
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
+    from ropewalk.cli.tune import tune
     from ropewalk.cli.usage import UsageError, in_one_line
     from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
@@ -45,7 +46,7 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, bench):
+for command in (compare, train, translate, tune, bench):
     app.command()(command)
 
 

@@ -79,6 +79,28 @@ Out = Annotated[
     str | None,
     typer.Option(metavar="PATH", help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
 ]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD=VALUE,VALUE,…",
+        help="Values of a field that each encoding tries on validation data, to keep its best; "
+        "several fields are tried in all combinations.",
+    ),
+]
+Jobs = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Cells at a time; one for each core if not given."),
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Test every encoding against this one as well as the first; may be given several "
+        "times."
+    ),
+]
+Note = Annotated[
+    str | None, typer.Option(help="A remark on the conditions, kept with the results.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="Any field of the config, as in width=256."),
@@ -117,11 +139,13 @@ def config_of(
     settings: list[str] | None,
     fallback: Mapping[str, Any] | None = None,
     imports: list[str] | None = None,
+    sweep: list[str] | None = None,
     **options: Any,
 ) -> Config:
     """Build the config that options, a file and ``field=value`` settings describe."""
     from ropewalk.encodings import import_encodings
-    from ropewalk.lab.config import make_config
+    from ropewalk.lab.config_reader import make_config
+    from ropewalk.lab.sweep import read_sweep
     from ropewalk.machine import pick_device
 
     options = {name: value for name, value in options.items() if value is not None}
@@ -132,6 +156,8 @@ def config_of(
         path_of("--import", source)
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
+    if sweep:
+        given["sweep"] = read_sweep(sweep)
     config = make_config(preset, path_of("--config", file), given, fallback)
     pick_device(config.device)  # before any work goes into the data
     return config
@@ -139,7 +165,7 @@ def config_of(
 
 def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Read settings; a field that is given another value elsewhere is an error naming both."""
-    from ropewalk.lab.config import read_setting
+    from ropewalk.lab.config_reader import read_setting
 
     given: dict[str, Any] = {}
     written: dict[str, str] = {}

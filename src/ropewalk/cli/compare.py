@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
 
 from ropewalk.cli.common import (
     GOES_ON,
+    Against,
     Attention,
     ConfigFile,
     Data,
     Encodings,
     Imports,
+    Jobs,
+    Note,
     Out,
     Preset,
     Seeds,
     Settings,
+    Sweep,
     TaskName,
     config_of,
     errors,
@@ -37,26 +38,18 @@ def compare(
     attention: Attention = None,
     config: ConfigFile = None,
     imports: Imports = None,
+    sweep: Sweep = None,
     out: Out = None,
-    jobs: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Cells at a time; one for each core if not given."),
-    ] = None,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Test every encoding against this one as well as the first; may be given several "
-            "times."
-        ),
-    ] = None,
-    note: Annotated[
-        str | None, typer.Option(help="A remark on the conditions, kept with the results.")
-    ] = None,
+    jobs: Jobs = None,
+    against: Against = None,
+    note: Note = None,
 ) -> None:
     """Train the same model with each encoding and each seed on a task, score and report.
 
     With --task all, a folder for each task and a summary of all. What is finished in a run folder
-    is kept; what was interrupted goes on where it stopped.
+    is kept; what was interrupted goes on where it stopped. With --sweep, each encoding is trained
+    with every setting and the first seed, and keeps the one of the lowest validation loss; settings
+    of decoding are chosen on validation data too, by all seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
@@ -68,7 +61,7 @@ def compare(
         at_once = whole_number("--jobs", jobs)
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         chosen = [
-            config_of(preset, config, settings, None, imports, task=name, **options)
+            config_of(preset, config, settings, None, imports, sweep, task=name, **options)
             for name in tasks_of(task)
         ]
         folder = path_of("--out", out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ropewalk.cli.common import (
     GOES_ON,
     Attention,
@@ -41,7 +43,7 @@ def train(
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.run import default_folder, train_one
 
-        options = {"task": task, "data": data, "attention": attention}
+        options: dict[str, Any] = {"task": task, "data": data, "attention": attention}
         chosen = config_of(
             preset,
             config,

@@ -7,32 +7,42 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.files import MOST_DATA_BYTES, read_text, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_text, write_bytes
 from ropewalk.lab.former_names import former_encoding
+from ropewalk.lab.sweep import DECODING_FIELDS, Settings, described
 
 MAX_CHARACTERS = 100  # characters of a folder's name: file systems end at 255
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoding with one seed."""
+    """One encoding with one seed, and in a sweep the settings that it has of its own."""
 
     encoding: str
     seed: int
+    settings: Settings = ()
+
+    @classmethod
+    def of_row(cls, row: Facts, seed: int) -> Cell:
+        """Give the cell that a row of results was scored from."""
+        return cls(row["name"], seed, tuple(row.get("settings", {}).items()))
 
     def folder(self, run: Path) -> Path:
         """Give the folder of this cell in its run folder.
 
         A cell that an earlier version began stays where it is.
         """
+        trained = tuple(each for each in self.settings if each[0] not in DECODING_FIELDS)
+        within = Path(slug(described(trained)), f"seed-{self.seed}")
         present, former = (
-            run / "cells" / slug(name) / f"seed-{self.seed}"
+            run / "cells" / slug(name) / within
             for name in (self.encoding, former_encoding(self.encoding))
         )
         return former if former.exists() and not present.exists() else present
 
     def __str__(self) -> str:
-        return f"{self.encoding}, seed {self.seed}"
+        own = [described(self.settings)] if self.settings else []
+        return ", ".join([self.encoding, *own, f"seed {self.seed}"])
 
 
 def slug(encoding: str) -> str:

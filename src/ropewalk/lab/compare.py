@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +25,13 @@ from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.fields import check_text
 from ropewalk.lab.models import build_model
+from ropewalk.lab.processes import Watch, threads_of_a_cell
 from ropewalk.lab.report import write_report
-from ropewalk.lab.run import cells_of, prepare, run_cells, threads_of_a_cell
+from ropewalk.lab.run import cells_of, prepare, run_cells
+from ropewalk.lab.sweep import DECODING_FIELDS
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.train import Record, read_record
+from ropewalk.lab.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.verdicts import add_verdicts, check_against
 from ropewalk.machine import (
     commit,
@@ -56,7 +59,7 @@ def compare(
     command: Sequence[str] = (),
     note: str | None = None,
     against: Sequence[str] = (),
-    watch: Callable[[Cell, Facts], None] = lambda cell, event: None,
+    watch: Watch = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
 ) -> Facts:
     """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
@@ -75,7 +78,7 @@ def compare(
     task = prepare(config, run)
     sittings = _Sittings(run, started, began)
     try:
-        at_once = run_cells(config, run, jobs, watch)
+        at_once = _run_in_stages(config, run, jobs, watch, stage)
     finally:
         sittings.close()
     stage("scoring")
@@ -92,6 +95,32 @@ def compare(
     stage("writing the report")
     write_report(run)
     return results
+
+
+def _run_in_stages(
+    config: Config,
+    run: Path,
+    jobs: int | None,
+    watch: Watch,
+    stage: Callable[[str], None],
+) -> int:
+    """Run all cells; before, those that a sweep chooses from. Give how many ran at a time."""
+    if trials := [cell for cell in trial_cells(config) if not is_trained(cell, run)]:
+        stage("training with every setting of the sweep")
+        run_cells(config, run, jobs, watch, cells=trials, goal="trained")
+    choices = chosen_training(config, run)
+    if set(config.sweep) & set(DECODING_FIELDS):
+        stage("trying decoding settings on validation data")
+        cells = _cells_of(config, choices)
+        run_cells(config, run, jobs, watch, cells=cells, goal="tuned")
+        choices = chosen(config, run)
+    return run_cells(config, run, jobs, watch, cells=_cells_of(config, choices))
+
+
+def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
+    return [
+        Cell(cell.encoding, cell.seed, choices[cell.encoding].settings) for cell in cells_of(config)
+    ]
 
 
 class _Sittings:
@@ -131,9 +160,9 @@ def _read_sittings(path: Path) -> list[Facts]:
 def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
     """Score every cell of a run that is complete and put all facts together."""
     config = task.config
-    held = {cell: _read_cell(cell, task) for cell in cells_of(config)}
     device = pick_device(config.device)
-    rows = [_encoding_facts(task, encoding, held) for encoding in config.encodings]
+    choices = chosen(config, task.run)
+    rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
     leanest = min(row["parameters"] for row in rows)
     for row in rows:
         row["extra_parameters"] = row["parameters"] - leanest
@@ -165,12 +194,14 @@ def _read_cell(cell: Cell, task: Task) -> CellResult:
     return CellResult(record, {split: task.score(split, folder) for split in task.splits})
 
 
-def _encoding_facts(task: Task, encoding: str, held: dict[Cell, CellResult]) -> Facts:
-    cells = [_cell_facts(seed, held[Cell(encoding, seed)]) for seed in task.config.seeds]
+def _encoding_facts(task: Task, encoding: str, choice: Choice) -> Facts:
+    own = [Cell(encoding, seed, choice.settings) for seed in task.config.seeds]
+    cells = [_cell_facts(cell.seed, _read_cell(cell, task)) for cell in own]
     return {
         "name": encoding,
         "slug": slug(encoding),
-        "parameters": _parameters(task, Cell(encoding, task.config.seeds[0])),
+        **choice.facts(),
+        "parameters": _parameters(task, own[0]),
         "cells": cells,
         "summary": {split: _summary(task, cells, split) for split in task.splits},
         **{
@@ -210,7 +241,8 @@ def _parameters(task: Task, cell: Cell) -> int:
     path = cell.folder(task.run) / "model.safetensors"
     if path.exists():
         return sum(tensor.numel() for tensor in read_tensors(path)[0].values())
-    model = build_model(task.config, cell.encoding, cell.seed, task.vocabulary)
+    config = task.config.with_settings(cell.settings)
+    model = build_model(config, cell.encoding, cell.seed, task.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
 from ropewalk.encodings.outside import ImportedSource, import_error
-from ropewalk.files import read_checked_json, shown_path
 from ropewalk.lab.cells import slug
 from ropewalk.lab.field_rules import in_one_line, rule_of
-from ropewalk.lab.fields import check_text, read_fields, read_value
-from ropewalk.lab.former_names import current_encoding, current_fields
-from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
+from ropewalk.lab.fields import check_text
+from ropewalk.lab.former_names import current_encoding
+from ropewalk.lab.presets import TASKS, fields_of_other_tasks
+from ropewalk.lab.sweep import (
+    DECODING_FIELDS,
+    MOST_POINTS,
+    Settings,
+    check_swept_names,
+    count_points,
+    described,
+    points,
+)
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
@@ -44,6 +59,7 @@ class Config(BaseModel):
     # What is compared.
     encodings: tuple[str, ...] = ("sinusoidal", "rotary")
     seeds: tuple[Seed, ...] = (1, 2, 3)
+    sweep: dict[str, tuple[Any, ...]] = {}  # values that each encoding tries on validation data
     imports: tuple[ImportedSource, ...] = ()  # what brought encodings from outside, by --import
     # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
     # "tales", text files with commas between them, or a folder.
@@ -119,6 +135,30 @@ class Config(BaseModel):
             raise ValueError("must name at least one")
         return value
 
+    @field_validator("sweep")
+    @classmethod
+    def _check_sweep(cls, sweep: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+        check_swept_names(sweep)
+        read = {name: tuple(cls._read_field(name, v) for v in sweep[name]) for name in sweep}
+        for name, values in read.items():
+            if len(set(values)) < max(1, len(values)):
+                raise ValueError(f"must give {name} one value or more, each of them once")
+        if count_points(read) > MOST_POINTS:
+            raise ValueError(f"must have at most {MOST_POINTS} combinations")
+        return read
+
+    @classmethod
+    def _read_field(cls, name: str, value: Any) -> Any:
+        """Read a value of a field as the field itself does."""
+        field = cls.model_fields[name]
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            kind: Any = Annotated[field.annotation, *field.metadata]
+            return TypeAdapter(kind).validate_python(value)
+        except ValueError:
+            raise ValueError(f"of {name} must be {rule_of(field)}, got {shown(value)}") from None
+
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
         found = (import_error(held.source, held.digest) for held in self.imports)
@@ -148,12 +188,23 @@ class Config(BaseModel):
             parse_attention(self.attention)
         except (ValueError, TypeError) as error:
             mistakes.append(str(error))
+        others = [name for name in self.sweep if name in fields_of_other_tasks(self.task)]
+        if others:
+            mistakes.append(f"sweep can't vary {others[0]}, which task {self.task} does not have")
         if not mistakes:
             errors = map(self._build_error, self.encodings)
             mistakes = [error for error in errors if error is not None]
         if mistakes:
             raise ValueError("; ".join(mistakes))
+        for point in points(self.sweep, self.sweep):
+            self._check_point(point)
         return self
+
+    def _check_point(self, point: Settings) -> None:
+        try:
+            self.with_settings(point)
+        except ValidationError as error:
+            raise ValueError(f"sweep, {described(point)}: {first_line(error)}") from None
 
     def _build_error(self, encoding: str) -> str | None:
         """Say what keeps an encoding from being built for this model, if anything does."""
@@ -199,9 +250,15 @@ class Config(BaseModel):
             attention=self.attention,
         )
 
+    def with_settings(self, settings: Settings) -> Config:
+        """Give the config of a cell that has these settings of its own."""
+        fields = {**self.model_dump(), **dict(settings), "sweep": {}}
+        return Config.model_validate(fields) if settings else self
+
     def facts(self) -> dict[str, Any]:
-        """Give the fields that the task has, as JSON can hold them; no ``imports`` if none are."""
-        others = {*fields_of_other_tasks(self.task), *(() if self.imports else ("imports",))}
+        """Give the fields that the task has, as JSON can hold them; no empty imports or sweep."""
+        empty = [name for name in ("imports", "sweep") if not getattr(self, name)]
+        others = {*fields_of_other_tasks(self.task), *empty}
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
@@ -217,80 +274,14 @@ class Config(BaseModel):
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
-_DECODING = ("beam", "length_penalty", "select", "average", "length_multiples", "test_examples")
+_DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
 # The data itself is compared by its digest, wherever it lies.
-_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "splits", "device", "data"}
-
-
-def make_config(
-    preset: str = "default",
-    file: Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    fallback: Mapping[str, Any] | None = None,
-) -> Config:
-    """Build a config: the task's fields in this preset, over them ``fallback``, over them a YAML or
-    JSON file's, over them ``settings``.
-
-    All mistakes are named at once, a wrong field with the nearest right one: ``ValueError``.
-    """
-    given = ({} if file is None else _read_file(file)) | dict(settings or {})
-    preset = given.pop("preset", preset)
-    _check_word("preset", preset, tuple(PRESETS))
-    task = given.get("task", "translation")
-    _check_word("task", task, TASKS)
-    others = [name for name in given if name in fields_of_other_tasks(task)]
-    if others:
-        raise ValueError(
-            f"task {task!r} has no {', '.join(others)}; leave out what belongs to other tasks"
-        )
-    fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError(first_line(error)) from None
-
-
-def read_setting(text: str) -> tuple[str, Any]:
-    """Read ``field=value`` from the command line; the value is YAML (``none`` is just a word)."""
-    name, equals, value = text.partition("=")
-    name = name.strip()
-    if not equals or not name:
-        raise ValueError(f"a setting must read field=value, got {shown(text)}")
-    field = Config.model_fields.get(name)
-    if field is not None and field.annotation is str:
-        return name, value  # "no" is Norwegian, and no truth value
-    return name, read_value(value)
-
-
-def read_run_config(run: Path) -> Config:
-    """Read the config of a run folder, of an earlier version too."""
-    path = run / "config.json"
-    try:
-        return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
-    except ValidationError as error:
-        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "device", "data"}
 
 
 def first_line(error: ValidationError) -> str:
     """Give all mistakes of a config in one line; of a great many, the first."""
     return in_one_line(error, Config.model_fields)
-
-
-def _check_word(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse what is no word of these, null and lists included, and give the nearest."""
-    if not isinstance(value, str) or value not in known:
-        nearest = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    fields = read_fields(file)
-    if not isinstance(fields, dict):
-        raise ValueError(
-            f"config file {shown_path(file)} must hold fields and values, got {shown(fields)}"
-        )
-    # A run's config.json serves as a file of fields, which people change: it is not held to it.
-    return {name: value for name, value in fields.items() if name != "checksum"}
 
 
 def _cut(text: str, most: int) -> str:

@@ -58,6 +58,8 @@ def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
         return " or ".join(map(str, inner))
     if origin is tuple:
         return _rule(inner[0], bounds, several=True)
+    if origin is dict:
+        return "fields, each with a list of values"
     if kind is bool:
         return "true or false"
     if kind is int:

@@ -4,11 +4,14 @@
 and scores it; it tells how far it is in lines of JSON on standard output, where nothing else is
 written: what an imported encoding prints goes to standard error. With ``--stop-at-eof`` it saves
 and ends when standard input does, as it does when the process that holds its other end dies.
+``--settings JSON`` are those that the cell has of its own; ``--goal trained`` leaves out the test
+splits, and ``--goal tuned`` tries the sweep's decoding settings on validation instead.
 """
 
 from __future__ import annotations
 
 import _thread
+import argparse
 import json
 import os
 import signal
@@ -16,10 +19,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -27,14 +30,17 @@ from ropewalk.encodings import import_encodings
 from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
-from ropewalk.lab.config import Config, read_run_config
+from ropewalk.lab.config import Config
+from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.ending import end_with, interrupt_once
 from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.locks import Busy, locked
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
+from ropewalk.lab.sweep import DECODING_FIELDS, Goal, points, settings_from_json
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record, Trainer, check_facts, read_record, stopping_signals
+from ropewalk.lab.tuning import try_decoding
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]
@@ -46,23 +52,27 @@ _SMALLER = "take a smaller width, feed_forward or batch_tokens, fewer layers, or
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
-def run_cell(run: Path, encoding: str, seed: int, emit: Emit) -> None:
-    """Train and score one cell of a prepared run, skipping what is there already.
+def run_cell(run: Path, cell: Cell, emit: Emit, goal: Goal = "scored") -> None:
+    """Train one cell of a prepared run and do what its goal asks, skipping what is there already.
 
     Raises ``Busy`` where another process works on the cell.
     """
     for held in read_checked_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
-    config = read_run_config(run)
-    folder = Cell(encoding, seed).folder(run)
+    config, folder = read_run_config(run), cell.folder(run)
     with locked(folder):
         remove_parts(folder)
-        _fill(open_task(config, run), encoding, seed, folder, emit)
+        task = open_task(config.with_settings(cell.settings), run)
+        record = train_cell(task, cell.encoding, cell.seed, folder, emit)
+        if goal == "tuned" and record.status != "diverged":
+            emit({"phase": "tuning on validation"})
+            try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
+        elif goal == "scored":
+            _score(task, record, folder, emit)
 
 
-def _fill(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> None:
+def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
     config, path = task.config, folder / "model.safetensors"
-    record = train_cell(task, encoding, seed, folder, emit)
     model: Model | None = None
     if record.status != "diverged" and not path.exists():
         _write_final_model(config, record, folder)
@@ -161,7 +171,19 @@ def _is_of_memory(error: Exception) -> bool:
     return isinstance(error, kinds) or "allocate memory" in str(error)
 
 
-def _main(run: str, encoding: str, seed: str, *options: str) -> int:
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ropewalk.lab.worker")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("encoding")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--settings", type=settings_from_json, default=(), metavar="JSON")
+    parser.add_argument("--goal", choices=get_args(Goal), default="scored")
+    parser.add_argument(STOP_WITH_PARENT, action="store_true", dest="stop_at_eof")
+    return parser.parse_args(words)
+
+
+def _main(*words: str) -> int:
+    options = _arguments(words)
     events = _own_output()
 
     def emit(event: dict[str, Any]) -> None:
@@ -177,13 +199,14 @@ def _main(run: str, encoding: str, seed: str, *options: str) -> int:
 
     try:
         # A shell's background job ignores SIGINT and hands that on; here the parent alone sends it.
-        own = [signal.SIGINT] if STOP_WITH_PARENT in options else []
+        own = [signal.SIGINT] if options.stop_at_eof else []
         for number in {*own, *stopping_signals()}:
             signal.signal(number, interrupt_once)
         warnings.showwarning = warn
         if own:
             _stop_with_parent()
-        run_cell(Path(run), encoding, int(seed), emit)
+        cell = Cell(options.encoding, options.seed, options.settings)
+        run_cell(options.run, cell, emit, options.goal)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Busy:

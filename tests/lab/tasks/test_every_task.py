@@ -16,7 +16,7 @@ from tiny_tasks import config_of
 
 from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.presets import TASKS
 from ropewalk.lab.report.findings import findings
@@ -136,7 +136,7 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "ropewalk.lab.run.run_cells",
         lambda config, run, watch: [
-            run_cell(run, cell.encoding, cell.seed, lambda event: None) for cell in cells_of(config)
+            run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],
     )
     with pytest.raises(ValueError, match="encodings must name one to train one model"):

@@ -7,7 +7,7 @@ from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_spl
 
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config import make_config
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.train import Trainer
 

@@ -10,7 +10,8 @@ from typing import BinaryIO
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY, read_run_config
+from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
+from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator

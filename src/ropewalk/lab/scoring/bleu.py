@@ -138,14 +138,26 @@ def bleu_from_statistics(sums: Tensor) -> Tensor:
     smoothing (the k-th order without a match counts as 1 / 2^k matches; Chen and Cherry 2014,
     method 3); 0 where nothing matches or some order has no n-gram at all.
     """
-    length, reference = sums[..., 0], sums[..., 1]
     matches, totals = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
     missing = matches == 0
     smoothed = torch.where(missing, 0.5 ** missing.cumsum(-1), matches)
     log_precision = (smoothed / totals.clamp(min=1)).log().mean(-1)
-    log_penalty = (1 - reference / length.clamp(min=1)).clamp(max=0)
     defined = (totals > 0).all(-1) & ~missing.all(-1)
-    return torch.where(defined, 100 * (log_precision + log_penalty).exp(), 0.0)
+    return torch.where(defined, 100 * (log_precision + _log_brevity(sums)).exp(), 0.0)
+
+
+def brevity_penalty(sums: Tensor) -> Tensor:
+    """Give the factor of BLEU that punishes short output, of statistics (..., 10) -> (...).
+
+    1 where the output is as long as the reference, less where it is shorter. Source: Papineni et
+    al. 2002, section 2.2.2.
+    """
+    return _log_brevity(sums).exp()
+
+
+def _log_brevity(sums: Tensor) -> Tensor:
+    length, reference = sums[..., 0], sums[..., 1]
+    return (1 - reference / length.clamp(min=1)).clamp(max=0)
 
 
 def check_lengths(**texts: Sequence[str]) -> None:

@@ -66,6 +66,9 @@ class Task(ABC):
 
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline
     tested_metric: ClassVar[Metric]  # the one whose differences are tested
+    tuned_metric: ClassVar[Metric] = Metric(  # what decoding settings are chosen by
+        "loss", "validation loss", higher_is_better=False, digits=3
+    )
     evaluation_phase: ClassVar[str] = "scoring"  # what a cell does behind training
 
     def __init__(self, config: Config, run: Path) -> None:
@@ -119,6 +122,13 @@ class Task(ABC):
         """Give the mean negative log-likelihood of a target token in nats, on validation data."""
 
     # What becomes of a finished model.
+
+    def validation_scores(self, model: nn.Module, configs: Sequence[Config]) -> list[Facts]:
+        """Score validation data as each of these configs decodes, under ``tuned_metric``'s key.
+
+        They differ in decoding alone, and not in which snapshots the model is the mean of.
+        """
+        return [{"loss": round(self.validation_loss(model, "float32"), 5)}] * len(configs)
 
     @abstractmethod
     def evaluate(self, model: nn.Module, split: str, folder: Path) -> Facts:

@@ -182,7 +182,7 @@ class Generated(LanguageTask):
         seed = self.config.seeds[0]
         predictions = {
             row["slug"]: {
-                split: self.evaluation(split, Cell(row["name"], seed).folder(self.run))
+                split: self.evaluation(split, Cell.of_row(row, seed).folder(self.run))
                 for split in self.splits
             }
             for row in results["encodings"]

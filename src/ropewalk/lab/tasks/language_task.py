@@ -101,7 +101,7 @@ class LanguageTask(Task):
     def first_models(self, results: Facts) -> Iterator[tuple[str, LanguageModel]]:
         """Give each encoding's slug and the model of its first seed; a diverged one has none."""
         for row in results["encodings"]:
-            cell = Cell(row["name"], self.config.seeds[0])
+            cell = Cell.of_row(row, self.config.seeds[0])
             path = cell.folder(self.run) / "model.safetensors"
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))

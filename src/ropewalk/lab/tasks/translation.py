@@ -24,8 +24,9 @@ from ropewalk.lab.batches import (
     write_splits,
 )
 from ropewalk.lab.cells import read_hypotheses, write_hypotheses
+from ropewalk.lab.config import Config
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
-from ropewalk.lab.decoding.beam_search import best, translate_ids
+from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.tasks import translation_examples
@@ -45,6 +46,7 @@ class Translation(Task):
 
     metrics: ClassVar = (BLEU, CHRF)
     tested_metric: ClassVar = BLEU
+    tuned_metric: ClassVar = BLEU
     evaluation_phase: ClassVar = "translating"
 
     @cached_property
@@ -154,12 +156,34 @@ class Translation(Task):
             total, tokens = total + float(nll), tokens + batch.target_tokens
         return total / tokens
 
+    def validation_scores(self, model: Any, configs: Sequence[Config]) -> list[Facts]:
+        """Give BLEU and its brevity penalty; one search serves all length penalties of a beam."""
+        searches = {
+            beam: translate_ids(model, self.data["validation"].source, beam=beam)
+            for beam in {config.beam for config in configs}
+        }
+        references = [target for _, target in self.corpus.splits["validation"]]
+        scores = []
+        for config in configs:
+            texts = self._texts(searches[config.beam], config.length_penalty)
+            rows, _ = bleu.bleu_statistics(texts, references, lowercase=config.lowercase)
+            sums = rows.sum(0)
+            scores.append(
+                {
+                    "bleu": round(bleu.bleu_from_statistics(sums).item(), 4),
+                    "brevity_penalty": round(bleu.brevity_penalty(sums).item(), 4),
+                }
+            )
+        return scores
+
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         assert isinstance(model, Transformer)
         found = translate_ids(model, self.data[split].source, beam=self.config.beam)
-        texts = [self.tokens.decode(best(h, self.config.length_penalty).ids) for h in found]
-        write_hypotheses(folder, split, texts)
+        write_hypotheses(folder, split, self._texts(found, self.config.length_penalty))
         return {}
+
+    def _texts(self, searches: Sequence[list[Hypothesis]], length_penalty: float) -> list[str]:
+        return [self.tokens.decode(best(found, length_penalty).ids) for found in searches]
 
     def evaluate_diverged(self, split: str, folder: Path) -> Facts:
         """Give empty translations, which count as such."""

@@ -32,7 +32,7 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
         for index in [i for i, p in enumerate(places) if p == place][:EXAMPLES_PER_BIN]
     ]
     hypotheses = {
-        row["slug"]: read_hypotheses(Cell(row["name"], seed).folder(run), split)
+        row["slug"]: read_hypotheses(Cell.of_row(row, seed).folder(run), split)
         for row in results["encodings"]
         if "no_result" not in row["cells"][0]["scores"][split]
     }
@@ -68,7 +68,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
     encodings = {}
     for row in results["encodings"]:
-        path = Cell(row["name"], seed).folder(run) / "model.safetensors"
+        path = Cell.of_row(row, seed).folder(run) / "model.safetensors"
         if not path.exists():  # a diverged cell has no model
             continue
         model = load_translator(path, torch.device("cpu"))[0]

@@ -1,0 +1,168 @@
+"""What each encoding gets of its own in a sweep: trials on validation data, and the choice.
+
+Every encoding has the same budget: each training setting once, with the first seed, by validation
+loss; then, with every seed, each decoding setting, by the task's score of the validation data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.checks import shown
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json, write_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.checkpoint import load_weights
+from ropewalk.lab.config import Config
+from ropewalk.lab.config_reader import read_run_config, with_sweep
+from ropewalk.lab.models import load_model
+from ropewalk.lab.snapshots import chosen_snapshots, mean_of
+from ropewalk.lab.sweep import DECODING_FIELDS, TRAINING_FIELDS, Settings, best, points, read_sweep
+from ropewalk.lab.tasks import CLASSES, Task
+from ropewalk.lab.train import Record, read_record
+from ropewalk.machine import pick_device
+
+_RECORD, _TRIALS = "training.json", "decoding.json"  # of a cell
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings that an encoding got, and the trials that they were chosen from."""
+
+    settings: Settings = ()
+    trials: tuple[Facts, ...] = ()  # of training: settings, seed, status, validation loss
+    decoding_trials: tuple[Facts, ...] = ()  # settings, and lists with a value for each seed
+
+    def facts(self) -> Facts:
+        """Give what results keep; nothing where there was no sweep."""
+        if not self.settings:
+            return {}
+        trials = {"trials": self.trials, "decoding_trials": self.decoding_trials}
+        return {
+            "settings": dict(self.settings),
+            **{name: list(held) for name, held in trials.items() if held},
+        }
+
+
+def trial_cells(config: Config) -> list[Cell]:
+    """Give the cells that training settings are chosen from; none without such a sweep."""
+    grid = points(config.sweep, TRAINING_FIELDS)
+    if grid == [()]:
+        return []
+    return [Cell(name, config.seeds[0], point) for point in grid for name in config.encodings]
+
+
+def is_trained(cell: Cell, run: Path) -> bool:
+    """Tell whether a cell's training has come to its end."""
+    return (cell.folder(run) / _RECORD).exists()
+
+
+def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
+    """Choose each encoding's training settings from its trials, by encoding.
+
+    The lowest validation loss at the end wins; one that diverged loses to any other.
+    """
+    cells = trial_cells(config)
+    if not cells:
+        return {name: Choice() for name in config.encodings}
+    choices = {}
+    for name in config.encodings:
+        trials = [_trial(cell, run) for cell in cells if cell.encoding == name]
+        found = best(trials, "validation_loss", higher_is_better=False)
+        choices[name] = Choice(tuple(found["settings"].items()), tuple(trials))
+    return choices
+
+
+def chosen(config: Config, run: Path) -> dict[str, Choice]:
+    """Choose all settings of each encoding, from the trials of a run whose cells are tuned."""
+    choices = chosen_training(config, run)
+    grid = points(config.sweep, DECODING_FIELDS)
+    if grid == [()]:
+        return choices
+    metric = CLASSES[config.task].tuned_metric
+    for name, choice in choices.items():
+        cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
+        tried = [_read_decoding(cell.folder(run)) for cell in cells]
+        trials = [_over_seeds(point, tried) for point in grid]
+        found = best(trials, f"mean_{metric.key}", higher_is_better=metric.higher_is_better)
+        settings = choice.settings + tuple(found["settings"].items())
+        choices[name] = Choice(settings, choice.trials, tuple(trials))
+    return choices
+
+
+def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
+    """Decode validation with a cell's model in each setting that is not there yet."""
+    held = _read_decoding(folder)
+    missing = [point for point in grid if _find(held, point) is None]
+    groups: dict[tuple[str, int], list[Settings]] = {}
+    for point in missing:
+        config = task.config.with_settings(point)
+        groups.setdefault((config.select, config.average), []).append(point)
+    for (select, average), together in groups.items():
+        snapshots = chosen_snapshots(folder, select, average, record.validation)
+        model, _ = load_model(snapshots[-1], pick_device(task.config.device))
+        load_weights(model, mean_of(snapshots)[0])
+        scores = task.validation_scores(model, [task.config.with_settings(p) for p in together])
+        held += [
+            {"settings": dict(point), **score}
+            for point, score in zip(together, scores, strict=True)
+        ]
+        write_checked_json(folder / _TRIALS, {"trials": held})
+
+
+def _trial(cell: Cell, run: Path) -> Facts:
+    path = cell.folder(run) / _RECORD
+    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    finished = record.status == "finished"
+    return {
+        "settings": dict(cell.settings),
+        "seed": cell.seed,
+        "status": record.status,
+        "validation_loss": record.validation[-1]["loss"] if finished else None,
+    }
+
+
+def _read_decoding(folder: Path) -> list[Facts]:
+    path = folder / _TRIALS
+    if not path.exists():  # a training that diverged is not decoded
+        return []
+    return list(read_checked_json(path, "trials")["trials"])
+
+
+def _find(trials: Sequence[Facts], point: Settings) -> Facts | None:
+    return next((trial for trial in trials if trial["settings"] == dict(point)), None)
+
+
+def _over_seeds(point: Settings, tried: Sequence[Sequence[Facts]]) -> Facts:
+    """Give each score of a decoding setting as a list over seeds, and its mean."""
+    found = [_find(trials, point) or {} for trials in tried]
+    facts: Facts = {"settings": dict(point)}
+    for key in dict.fromkeys(key for each in found for key in each if key != "settings"):
+        values = [each.get(key) for each in found]
+        known = [value for value in values if value is not None]
+        facts[key] = values
+        facts[f"mean_{key}"] = sum(known) / len(known) if len(known) == len(values) else None
+    return facts
+
+
+def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
+    """Read the config of a finished run, with ``field=value,value,…`` to tune its decoding by.
+
+    Settings of an earlier choice are replaced; those of training stay.
+    """
+    if not (run / "results.json").exists():
+        raise ValueError(
+            f"RUN must be the folder of a finished run, got {shown(str(run))}; it has no "
+            f"results.json"
+        )
+    sweep = read_sweep(texts, "a setting to tune")
+    others = [name for name in sweep if name not in DECODING_FIELDS]
+    if others:
+        raise ValueError(
+            f"tune tries {', '.join(DECODING_FIELDS)}, got {shown(others[0])}; what changes "
+            f"training, ropewalk compare --sweep tries"
+        )
+    config = read_run_config(run)
+    trained = {name: held for name, held in config.sweep.items() if name not in DECODING_FIELDS}
+    return with_sweep(config, {**trained, **sweep})
