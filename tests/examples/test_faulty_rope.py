@@ -20,6 +20,7 @@ from encoding_cases import BACK, BOTH, close, random
 
 from ropewalk.cli import run_command
 from ropewalk.encodings import REGISTRY, Placement, StackShape, build, import_encodings, outside
+from ropewalk.model import DecoderCache, LanguageModel, TransformerShape
 
 FILE = Path(__file__).parents[2] / "examples" / "faulty_rope.py"
 ROTATING = ["swapped_table", "mixed_pairing", "bfloat16_angles"]
@@ -220,6 +221,15 @@ class TestWhatTheyBreak:
 class TestOneResult:
     def test_however_it_is_decoded_and_padded(self, name):
         cases.check_transformer(name)
+
+    @torch.no_grad()
+    def test_in_a_language_model(self, name):
+        shape = TransformerShape(20, 32, 4, 64, 0, 2, kv_heads=2)
+        model = LanguageModel(shape, build(name, shape.stack_shape(causal=True)), causal=True)
+        cases.randomise(model)
+        tokens, cache = cases.words(2, 9), DecoderCache(2)
+        parts = [model(part, cache=cache) for part in tokens.split([3, 1, 1, 4], dim=1)]
+        close(torch.cat(parts, dim=1), model(tokens))
 
     def test_in_chunks(self, name):
         cases.check_chunks(name, [1, 4, 2, 1], seed=0)
