@@ -40,7 +40,9 @@ def module_name(path: Path, source: Path = SOURCE) -> str:
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 SCRIPTS = sorted(
-    path for folder in ("benchmarks", "studies") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("benchmarks", "examples", "studies")
+    for path in (ROOT / folder).rglob("*.py")
 )
 
 
