@@ -11,6 +11,7 @@ import shutil
 
 import pytest
 import torch
+from cells_here import run_cells_here
 from safetensors import safe_open
 from safetensors.torch import save_file
 from scripts import load_scripts
@@ -28,9 +29,8 @@ from ropewalk.lab.former_names import (
 )
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results, read_tuning
-from ropewalk.lab.run import cells_of, prepare
+from ropewalk.lab.run import prepare
 from ropewalk.lab.train import Trainer
-from ropewalk.lab.worker import run_cell
 
 # What an earlier version wrote has no checksums, and is read with a warning that says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*without a checksum")
@@ -86,14 +86,8 @@ def corpus(tmp_path_factory):
 
 def compare(config, run):
     """Run a comparison, its cells one after another in this process."""
-
-    def run_cells(config, run, jobs, watch):
-        for cell in cells_of(config):
-            run_cell(run, cell, lambda event: None)
-        return 1
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells)
+        patch.setattr(comparison, "run_cells", run_cells_here)
         return comparison.compare(config, run, command=["ropewalk", "compare", "train_length=3"])
 
 

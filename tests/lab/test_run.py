@@ -18,13 +18,12 @@ import torch
 from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab import run
+from ropewalk.lab import processes, run
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.locks import is_locked, locked
 from ropewalk.lab.models import build_model, fewest_parameters, load_model
-from ropewalk.lab.processes import start
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
@@ -43,7 +42,9 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
         "pathlib.Path(sys.argv[1], 'saved').touch()\n"
         "sys.exit(130)\n"
     )
-    monkeypatch.setattr(run, "_start", lambda *_: _process([sys.executable, "-c", slow, tmp_path]))
+    monkeypatch.setattr(
+        processes, "start", lambda *_: _process([sys.executable, "-c", slow, tmp_path])
+    )
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
@@ -148,7 +149,7 @@ def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatc
         trap = f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()"
         (tmp_path / f"{name}.py").write_text(trap)
     monkeypatch.chdir(tmp_path)
-    with start(tmp_path / "nowhere", CELL, 1, "scored") as process:
+    with processes.start(tmp_path / "nowhere", CELL, 1, "scored") as process:
         said = process.stdout.read()  # communicate() would close its input, and so stop it
     assert not (tmp_path / "sprung").exists()
     assert "nowhere" in said  # the cell itself has spoken
@@ -159,7 +160,7 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
     config = make_config(settings={**COPY, "epochs": 100_000})
     folder = tmp_path / "run"
     run.prepare(config, folder)
-    process = start(folder, CELL, 1, "scored")
+    process = processes.start(folder, CELL, 1, "scored")
     for line in process.stdout:
         if '"training"' in line:
             break

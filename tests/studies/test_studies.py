@@ -6,6 +6,7 @@ other statistics than those of the hypotheses, or if a rule that changes nothing
 
 import pytest
 import torch
+from cells_here import run_cells_here
 from scripts import load_scripts
 
 from ropewalk.files import read_json
@@ -13,9 +14,7 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.run import cells_of
 from ropewalk.lab.scoring.bleu import bleu_statistics
-from ropewalk.lab.worker import run_cell
 
 extrapolation, rotary_parts, sharpness, small_samples = load_scripts(
     "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples"
@@ -67,15 +66,10 @@ PHRASES = {
 def run_of(tmp_path_factory):
     """Give finished runs, their cells trained one after another in this process."""
 
-    def run_cells(config, run, jobs, watch):
-        for cell in cells_of(config):
-            run_cell(run, cell, lambda event: None)
-        return 1
-
     def make(**fields):
         run = tmp_path_factory.mktemp("run")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(comparison, "run_cells", run_cells)
+            patch.setattr(comparison, "run_cells", run_cells_here)
             comparison.compare(make_config(settings={**TINY, **fields}), run, command=["compare"])
         return run
 

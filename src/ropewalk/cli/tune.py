@@ -25,7 +25,7 @@ def tune(
     sweep: Annotated[
         list[str],
         typer.Argument(
-            metavar="FIELD=VALUE,VALUE,…...",
+            metavar="FIELD=VALUE,VALUE",
             help="Values to try of beam, length_penalty, select or average.",
         ),
     ],

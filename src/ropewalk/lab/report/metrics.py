@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.scoring import bleu
+from ropewalk.lab.tasks import CLASSES
 
 MOST_DIGITS = 6  # of a difference
 
@@ -13,6 +15,13 @@ _TRANSLATION: list[Facts] = [
     {"key": "chrf", "name": "chrF"},
 ]
 _USUAL: Facts = {"unit": "", "higher_is_better": True, "digits": 1, "floor": None, "solved": None}
+
+
+def brevity_penalty(score: Facts) -> float | None:
+    """Give the factor that punishes short output in a translation's BLEU, where it is known."""
+    if "statistics" not in score:
+        return None
+    return bleu.brevity_penalty(CLASSES["translation"].statistics_of(score).sum(0)).item()
 
 
 def metrics(results: Facts) -> list[Facts]:

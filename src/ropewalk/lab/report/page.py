@@ -12,7 +12,7 @@ from string import Template
 from ropewalk.figures import interactive
 from ropewalk.figures.html import html_page
 from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
-from ropewalk.lab.report import conditions, findings, tables
+from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -66,6 +66,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         **({"Sentence length": _length(results)} if translated else {}),
         **({"Length": _multiples(results)} if several and not translated else {}),
         "Training": _training(results),
+        **({"Settings": _sweep(results)} if tuned.is_tuned(results) else {}),
         "Translations" if translated else "Examples": section_examples(results, examples),
         "Attention": section_attention(results, attention, shown),
         "Corpus" if translated else "Task": _facts(conditions.corpus_facts(results)),
@@ -162,6 +163,17 @@ def _training(results: Facts) -> str:
         "so its level is not that of validation loss; its first steps may rise out of the frame."
     )
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
+
+
+def _sweep(results: Facts) -> str:
+    parts = [f'<p class="note long">{escape(" ".join(tuned.sentences(results)))}</p>']
+    for table, title in (
+        (tuned.training_trials(results), "Validation loss with each setting"),
+        (tuned.decoding_trials(results), "Decoding settings on validation data"),
+    ):
+        if table is not None:
+            parts.append(f"<h3>{title}</h3>{table_html(results, table, title)}")
+    return "".join(parts)
 
 
 def _figures(results: Facts) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ropewalk.files import Facts
-from ropewalk.lab.report import conditions, findings, tables
+from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import format_count, format_list, format_number, language_name
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
@@ -71,6 +71,7 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
     parts += _by_length(results)
     parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
+    parts += _sweep(results)
     if tuning is not None:
         parts += ["## What was tuned", _tuning(tuning)]
     data = "Corpus" if is_translation(results) else "Task"
@@ -103,15 +104,22 @@ def _question(results: Facts) -> str:
         return _escape(
             f"Asked: what does the position encoding change in "
             f"{findings.task_description(results)}? The same model was trained with {names} in "
-            f"turn, {format_count(seeds, 'seed')} each, all other settings the same."
+            f"turn, {format_count(seeds, 'seed')} each, {_others(results)}."
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _escape(
         f"Asked: what does the position encoding change in translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with {names} in turn, "
-        f"{format_count(seeds, 'seed')} each, all other settings the same."
+        f"{format_count(seeds, 'seed')} each, {_others(results)}."
     )
+
+
+def _others(results: Facts) -> str:
+    if not tuned.is_tuned(results):
+        return "all other settings the same"
+    fields = format_list(results["config"]["sweep"])
+    return f"each with its own choice of {fields}, all other settings the same"
 
 
 def _by_length(results: Facts) -> list[str]:
@@ -124,6 +132,17 @@ def _by_length(results: Facts) -> list[str]:
     if len(results["splits"]) == 1:
         return []
     return ["## By length", _markdown(tables.multiples_table(results))]
+
+
+def _sweep(results: Facts) -> list[str]:
+    if not tuned.is_tuned(results):
+        return []
+    tried = (tuned.training_trials(results), tuned.decoding_trials(results))
+    return [
+        "## What each encoding chose",
+        _escape(" ".join(tuned.sentences(results))),
+        *(_markdown(table) for table in tried if table is not None),
+    ]
 
 
 def _tuning(tuning: Facts) -> str:

@@ -9,6 +9,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import bin_label, format_duration, format_number, format_p_value
 from ropewalk.lab.report.metrics import (
+    brevity_penalty,
     column_title,
     digits_of_difference,
     headline_metric,
@@ -159,6 +160,7 @@ def runs_table(results: Facts) -> Table:
     ]
     for split in splits:
         columns += [column_title(metric, split) for metric in metrics(results)]
+        columns += [f"brevity penalty {split}"] if is_translation(results) else []
         columns.append(f"{'decoding' if is_translation(results) else 'scoring'} {split}")
     rows = []
     for row in results["encodings"]:
@@ -174,6 +176,8 @@ def runs_table(results: Facts) -> Table:
                 texts += [
                     format_number(score.get(m["key"]), m["digits"] + 1) for m in metrics(results)
                 ]
+                if is_translation(results):
+                    texts.append(format_number(brevity_penalty(score), 3))
                 spent = score.get("decode_seconds")
                 texts.append("–" if spent is None else format_duration(spent))
             rows.append((TableCell(row["name"]), *map(TableCell, texts)))

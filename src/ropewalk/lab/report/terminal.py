@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ropewalk.files import Facts
+from ropewalk.lab.report import tables, tuned
 from ropewalk.lab.report.findings import without_result
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import (
@@ -33,6 +34,9 @@ def print_table(console: Console, results: Facts) -> None:
             f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
         )
     console.print()
+    for tried in (tuned.training_trials(results), tuned.decoding_trials(results)):
+        if tried is not None:
+            console.print(_plain(tried))
     console.print(_scores(results))
     for row in rows:
         for split in splits:
@@ -68,6 +72,13 @@ def print_summary(console: Console, all_results: Sequence[Facts]) -> None:
             table.add_row(results["task"], column_title(metric, split), *cells)
     console.print()
     console.print(table)
+
+
+def _plain(table: tables.Table) -> Table:
+    shown = _table(*table.columns)
+    for row in table.rows:
+        shown.add_row(*(cell.main for cell in row))
+    return shown
 
 
 def _scores(results: Facts) -> Table:

@@ -1,0 +1,142 @@
+"""What a sweep tried on validation data and chose, as tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import format_count, format_list, format_number
+from ropewalk.lab.report.tables import Table, TableCell
+from ropewalk.lab.sweep import TRAINING_FIELDS, described
+from ropewalk.lab.tasks import CLASSES
+
+
+def is_tuned(results: Facts) -> bool:
+    """Tell whether the encodings of these results have settings of their own."""
+    return any("settings" in row for row in results["encodings"])
+
+
+def training_trials(results: Facts) -> Table | None:
+    """Give validation loss of each encoding with each training setting; None if none were tried.
+
+    Behind it stand the setting that was chosen, and what choosing changes of the difference from
+    the first encoding.
+    """
+    rows = [row for row in results["encodings"] if row.get("trials")]
+    if not rows:
+        return None
+    first = rows[0]
+    shared = _chosen_trial(first)["settings"]
+    columns = ["encoding", *(_name(trial["settings"]) for trial in first["trials"]), "chosen"]
+    if len(rows) > 1:
+        columns += [
+            f"against {first['name']}, both with {_name(shared)}",
+            "each with its own",
+            "change by tuning",
+        ]
+    lines = []
+    for row in rows:
+        losses = [trial["validation_loss"] for trial in row["trials"]]
+        texts = ["diverged" if loss is None else format_number(loss, 3) for loss in losses]
+        texts.append(_name(_chosen_trial(row)["settings"]))
+        if len(rows) > 1:
+            texts += ["–"] * 3 if row is first else _gaps(row, first, shared)
+        lines.append((TableCell(row["name"]), *map(TableCell, texts)))
+    return Table(tuple(columns), tuple(lines))
+
+
+def decoding_trials(results: Facts) -> Table | None:
+    """Give the mean score on validation of each encoding and decoding setting; None if none."""
+    rows = [row for row in results["encodings"] if row.get("decoding_trials")]
+    if not rows:
+        return None
+    metric = CLASSES[results["task"]].tuned_metric
+    columns = ["encoding", *(_name(trial["settings"]) for trial in rows[0]["decoding_trials"])]
+    lines = []
+    for row in rows:
+        cells = [_decoding_cell(trial, metric.key, metric.digits) for trial in _decodings(row)]
+        chosen = {k: v for k, v in row["settings"].items() if k not in TRAINING_FIELDS}
+        lines.append((TableCell(row["name"]), *cells, TableCell(_name(chosen))))
+    return Table((*columns, "chosen"), tuple(lines))
+
+
+def sentences(results: Facts) -> list[str]:
+    """Say how settings were chosen, and how to read the tables."""
+    row = results["encodings"][0]
+    seeds = [cell["seed"] for cell in row["cells"]]
+    said = []
+    if trials := row.get("trials"):
+        said.append(
+            f"Every encoding was trained with {format_count(len(trials), 'setting')} and seed "
+            f"{trials[0]['seed']}, and kept the one of the lowest validation loss at the end, "
+            f"which its other seeds were trained with. No test split was looked at."
+        )
+        if len(results["encodings"]) > 1:
+            said.append(
+                f"Change by tuning: how far the difference in validation loss moves when each "
+                f"encoding has its own setting instead of {row['name']}'s (seed "
+                f"{trials[0]['seed']})."
+            )
+    if tried := row.get("decoding_trials"):
+        metric = CLASSES[results["task"]].tuned_metric
+        penalty = ", in brackets its brevity penalty" if "mean_brevity_penalty" in tried[0] else ""
+        said.append(
+            f"How each encoding is decoded was chosen by {metric.name} on validation data, the "
+            f"mean of {format_count(len(seeds), 'seed')}{penalty}: the same "
+            f"{format_count(len(tried), 'setting')} for every encoding, tried before any test "
+            f"split was translated with them."
+        )
+    return said + _edges(results)
+
+
+def _edges(results: Facts) -> list[str]:
+    """Say which numbers were chosen at an end of what was tried: a better one may lie beyond."""
+    said = []
+    for name, values in results["config"].get("sweep", {}).items():
+        if len(values) < 2 or not all(isinstance(value, (int, float)) for value in values):
+            continue
+        ends = (min(values), max(values))
+        at_end = [row["name"] for row in results["encodings"] if row["settings"][name] in ends]
+        if at_end:
+            said.append(
+                f"{format_list(at_end)} chose {name} at an end of what was tried, from {ends[0]} "
+                f"to {ends[1]}: a better value may lie beyond."
+            )
+    return said
+
+
+def _decodings(row: Facts) -> Sequence[Facts]:
+    trials: Sequence[Facts] = row["decoding_trials"]
+    return trials
+
+
+def _decoding_cell(trial: Facts, key: str, digits: int) -> TableCell:
+    text = format_number(trial[f"mean_{key}"], digits + 1)
+    if trial.get("mean_brevity_penalty") is not None:
+        text += f" ({format_number(trial['mean_brevity_penalty'], 3)})"
+    return TableCell(text)
+
+
+def _chosen_trial(row: Facts) -> Facts:
+    own = {name: value for name, value in row["settings"].items() if name in TRAINING_FIELDS}
+    found: Facts = next(trial for trial in row["trials"] if trial["settings"] == own)
+    return found
+
+
+def _gaps(row: Facts, first: Facts, shared: Mapping[str, Any]) -> list[str]:
+    """Give the difference from the first with its settings, with own ones, and between both."""
+    base = _chosen_trial(first)["validation_loss"]
+    same = next(t["validation_loss"] for t in row["trials"] if t["settings"] == shared)
+    own = _chosen_trial(row)["validation_loss"]
+    if base is None or own is None:
+        return ["–"] * 3
+    tuned = format_number(own - base, 3, signed=True)
+    if same is None:
+        return ["diverged", tuned, "–"]
+    shared_gap = format_number(same - base, 3, signed=True)
+    return [shared_gap, tuned, format_number(own - same, 3, signed=True)]
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    return described(tuple(settings.items())) or "as configured"

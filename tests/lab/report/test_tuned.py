@@ -1,0 +1,91 @@
+"""What reports say of a sweep: every trial, the choice, and what tuning changes of a gap."""
+
+import pytest
+
+from ropewalk.lab.report import tuned
+
+
+def row(name, losses, chosen, decodings=None):
+    rates = (0.001, 0.002, 0.004)
+    trials = [
+        {"settings": {"learning_rate": rate}, "seed": 1, "status": "", "validation_loss": loss}
+        for rate, loss in zip(rates, losses, strict=True)
+    ]
+    facts = {"name": name, "cells": [{"seed": 1}, {"seed": 2}], "trials": trials}
+    facts["settings"] = {"learning_rate": chosen}
+    if decodings:
+        facts["settings"]["length_penalty"] = max(decodings, key=lambda penalty: decodings[penalty])
+        facts["decoding_trials"] = [
+            {"settings": {"length_penalty": k}, "mean_bleu": v, "mean_brevity_penalty": 0.98}
+            for k, v in decodings.items()
+        ]
+    return facts
+
+
+def results(*rows, **sweep):
+    return {
+        "task": "translation",
+        "config": {"sweep": {"learning_rate": [0.001, 0.002, 0.004], **sweep}},
+        "encodings": list(rows),
+    }
+
+
+def texts(table):
+    return [[cell.main for cell in line] for line in table.rows]
+
+
+def test_each_trial_stands_in_the_table_and_what_tuning_changes():
+    table = tuned.training_trials(
+        results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", (1.5, 1.9, None), 0.001))
+    )
+    assert table.columns[4:6] == ("chosen", "against a, both with learning_rate=0.002")
+    assert texts(table) == [
+        ["a", "3.000", "2.000", "2.500", "learning_rate=0.002", "–", "–", "–"],
+        [
+            *("b", "1.500", "1.900", "diverged", "learning_rate=0.001"),
+            *("−0.100", "−0.500", "−0.400"),
+        ],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("losses", "gaps"),
+    [((1.5, None, 2.0), ["diverged", "−0.500", "–"]), ((None, None, None), ["–", "–", "–"])],
+)
+def test_a_diverged_trial_has_no_gap(losses, gaps):
+    table = tuned.training_trials(
+        results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", losses, 0.001))
+    )
+    assert texts(table)[1][-3:] == gaps
+
+
+def test_one_encoding_has_no_gap():
+    table = tuned.training_trials(results(row("a", (3.0, 2.0, 2.5), 0.002)))
+    assert table.columns[-1] == "chosen"
+
+
+def test_decoding_shows_score_and_brevity_penalty():
+    given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
+    table = tuned.decoding_trials(results(given, length_penalty=[0.6, 1.0, 1.4]))
+    assert texts(table) == [
+        ["a", "39.00 (0.980)", "40.25 (0.980)", "40.00 (0.980)", "length_penalty=1.0"]
+    ]
+
+
+def test_a_choice_at_an_end_is_said():
+    """Fails if a grid that ends too early passes for a choice."""
+    inside = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
+    at_end = row("b", (3.0, 2.0, 1.5), 0.004, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
+    said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
+    ends = [sentence for sentence in said if "at an end" in sentence]
+    assert ends == [
+        "b chose learning_rate at an end of what was tried, from 0.001 to 0.004: a better value "
+        "may lie beyond."
+    ]
+
+
+def test_results_without_a_sweep_say_nothing():
+    plain = {"encodings": [{"name": "a", "cells": []}]}
+    assert not tuned.is_tuned(plain)
+    assert tuned.training_trials(plain) is None
+    assert tuned.decoding_trials(plain) is None

@@ -1,0 +1,234 @@
+"""Sweeps: every encoding tries the same settings on validation data and keeps its best."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
+
+from ropewalk.files import read_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config_reader import make_config, read_run_config
+from ropewalk.lab.sweep import (
+    DECODING_FIELDS,
+    TRAINING_FIELDS,
+    best,
+    described,
+    points,
+    read_sweep,
+    settings_from_json,
+    settings_to_json,
+)
+from ropewalk.lab.tuning import chosen, read_tuned_config, trial_cells
+
+RATES = {"learning_rate": [1e-3, 1e-2]}
+values = st.lists(st.integers(0, 9) | st.floats(0, 1), min_size=1, max_size=4, unique=True)
+sweeps = st.dictionaries(st.sampled_from(["dropout", "clip", "beam", "average"]), values)
+
+
+@given(sweep=sweeps)
+def test_points_are_every_combination_once(sweep):
+    found = points(sweep, sweep)
+    assert len(set(found)) == len(found)
+    assert all([name for name, _ in point] == list(sweep) for point in found)
+    for name, held in sweep.items():
+        for value in held:
+            share = sum((name, value) in point for point in found)
+            assert share == len(found) / len(held)
+
+
+@given(sweep=sweeps)
+def test_a_point_survives_the_command_line_of_a_cell(sweep):
+    for point in points(sweep, sweep):
+        assert settings_from_json(settings_to_json(point)) == point
+
+
+@given(sweep=sweeps, seed=st.integers(0, 3))
+def test_no_two_points_share_a_folder(sweep, seed, tmp_path_factory):
+    run = tmp_path_factory.getbasetemp()
+    trained = points(sweep, TRAINING_FIELDS)
+    folders = {Cell("rotary", seed, point).folder(run) for point in trained}
+    assert len(folders) == len(trained)
+
+
+@given(sweep=sweeps)
+def test_decoding_settings_leave_a_cell_where_it_is(sweep, tmp_path_factory):
+    run = tmp_path_factory.getbasetemp()
+    folders = {Cell("t5", 1, point).folder(run) for point in points(sweep, DECODING_FIELDS)}
+    assert folders == {Cell("t5", 1).folder(run)}
+
+
+@given(scores=st.lists(st.none() | st.floats(-9, 9), min_size=1, max_size=6), higher=st.booleans())
+def test_the_best_is_the_first_of_the_best_and_no_failure_where_one_went_well(scores, higher):
+    found = best([{"x": s, "i": i} for i, s in enumerate(scores)], "x", higher_is_better=higher)
+    known = [score for score in scores if score is not None]
+    if known:
+        wanted = max(known) if higher else min(known)
+        assert found["i"] == scores.index(wanted)
+    else:
+        assert found["i"] == 0
+
+
+def test_commas_in_brackets_do_not_split_values():
+    sweep = read_sweep(["attention=performer(features=8, rotate=before),elu", "clip=1, 0.2"])
+    assert sweep == {
+        "attention": ["performer(features=8, rotate=before)", "elu"],
+        "clip": [1, 0.2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ({"learning_rat": [1]}, "did you mean 'learning_rate'"),
+        ({"vocabulary": [99, 100]}, "'vocabulary' is none of them"),
+        ({"heads": [2, 3]}, "sweep, heads=3: heads must divide width, got heads=3, width=16"),
+        ({"learning_rate": [-1]}, "of learning_rate must be a finite number above 0"),
+        ({"learning_rate": [1, 1.0]}, "must give learning_rate one value or more, each of them"),
+        ({"learning_rate": []}, "must give learning_rate one value or more"),
+        ({"layers": [1, 2]}, "can't vary layers, which task translation does not have"),
+        ({"beam": [True]}, "of beam must be an integer"),
+        ({"beam": list(range(1, 21)), "clip": [1, 2, 3, 4, 5, 6]}, "at most 100 combinations"),
+        (3, "must be fields, each with a list of values"),
+    ],
+)
+def test_a_wrong_sweep_is_refused_in_words(sweep, said):
+    with pytest.raises(ValueError, match="sweep") as caught:
+        translation_config(sweep=sweep)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("text", ["learning_rate", "=1,2", ""])
+def test_a_sweep_that_reads_otherwise_is_refused(text):
+    with pytest.raises(ValueError, match="must read field=value"):
+        read_sweep([text])
+
+
+def test_a_field_that_is_swept_twice_is_refused():
+    with pytest.raises(ValueError, match="write all its values in one"):
+        read_sweep(["clip=1", "clip=2"])
+
+
+def test_a_run_without_a_sweep_keeps_its_config():
+    """Fails if run folders of earlier code could not be gone on with."""
+    config = config_of("copy")
+    assert "sweep" not in config.facts()
+    assert config.with_settings(()) is config
+    swept = config_of("copy", sweep=RATES)
+    assert swept.training() == config.training()
+
+
+def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path):
+    config = config_of("copy", encodings="rotary,none", sweep=RATES, seeds="1,2")
+    results = compare(config, tmp_path)
+    for row in results["encodings"]:
+        trials = row["trials"]
+        assert [trial["settings"] for trial in trials] == [
+            {"learning_rate": rate} for rate in RATES["learning_rate"]
+        ]
+        assert {trial["seed"] for trial in trials} == {1}
+        losses = [trial["validation_loss"] for trial in trials]
+        assert row["settings"] == trials[losses.index(min(losses))]["settings"]
+        # The first seed's final cell is its trial, not another training.
+        assert row["cells"][0]["validation_loss"] == min(losses)
+        folders = list((tmp_path / "cells" / row["slug"]).glob("*/seed-*"))
+        assert len(folders) == 3
+        tested = [path for folder in folders for path in folder.glob("x1.json")]
+        assert {path.parent.parent.name for path in tested} == {
+            f"learning-rate-{row['settings']['learning_rate']}"
+        }
+    assert results["config"]["sweep"] == RATES
+    # What is there is kept, and the same is chosen from it.
+    again = compare(config, tmp_path)
+    assert again["encodings"] == results["encodings"]
+
+
+def test_a_swept_cell_is_trained_as_one_with_that_setting(compare, tmp_path):
+    plain = compare(config_of("copy", learning_rate=1e-2, encodings="none"), tmp_path / "plain")
+    sweep = {"learning_rate": [1e-2]}
+    swept = compare(config_of("copy", sweep=sweep, encodings="none"), tmp_path / "swept")
+    for a, b in zip(plain["encodings"][0]["cells"], swept["encodings"][0]["cells"], strict=True):
+        assert a["validation_loss"] == b["validation_loss"]
+        assert a["scores"]["x1"]["statistics"] == b["scores"]["x1"]["statistics"]
+
+
+def test_an_encoding_that_diverged_at_one_rate_takes_the_other(compare, tmp_path):
+    config = config_of("copy", encodings="rotary", sweep={"learning_rate": [1e30, 1e-3]})
+    row = compare(config, tmp_path)["encodings"][0]
+    assert [trial["status"] for trial in row["trials"]] == ["diverged", "finished"]
+    assert row["trials"][0]["validation_loss"] is None
+    assert row["settings"] == {"learning_rate": 1e-3}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for split, count in (("train", 40), ("validation", 12), ("test", 11)):
+        for language, words in (("de", "ein zwei drei"), ("en", "one two three")):
+            lines = [" ".join(words.split()[: 1 + i % 3]) + f" {i % 7}" for i in range(count)]
+            (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_decoding_is_chosen_on_validation_by_all_seeds(compare, pairs, tmp_path):
+    sweep = {"average": [1, 2], "length_penalty": [0.0, 1.0, 2.0]}
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    config = make_config(settings={**fields, "seeds": "1,2", "sweep": sweep, "average": 1})
+    results = compare(config, tmp_path / "run")
+    row = results["encodings"][0]
+    trials = row["decoding_trials"]
+    assert [trial["settings"] for trial in trials] == [dict(p) for p in points(sweep, sweep)]
+    for trial in trials:
+        assert len(trial["bleu"]) == len(trial["brevity_penalty"]) == 2
+        assert trial["mean_bleu"] == pytest.approx(sum(trial["bleu"]) / 2)
+        assert all(0 <= value <= 1 for value in trial["brevity_penalty"])
+    most = max(trial["mean_bleu"] for trial in trials)
+    first = next(trial for trial in trials if trial["mean_bleu"] == most)
+    assert row["settings"] == first["settings"]
+    for seed in (1, 2):
+        folder = Cell("none", seed).folder(tmp_path / "run")
+        held = read_checked_json(folder / "test.json")["decoding"]
+        assert {name: held[name] for name in sweep} == row["settings"]
+
+
+def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
+    run = tmp_path / "run"
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    compare(make_config(settings={**fields, "seeds": 1}), run)
+    record = Cell("none", 1).folder(run) / "training.json"
+    before = record.stat().st_mtime_ns
+    results = compare(read_tuned_config(run, ["length_penalty=0.5,1.5"]), run)
+    assert record.stat().st_mtime_ns == before
+    assert set(results["encodings"][0]["settings"]) == {"length_penalty"}
+    assert read_run_config(run).sweep == {"length_penalty": (0.5, 1.5)}
+    # A second choice takes the place of the first.
+    results = compare(read_tuned_config(run, ["average=1,2"]), run)
+    assert set(results["encodings"][0]["settings"]) == {"average"}
+
+
+def test_tune_refuses_what_it_cannot_do(tmp_path):
+    with pytest.raises(ValueError, match="RUN must be the folder of a finished run"):
+        read_tuned_config(tmp_path, ["beam=1,2"])
+    (tmp_path / "results.json").write_text(json.dumps({}))
+    with pytest.raises(ValueError, match="ropewalk compare --sweep tries"):
+        read_tuned_config(tmp_path, ["learning_rate=1,2"])
+
+
+def test_trials_are_there_for_a_sweep_of_training_alone():
+    assert trial_cells(config_of("copy")) == []
+    assert trial_cells(config_of("copy", sweep={"average": [1, 2]})) == []
+    cells = trial_cells(config_of("copy", sweep=RATES, encodings="none,rotary", seeds="4,5"))
+    assert [(cell.encoding, described(cell.settings), cell.seed) for cell in cells] == [
+        ("none", "learning_rate=0.001", 4),
+        ("rotary", "learning_rate=0.001", 4),
+        ("none", "learning_rate=0.01", 4),
+        ("rotary", "learning_rate=0.01", 4),
+    ]
+
+
+def test_without_a_sweep_nothing_is_chosen(tmp_path):
+    choices = chosen(config_of("copy", encodings="none"), tmp_path)
+    assert choices["none"].facts() == {}
