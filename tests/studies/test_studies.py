@@ -13,9 +13,11 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config import make_config
 from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.results import read_results
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.lab.worker import run_cell
+from ropewalk.machine import commit
 
 extrapolation, rotary_parts, sharpness, small_samples = load_scripts(
     "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples"
@@ -139,7 +141,16 @@ def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path
     references = [pair[1] for pair in load_corpus("phrases").splits["validation"]]
     expected, _ = bleu_statistics(hypotheses, references)
     assert torch.equal(small_samples.statistics_of(score["validation"]), expected)
-    assert "5 sentences" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    held = read_json(tmp_path / "results.json")
+    assert held["commit"] == commit()
+    cells = [c["scores"]["validation"] for c in read_results(phrases_run)["encodings"][0]["cells"]]
+    together = [cell["bleu"] for cell in cells]
+    assert held["scores"]["together"]["of_all"]["sinusoidal"] == pytest.approx(
+        sum(together) / len(together), abs=1e-3
+    )
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "## BLEU of the 5 together" in readme
+    assert "## Mean of the 5 sentences' own BLEU" in readme
 
 
 def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
