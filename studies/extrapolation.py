@@ -8,82 +8,21 @@ training, and writes results/extrapolation, or another folder, with a README mad
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from extrapolation_rules import tests_table, try_rules
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
-from ropewalk.files import write_checked_json
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import load_weights, read_tensors
-from ropewalk.lab.config import Config
-from ropewalk.lab.models import build_model
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import column_title
 from ropewalk.lab.results import read_results
-from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.tasks.generated import Generated
 from ropewalk.machine import commit, versions
 
 FOLDER = RESULTS / "extrapolation"
-#: Each rule with the factor m by which a sequence is longer than the L tokens trained on.
-#: LongRoPE is not among them: its factors are searched for a model, and no other has them.
-RULE_TRIALS = {
-    "none": "rotary",
-    "Linear": "rotary(rule=linear, factor={m})",
-    "NTKAware": "rotary(rule=ntkaware, factor={m})",
-    "DynamicNTK": "rotary(rule=dynamicntk, factor=2, original_length={L}, length={n})",
-    "YaRN": "rotary(rule=yarn, factor={m}, original_length={L})",
-    "Llama3": "rotary(rule=llama3, factor={m}, low_freq_factor=1, high_freq_factor=4, "
-    "original_length={L})",
-}
-
-
-def try_rules(run: Path) -> Facts | None:
-    """Score a run's rotary models at each length under each rule; None where it has no rotary."""
-    config = Config.model_validate(read_results(run)["config"])
-    if "rotary" not in config.encodings:
-        return None
-    task = open_task(config, run)
-    trained = _tokens_trained(task)
-    found: dict[str, dict[str, list[float | None]]] = {}
-    for rule, written in RULE_TRIALS.items():
-        found[rule] = {}
-        for split in task.splits:
-            multiple = int(split.removeprefix("x"))
-            if multiple == 1 and rule != "none":
-                continue  # every rule is the plain rope where nothing is to be stretched
-            encoding = written.format(m=multiple, L=trained, n=multiple * trained)
-            found[rule][split] = [
-                _score(config, task, run, seed, encoding, split) for seed in config.seeds
-            ]
-    return {"trained_tokens": trained, "scores": found}
-
-
-def _tokens_trained(task: Task) -> int:
-    """Give how many tokens a model has read at most in training; an end mark it only foretells."""
-    if isinstance(task, Generated):
-        return max(task.lengths_in_training) - 1
-    return task.config.train_length
-
-
-def _score(
-    config: Config, task: Task, run: Path, seed: int, encoding: str, split: str
-) -> float | None:
-    folder = Cell("rotary", seed).folder(run)
-    if "no_result" in task.evaluation(split, folder):
-        return None
-    model = build_model(config, encoding, seed, task.vocabulary)
-    # A rope has no parameters that could be missing.
-    load_weights(model, read_tensors(folder / "model.safetensors")[0])
-    with tempfile.TemporaryDirectory() as scratch:
-        found = task.evaluate(model, split, Path(scratch))
-        write_checked_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
-        return cast("float | None", task.score(split, Path(scratch))[task.metrics[0].key])
 
 
 def scores_of(run: Path) -> Facts:
@@ -136,6 +75,7 @@ def readme(results: Facts) -> str:
                 f"{run['rules']['trained_tokens']} tokens with plain rotary. At m times the length "
                 "the rule stretches by m.",
                 _by_length(run["rules"]["scores"], run["metric"]["digits"]),
+                tests_table(run["rules"]),
             ]
     if any(run["rules"] for run in runs):
         parts += [

@@ -7,7 +7,7 @@ results/small-samples with a README made of the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.results import read_results
-from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics
+from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics, whole_statistics
+from ropewalk.machine import commit
 
 FOLDER = RESULTS / "small-samples"
 SENTENCES = 5
@@ -26,19 +27,54 @@ GAP = 8.01  # % of BLEU that a report of five sentences claimed for rotary over 
 SAMPLES = 20_000
 
 
+def bleu_together(statistics: Tensor) -> Tensor:
+    """Give corpus BLEU of samples, statistics (..., N, 10) -> (...)."""
+    return bleu_from_statistics(statistics.sum(-2))
+
+
+def mean_sentence_bleu(statistics: Tensor) -> Tensor:
+    """Give the mean over N of each sentence's own BLEU, statistics (..., N, 10) -> (...)."""
+    return sentence_bleu(statistics).mean(-1)
+
+
+#: What to score a sample by: its key in results.json, its words, and the score.
+SCORES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "together": ("BLEU of the {n} together", bleu_together),
+    "mean": ("Mean of the {n} sentences' own BLEU, as the report had it", mean_sentence_bleu),
+}
+
+
+def sentence_bleu(statistics: Tensor) -> Tensor:
+    """Give each sentence's BLEU, 0 to 100, statistics (..., 10) -> (...).
+
+    Equal to sacrebleu's, of effective order: orders of which a hypothesis has no n-gram do not
+    count. Smoothed as corpus BLEU is.
+    """
+    length, reference = statistics[..., 0], statistics[..., 1]
+    matches, totals = statistics[..., 2 : 2 + ORDERS], statistics[..., 2 + ORDERS :]
+    counted = totals > 0
+    missing = counted & (matches == 0)
+    smoothed = torch.where(missing, 0.5 ** missing.cumsum(-1), matches)
+    logs = torch.where(counted, (smoothed / totals.clamp(min=1)).log(), 0.0).sum(-1)
+    log_penalty = (1 - reference / length.clamp(min=1)).clamp(max=0)
+    score = 100 * (logs / counted.sum(-1).clamp(min=1) + log_penalty).exp()
+    return torch.where((matches > 0).any(-1), score, 0.0)
+
+
 def gaps(
     first: Tensor,
     other: Tensor,
+    score: Callable[[Tensor], Tensor] = bleu_together,
     *,
     sentences: int = SENTENCES,
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Tensor:
-    """Give by how many % `other`'s BLEU is above `first`'s on few sentences, draw by draw (M,).
+    """Give by how many % `other`'s score is above `first`'s on few sentences, draw by draw (M,).
 
     `first` and `other` are statistics (N, 10) of the same sentences; each draw takes `sentences` of
-    them without replacement, the same for both. Infinite where only `first` has no BLEU at all, 0
-    where neither has.
+    them without replacement, the same for both. Infinite where only `first` has a score of 0, 0
+    where both have.
 
     Raises:
         ValueError: there are fewer sentences than a draw takes.
@@ -51,24 +87,28 @@ def gaps(
     generator = torch.Generator().manual_seed(seed)
     keys = torch.rand(samples, len(first), generator=generator)
     drawn = keys.topk(sentences, dim=1).indices
-    a, b = (bleu_from_statistics(system[drawn].sum(1)) for system in (first, other))
+    a, b = (score(system[drawn]) for system in (first, other))
     ratio = torch.where(a == b, 1.0, b / a)
     return (ratio - 1) * 100
 
 
 def chances(
-    systems: dict[str, Sequence[Tensor]], *, sentences: int = SENTENCES, gap: float = GAP
+    systems: dict[str, Sequence[Tensor]],
+    score: Callable[[Tensor], Tensor] = bleu_together,
+    *,
+    sentences: int = SENTENCES,
+    gap: float = GAP,
 ) -> dict[str, Any]:
     """Say how often few sentences show a gap of at least `gap` %, with and without a difference.
 
     `systems` holds statistics (N, 10) of each seed, encoding -> seed, the first encoding being what
     the others are held against. "alike": one encoding against itself, trained with another seed,
     in both orders, all encodings together. "apart": each other encoding against the first, all
-    pairs of seeds.
+    pairs of seeds. "of_all": each encoding's mean score of all N sentences.
     """
     names = list(systems)
     alike = [
-        gaps(a, b, sentences=sentences, seed=number)
+        gaps(a, b, score, sentences=sentences, seed=number)
         for number, (a, b) in enumerate(
             pair for runs in systems.values() for pair in combinations(runs, 2)
         )
@@ -77,7 +117,7 @@ def chances(
     apart = {
         name: torch.cat(
             [
-                gaps(a, b, sentences=sentences, seed=number)
+                gaps(a, b, score, sentences=sentences, seed=number)
                 for number, (a, b) in enumerate(
                     (a, b) for a in systems[names[0]] for b in systems[name]
                 )
@@ -86,9 +126,10 @@ def chances(
         for name in names[1:]
     }
     return {
-        "sentences": sentences,
-        "gap_percent": gap,
-        "draws_a_pair": SAMPLES,
+        "of_all": {
+            name: round(sum(score(run).item() for run in runs) / len(runs), 5)
+            for name, runs in systems.items()
+        },
         "alike": _shares(torch.cat([*alike, *mirrored]), gap) if alike else None,
         "apart": {name: _shares(found, gap) for name, found in apart.items()},
     }
@@ -113,12 +154,7 @@ def _thinned(values: Tensor) -> Tensor:
 
 def statistics_of(score: Facts) -> Tensor:
     """Give the BLEU statistics (N, 10) that results keep of one cell and split."""
-    held = score["statistics"]
-    length = torch.tensor(held["length"])
-    totals = [(length - n).clamp(min=0) for n in range(ORDERS)]
-    columns = [length, torch.tensor(held["reference_length"])]
-    columns += [torch.tensor(matched) for matched in held["matches"]]
-    return torch.stack([*columns, *totals], dim=1).double()
+    return whole_statistics(**score["statistics"])
 
 
 def study_run(folder: Path, split: str | None) -> Facts:
@@ -131,41 +167,44 @@ def study_run(folder: Path, split: str | None) -> Facts:
     }
     return {
         "asked": results["command"],
+        "commit": commit(),
         "split": split,
         "seeds": [cell["seed"] for cell in results["encodings"][0]["cells"]],
         "first": results["encodings"][0]["name"],
-        "of_all": {
-            row["name"]: row["summary"][split]["bleu"]["mean"] for row in results["encodings"]
-        },
-        **chances(systems),
+        "sentences": SENTENCES,
+        "gap_percent": GAP,
+        "draws_a_pair": SAMPLES,
+        "scores": {key: chances(systems, score) for key, (_, score) in SCORES.items()},
     }
 
 
 def readme(results: Facts) -> str:
     """Write the README of the results folder out of its numbers alone."""
     gap, n, first = results["gap_percent"], results["sentences"], results["first"]
-    alike = results["alike"]
-    rows = []
-    if alike is not None:
-        rows.append(_row("an encoding and itself, other seed", None, alike))
-    for name, found in results["apart"].items():
-        whole = (results["of_all"][name] / results["of_all"][first] - 1) * 100
-        rows.append(_row(f"`{name}` and `{first}`", whole, found))
-    head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
     parts = [
         f"# What {n} sentences show",
         GENERATED,
         f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
-        f"models (seeds {', '.join(map(str, results['seeds']))}), and BLEU of these {n} compared:",
-        markdown_table(head, rows),
+        f"models (seeds {', '.join(map(str, results['seeds']))}), and their scores compared.",
     ]
-    if alike is not None:
-        parts.append(
-            f"So of two models that differ in their seed alone, the one is at least {gap} % better "
-            f"on {n} sentences in {alike['above']:.0%} of draws, and at least as much worse in "
-            f"{alike['below']:.0%}: such a gap tells nothing of an encoding."
-        )
+    head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
+    for key, (words, _) in SCORES.items():
+        held = results["scores"][key]
+        alike = held["alike"]
+        rows = []
+        if alike is not None:
+            rows.append(_row("an encoding and itself, other seed", None, alike))
+        for name, found in held["apart"].items():
+            whole = (held["of_all"][name] / held["of_all"][first] - 1) * 100
+            rows.append(_row(f"`{name}` and `{first}`", whole, found))
+        parts += [f"## {words.format(n=n)}", markdown_table(head, rows)]
+        if alike is not None:
+            parts.append(
+                f"So of two models that differ in their seed alone, the one is at least {gap} % "
+                f"better on {n} sentences in {alike['above']:.0%} of draws, and at least as much "
+                f"worse in {alike['below']:.0%}: such a gap tells nothing of an encoding."
+            )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
 

@@ -37,6 +37,22 @@ class TestGaps:
         expected = 100 / BLEU().corpus_score(WORSE, [TEXTS]).score * 100 - 100
         assert found.tolist() == pytest.approx([expected] * 3)
 
+    def test_the_mean_of_sentences_is_not_their_bleu_together(self):
+        """Fails if the mean of sentence BLEU is not what sacrebleu scores sentence by sentence."""
+        (a, of_a), (b, of_b) = bleu_statistics(WORSE, TEXTS), bleu_statistics(TEXTS, TEXTS)
+        score = small_samples.mean_sentence_bleu
+        found = gaps(a, b, score, sentences=len(TEXTS), samples=3)
+        assert found.tolist() == pytest.approx([sum(of_b) / sum(of_a) * 100 - 100] * 3)
+        together = gaps(a, b, sentences=len(TEXTS), samples=3)
+        assert (found - together).abs().min() > 1
+
+    def test_a_sentence_of_few_words_is_scored_as_sacrebleu_does(self):
+        """Fails if orders without an n-gram count, or nothing matched is more than 0."""
+        hypotheses = ["", "a", "the cat", "a red cat", "zzz yyy", "the red cat sat on a mat", "the"]
+        references = ["the red cat sat on the mat"] * len(hypotheses)
+        statistics, expected = bleu_statistics(hypotheses, references)
+        assert small_samples.sentence_bleu(statistics).tolist() == pytest.approx(expected)
+
     def test_chances_tell_alike_from_apart(self):
         """Fails if an encoding's own seeds are taken for a difference, or the sign is turned."""
         a, b = bleu_statistics(WORSE, TEXTS)[0], bleu_statistics(TEXTS, TEXTS)[0]
@@ -44,6 +60,9 @@ class TestGaps:
         assert found["alike"]["above"] == found["alike"]["below"] == 0
         assert found["apart"]["other"]["above"] > 0.9
         assert found["apart"]["other"]["below"] == 0
+        whole = found["of_all"]
+        assert whole["other"] == pytest.approx(100)
+        assert whole["first"] < 99
 
     def test_too_few_sentences_are_refused(self):
         """Fails if fewer sentences than asked for are scored in silence."""

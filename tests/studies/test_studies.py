@@ -14,7 +14,9 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import bleu_statistics
+from ropewalk.machine import commit
 
 extrapolation, rotary_parts, sharpness, small_samples = load_scripts(
     "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples"
@@ -34,7 +36,7 @@ TEXT = {
     "train_length": 8,
     "length_multiples": (1, 2),
     "examples": 3,
-    "test_examples": 6,
+    "test_examples": 24,  # ten windows at least of twice the length, or nothing is tested
     "vocabulary": 120,
     "batch_tokens": 64,
     "seeds": (1, 2),
@@ -121,9 +123,34 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
         "x3000": [None]
     }  # numbers that long there are none
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Against plain rotary (`none`), on the same items and seeds" in readme
+    assert "No rule could be tested against plain rotary" in readme
     assert "| causal-lm, perplexity | addition, % |" in readme
     assert "`sinusoidal` |" in readme
     assert "→ – |" in readme
+
+
+def test_rules_are_tested_against_plain_rotary(text_run):
+    """Fails if a rule is tested on other items, against another rule, or with no correction."""
+    rules = extrapolation.try_rules(text_run)
+    assert rules["tested"]["key"] == "loss"
+    assert rules["tests"]["x1"] == {}  # all rules are the plain rope there
+    assert list(rules["tests"]["x2"]) == [rule for rule in rules["scores"] if rule != "none"]
+    nll = {
+        rule: [sum(each["nll"]) / sum(each["tokens"]) for each in splits["x2"]]
+        for rule, splits in rules["statistics"].items()
+    }
+    for rule, versus in rules["tests"]["x2"].items():
+        expected = (sum(nll[rule]) - sum(nll["none"])) / len(TEXT["seeds"])
+        assert versus["difference"] == pytest.approx(expected, abs=1e-6)
+        assert versus["low"] <= versus["difference"] <= versus["high"]
+        assert versus["p"] <= versus["p_holm"] <= 1
+
+
+def test_rules_without_statistics_are_no_finding():
+    """Fails if numbers that were never tested come without the word, or without their seeds."""
+    rules = {"trained_tokens": 8, "scores": {"none": {"x1": [1.0, 2.0, 3.0]}}}
+    assert extrapolation.tests_table(rules).startswith("An observation of 3 seeds, not a finding")
 
 
 def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path):
@@ -133,7 +160,16 @@ def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path
     references = [pair[1] for pair in load_corpus("phrases").splits["validation"]]
     expected, _ = bleu_statistics(hypotheses, references)
     assert torch.equal(small_samples.statistics_of(score["validation"]), expected)
-    assert "5 sentences" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    held = read_json(tmp_path / "results.json")
+    assert held["commit"] == commit()
+    cells = [c["scores"]["validation"] for c in read_results(phrases_run)["encodings"][0]["cells"]]
+    together = [cell["bleu"] for cell in cells]
+    assert held["scores"]["together"]["of_all"]["sinusoidal"] == pytest.approx(
+        sum(together) / len(together), abs=1e-3
+    )
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "## BLEU of the 5 together" in readme
+    assert "## Mean of the 5 sentences' own BLEU" in readme
 
 
 def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):

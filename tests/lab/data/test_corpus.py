@@ -5,10 +5,8 @@ splits of one pair of files, when a broken file is read in silence, and when a m
 the file, the line or the way out.
 """
 
-import builtins
 import csv
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -22,11 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.lab.data import corpus as corpus_module
-from ropewalk.lab.data import hub as hub_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.texts import load_texts
-
-MULTI30K = Path(__file__).parents[4] / "shared" / "data" / "multi30k"
 
 # Characters that end lines for str.splitlines, beside umlauts and letters of four bytes.
 texts = st.text(st.sampled_from("aäß𝄞. \u2028\u2029\x0b\x0c\x1c\x85\r"), min_size=1).map(
@@ -339,85 +334,6 @@ def test_a_corpus_has_training_and_validation_pairs():
         Corpus("x", "de", "en", {"train": pair, "validation": pair, "test": ()})
 
 
-# ---------------------------------------------------------------- Multi30k
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A hub of three small files; the download is a look into a folder."""
-    for filename, word in [("train.jsonl", "T"), ("val.jsonl", "V"), ("test.jsonl", "E")]:
-        write(tmp_path / filename, [json.dumps({"en": f"{word} en", "de": f"{word} de"})])
-    sums = {
-        split: (filename, hashlib.sha256((tmp_path / filename).read_bytes()).hexdigest())
-        for split, (filename, _) in corpus_module.HUB_FILES.items()
-    }
-    monkeypatch.setattr(corpus_module, "HUB_FILES", sums)
-    monkeypatch.setattr(corpus_module, "download", lambda repository, filename: tmp_path / filename)
-    return tmp_path
-
-
-def test_multi30k_comes_from_the_hub(hub):
-    corpus = load_corpus("multi30k")
-    assert corpus.name == "multi30k"
-    assert corpus.splits == {
-        "train": (("T de", "T en"),),
-        "validation": (("V de", "V en"),),
-        "test_2016_flickr": (("E de", "E en"),),
-    }
-    assert "no text in field 'cs'" in message("multi30k", target="cs")
-
-
-def test_a_changed_hub_file_is_refused(hub):
-    with (hub / "val.jsonl").open("a") as file:
-        file.write("\n")
-    assert message("multi30k").startswith(
-        "val.jsonl of bentrevett/multi30k is not the file this version knows (SHA-256 "
-    )
-
-
-def test_without_huggingface_hub_the_pip_command_is_given(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *rest, **options):
-        if name.startswith("huggingface_hub"):
-            raise ImportError(name)
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    assert message("multi30k").endswith("is not installed: pip install 'ropewalk[hub]'")
-
-
-def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
-    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
-
-    def fail(*arguments, **options):
-        raise OSError("no route to host. Try again.\nand many more lines")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    monkeypatch.setattr(hub_module, "_check_network", lambda: None)
-    text = message("multi30k")
-    assert "(no route to host); without a network, give a folder" in text
-
-
-def test_without_a_network_the_client_is_not_asked_to_try_again(monkeypatch):
-    """Fails if the client, which tries for minutes, is let to ask where the hub is out of reach."""
-    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
-    asked = []
-
-    def ask(*arguments, local_files_only=False, **options):
-        asked.append(local_files_only)
-        raise OSError("not there")
-
-    def unreachable(*arguments):
-        raise OSError("network is unreachable")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", ask)
-    monkeypatch.setattr(hub_module, "getproxies", dict)
-    monkeypatch.setattr(hub_module.socket, "create_connection", unreachable)
-    assert "(network is unreachable)" in message("multi30k")
-    assert asked == [True]
-
-
 ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", right?')]
 
 
@@ -508,39 +424,6 @@ def test_a_pipe_is_refused_and_not_waited_for(folder):
 
 def test_a_nul_in_the_name_of_a_corpus():
     assert "with a NUL character" in message("a\0b")
-
-
-needs_multi30k = pytest.mark.skipif(
-    not MULTI30K.is_dir(), reason=f"the Multi30k corpus is not there: {MULTI30K}"
-)
-
-
-@needs_multi30k
-def test_multi30k_from_a_folder():
-    corpus = load_corpus(str(MULTI30K))
-    assert {name: len(split) for name, split in corpus.splits.items()} == {
-        "train": 29_000,
-        "validation": 1_014,
-        "test_2016_flickr": 1_000,
-        "test_2017_flickr": 1_000,
-    }
-    assert corpus.notes == ()
-    assert overlap(corpus)["test_2016_flickr"] == {"source": 0, "target": 0, "pairs": 0}
-
-
-@needs_multi30k
-@pytest.mark.parametrize(
-    ("split", "name"), [("train", "train"), ("test_2016_flickr", "test_2016_flickr")]
-)
-def test_the_hub_files_are_those_of_the_folder(split, name):
-    """The folder's sentences, written as the hub writes them, have the sums that are pinned."""
-    sides = [
-        gzip.decompress((MULTI30K / f"{name}.{language}.gz").read_bytes()).decode().split("\n")[:-1]
-        for language in ("en", "de")
-    ]
-    lines = [json.dumps({"en": en, "de": de}) + "\n" for en, de in zip(*sides, strict=True)]
-    _, expected = corpus_module.HUB_FILES[split]
-    assert hashlib.sha256("".join(lines).encode()).hexdigest() == expected
 
 
 def test_the_endings_of_two_files_say_their_languages(tmp_path):

@@ -1,7 +1,7 @@
 """Parallel corpora: where sentence pairs come from and how they are split.
 
-A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (from the
-Hugging Face hub), a folder of ``train.de``, ``train.en.gz``, ... or of ``train.jsonl``,
+A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (fetched
+once, then from the cache), a folder of ``train.de``, ``train.en.gz``, ... or of ``train.jsonl``,
 ``train.tsv``, ``train.csv``, two files, ``SOURCE_FILE,TARGET_FILE``, or one CSV or TSV file. Text
 is UTF-8, one sentence per line, and is left as it is but for white space at its ends.
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.lab.data.hub import download
 from ropewalk.lab.data.lines import CorpusError, nearest
+from ropewalk.lab.data.multi30k import read_multi30k
 from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides, read_table
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
@@ -29,24 +29,6 @@ VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 # Held-out share of a corpus that comes without splits, for validation and for test each.
 HELD_OUT_SHARE = 0.05
 HELD_OUT_MOST = 1_000
-
-# Multi30k, task 1 raw (Elliott et al. 2016, https://github.com/multi30k/dataset), as kept on the
-# hub. The files are pinned by content, which holds whatever happens to the repository's history.
-HUB_REPOSITORY = "bentrevett/multi30k"
-HUB_FILES = {
-    "train": (
-        "train.jsonl",
-        "de8a1bb324fcf14c44b17b2baee60304c9aba9e5f5889da8a955ffffebc71abb",
-    ),
-    "validation": (
-        "val.jsonl",
-        "f23e04140ebb001299365cd1d041da54c6cdd970b6eba64b7124242580f05e52",
-    ),
-    "test_2016_flickr": (
-        "test.jsonl",
-        "0b997c04e05614fdca57c7997bb42822db69b4177d6dc96d80a5a6af8a758588",
-    ),
-}
 
 WAYS = (
     "give 'phrases', 'multi30k', a folder that holds train.de, train.en, val.de, val.en, ..., "
@@ -92,8 +74,8 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     """Read the corpus that `data` names: see the head of this module for what it may be.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
-    ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and the hub; write
-    "./multi30k" for a folder of that name.
+    ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and what
+    is fetched; write "./multi30k" for a folder of that name.
 
     Raises:
         CorpusError: whatever is wrong with the name, a file or a line.
@@ -103,7 +85,9 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     if data == "phrases":
         return _from_phrases(source, target)
     if data == "multi30k":
-        return _from_hub(source, target)
+        notes: list[str] = []
+        splits = read_multi30k(source, target, notes)
+        return Corpus("multi30k", source, target, splits, tuple(notes))
     if "\0" in data:
         raise CorpusError(f"data must name files, got {shown(data)} with a NUL character")
     path = Path(data).expanduser()
@@ -115,7 +99,7 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
             raise CorpusError(f"expected two files, SOURCE_FILE,TARGET_FILE, received {data!r}")
         return _from_files(Path(sides[0]).expanduser(), Path(sides[1]).expanduser(), source, target)
     if path.is_file() and path.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        notes: list[str] = []
+        notes = []
         pairs = read_table(path, "corpus", source, target, notes)
         return _split(path.name, pairs, path, source, target, notes)
     if path.is_file():
@@ -160,22 +144,6 @@ def _from_phrases(source: str, target: str) -> Corpus:
         for name, pairs in generate().items()
     }
     return Corpus("phrases", source, target, splits)
-
-
-def _from_hub(source: str, target: str) -> Corpus:
-    splits: Splits = {}
-    notes: list[str] = []
-    for split, (filename, expected) in HUB_FILES.items():
-        path = download(HUB_REPOSITORY, filename)
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != expected:
-            raise CorpusError(
-                f"{filename} of {HUB_REPOSITORY} is not the file this version knows (SHA-256 "
-                f"{found[:12]}..., expected {expected[:12]}...); delete {path} if a download broke "
-                "off, or give a folder that holds the corpus"
-            )
-        splits[split] = read_jsonl(path, split, source, target, notes)
-    return Corpus("multi30k", source, target, splits, tuple(notes))
 
 
 def _from_folder(folder: Path, source: str, target: str) -> Corpus:

@@ -1,15 +1,18 @@
-"""Files of the Hugging Face hub."""
+"""Files fetched once and kept: of the Hugging Face hub, and small ones from elsewhere."""
 
 from __future__ import annotations
 
+import os
 import socket
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, urlopen
 
+from ropewalk.files import write_bytes
 from ropewalk.lab.data.lines import CorpusError
 
-REACH_SECONDS = 5.0  # within which the hub must answer
+REACH_SECONDS = 5.0  # within which the hub, or another server, must answer
 
 
 def download(repository: str, filename: str) -> Path:
@@ -39,6 +42,33 @@ def download(repository: str, filename: str) -> Path:
             f"multi30k could not be fetched from the Hugging Face hub ({reason}); without a "
             "network, give a folder that holds train.de, train.en, val.de, val.en, ..."
         ) from error
+
+
+def fetch(url: str, corpus: str, most_bytes: int) -> Path:
+    """Give a file of a corpus from the web, from the user's cache where it is there.
+
+    The cache is ropewalk/CORPUS in $XDG_CACHE_HOME, or in ~/.cache. The content is not checked.
+
+    Raises:
+        CorpusError: the file cannot be fetched or kept, or has more than `most_bytes` bytes.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "ropewalk" / corpus / url.rpartition("/")[2]
+    try:
+        if path.exists():
+            return path
+        with urlopen(url, timeout=REACH_SECONDS) as answer:
+            content = answer.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise OSError(f"it has more than {most_bytes:,} bytes")
+        write_bytes(path, content)
+    except (OSError, HTTPException) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CorpusError(
+            f"{url} could not be fetched to {path} ({reason}); put the file there, or give a "
+            "folder that holds train.de, train.en, val.de, val.en, ..."
+        ) from error
+    return path
 
 
 def _check_network() -> None:

@@ -115,9 +115,14 @@ def without_result(results: Facts) -> list[str]:
 
 
 def seeds_text(results: Facts) -> str:
-    """Say of how many seeds a mean is."""
+    """Say of how many seeds a mean is, and for how many steps their models were trained."""
     seeds = len(results["encodings"][0]["cells"])
-    return "one seed" if seeds == 1 else f"means of {seeds} seeds"
+    text = "one seed" if seeds == 1 else f"means of {seeds} seeds"
+    # A diverged training has fewer, and is told by itself.
+    cells = [cell for row in results["encodings"] for cell in row["cells"]]
+    steps = sorted({cell["steps"] for cell in cells if cell["status"] != "diverged"})
+    least = f"{steps[0]:,} to " if len(steps) > 1 else ""
+    return f"{text} of {least}{format_count(steps[-1], 'step')}" if steps else text
 
 
 def _comparison(results: Facts, row: Facts, split: str) -> str:
@@ -137,8 +142,8 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     scores += f"{metric['name']}, {seeds_text(results)}{_diverged_note((first, row))}"
     if versus is None:
         return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
-    digits = digits_of_difference(versus, tested)
-    what = "difference" if same else f"difference in {tested['name']}"
+    digits, what = digits_of_difference(versus, tested), "difference"
+    what += "" if same else f" in {tested['name']}"
     numbers = (
         f"{scores}; {what} "
         f"{format_number(versus['difference'], digits, signed=True)}, "

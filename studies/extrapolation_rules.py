@@ -1,0 +1,151 @@
+"""The scaling rules of rotary, tried on trained models without further training, and tested."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from common import Facts, markdown_table
+
+from ropewalk.files import write_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.checkpoint import load_weights, read_tensors
+from ropewalk.lab.config import Config
+from ropewalk.lab.models import build_model
+from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.report.metrics import digits_of_difference
+from ropewalk.lab.results import read_results
+from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.tasks.generated import Generated
+
+#: Each rule with the factor m by which a sequence is longer than the L tokens trained on.
+#: LongRoPE is not among them: its factors are searched for a model, and no other has them.
+RULE_TRIALS = {
+    "none": "rotary",
+    "Linear": "rotary(rule=linear, factor={m})",
+    "NTKAware": "rotary(rule=ntkaware, factor={m})",
+    "DynamicNTK": "rotary(rule=dynamicntk, factor=2, original_length={L}, length={n})",
+    "YaRN": "rotary(rule=yarn, factor={m}, original_length={L})",
+    "Llama3": "rotary(rule=llama3, factor={m}, low_freq_factor=1, high_freq_factor=4, "
+    "original_length={L})",
+}
+
+
+def try_rules(run: Path) -> Facts | None:
+    """Score a run's rotary models at each length under each rule; None where it has no rotary."""
+    config = Config.model_validate(read_results(run)["config"])
+    if "rotary" not in config.encodings:
+        return None
+    task = open_task(config, run)
+    trained = _tokens_trained(task)
+    found: dict[str, dict[str, list[Facts | None]]] = {}
+    for rule, written in RULE_TRIALS.items():
+        found[rule] = {}
+        for split in task.splits:
+            multiple = int(split.removeprefix("x"))
+            if multiple == 1 and rule != "none":
+                continue  # every rule is the plain rope where nothing is to be stretched
+            encoding = written.format(m=multiple, L=trained, n=multiple * trained)
+            found[rule][split] = [
+                _score(config, task, run, seed, encoding, split) for seed in config.seeds
+            ]
+    key = task.metrics[0].key
+    return {
+        "trained_tokens": trained,
+        "scores": {
+            rule: {
+                split: [None if each is None else each[key] for each in cells]
+                for split, cells in splits.items()
+            }
+            for rule, splits in found.items()
+        },
+        "statistics": {
+            rule: {
+                split: [None if each is None else each["statistics"] for each in cells]
+                for split, cells in splits.items()
+            }
+            for rule, splits in found.items()
+        },
+        "tested": task.tested_metric.facts(),
+        "tests": {split: compare_rules(task, found, split) for split in task.splits},
+    }
+
+
+def compare_rules(
+    task: Task, found: Mapping[str, Mapping[str, list[Facts | None]]], split: str
+) -> dict[str, Facts]:
+    """Test each rule's scores on a split against those of plain rotary, on the same items.
+
+    A rule without a result for one of its seeds is not tested.
+    """
+    metric = task.tested_metric
+    assert metric.score is not None
+    tried = [rule for rule in found if split in found[rule]]
+    systems = [
+        torch.stack([task.statistics_of(each) for each in cells if each is not None])
+        if None not in (cells := found[rule][split])
+        else None
+        for rule in tried
+    ]
+    versus = compare_with(0, systems, metric.score, higher_is_better=metric.higher_is_better)
+    return {
+        rule: asdict(each) for rule, each in zip(tried, versus, strict=True) if each is not None
+    }
+
+
+def _tokens_trained(task: Task) -> int:
+    """Give how many tokens a model has read at most in training; an end mark it only foretells."""
+    if isinstance(task, Generated):
+        return max(task.lengths_in_training) - 1
+    return task.config.train_length
+
+
+def _score(
+    config: Config, task: Task, run: Path, seed: int, encoding: str, split: str
+) -> Facts | None:
+    """Give what results keep of a score: each metric's value, the statistics of each item."""
+    folder = Cell("rotary", seed).folder(run)
+    if "no_result" in task.evaluation(split, folder):
+        return None
+    model = build_model(config, encoding, seed, task.vocabulary)
+    # A rope has no parameters that could be missing.
+    load_weights(model, read_tensors(folder / "model.safetensors")[0])
+    with tempfile.TemporaryDirectory() as scratch:
+        found = task.evaluate(model, split, Path(scratch))
+        write_checked_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
+        scored = task.score(split, Path(scratch))
+        return None if "no_result" in scored else scored
+
+
+def tests_table(rules: Facts) -> str:
+    """Lay out how each rule differs from plain rotary, or say that this is not known."""
+    if "tests" not in rules:  # the first runs of this script kept no item's statistics
+        seeds = len(next(iter(rules["scores"]["none"].values())))
+        return (
+            f"An observation of {seeds} seed{'s' if seeds > 1 else ''}, not a finding: the rules "
+            "were not tested against plain rotary (`none`), since no item's score was kept."
+        )
+    tested = rules["tested"]
+    rows = []
+    for split, versus in rules["tests"].items():
+        for rule, each in versus.items():
+            digits = digits_of_difference(each, tested)
+            difference, low, high = (
+                format_number(each[key], digits, signed=True)
+                for key in ("difference", "low", "high")
+            )
+            p = format_p_value(each["p_holm"])
+            name = f"`{rule}` ×{split.removeprefix('x')}"
+            rows.append([name, difference, f"{low} to {high}", p, each["verdict"]])
+    if not rows:
+        return "No rule could be tested against plain rotary (`none`): there are too few results."
+    head = ["", f"difference in {tested['name']}", "95 % interval", "p (Holm)", "verdict"]
+    title = (
+        "Against plain rotary (`none`), on the same items and seeds; p is corrected for all rules "
+        "of a length:"
+    )
+    return f"{title}\n\n{markdown_table(head, rows)}"
