@@ -365,6 +365,10 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         ([*COPY, "--import", "a" * 300 + ".py"], "File name too long"),
         (["compare", "--data", "a/" * 60_000], "--data must be a path of at most 4,096 bytes"),
         (["bench", "--out", ""], "--out must name a path"),
+        (["fetch"], "NAME must be given"),
+        (["fetch", "kvj"], "NAME must be one of debian-texts, kjv, "),
+        (["fetch", "kjv", "--out", ""], "--out must name a path"),
+        (["fetch", "kjv", "--from", "nowhere"], "--from must name bible-kjv-text_4.38_all.deb"),
         (["translate", "a/" * 60_000], "MODEL must be a path of at most 4,096 bytes"),
     ],
 )

@@ -46,7 +46,7 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, bench, fetch):
+for command in (compare, train, translate, fetch, bench):
     app.command()(command)
 
 

@@ -4,7 +4,7 @@ Texts are named in one string: ``tales`` (the built-in generator), one or severa
 (``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., of folders
 ``train``, ``validation``, ``test``, ... of ``.txt`` files, or of any ``.txt`` files. Files are
 UTF-8, plain or gzipped; each is one document, left as it is but for line ends, which become "\n",
-and white space at its ends. ``ropewalk fetch`` writes such folders.
+and white space at its ends. ``ropewalk fetch NAME`` writes such a folder, which NAME then means.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def load_texts(data: str) -> Texts:
             raise CorpusError(f"expected files as FILE,FILE, received {data!r}")
         return read_texts([Path(part).expanduser() for part in parts])
     if not path.exists():
-        from ropewalk.lab.data.real.catalogue import (
-            REAL_TEXTS,
-        )  # late: what is read is mostly there
+        from ropewalk.lab.data.real.catalogue import FETCHED, REAL_TEXTS  # late: mostly not wanted
 
+        if data in REAL_TEXTS and (FETCHED / data).is_dir():
+            return read_texts(FETCHED / data)
         if path.name in REAL_TEXTS:
             out = "" if data == path.name else f" --out {data}"
             raise CorpusError(f"no texts {data!r} yet; ropewalk fetch {path.name}{out} writes them")

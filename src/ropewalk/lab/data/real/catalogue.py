@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ropewalk.lab.data.real import archives, packages
 from ropewalk.lab.data.real.obtain import Pinned, debian
 from ropewalk.lab.data.real.packages import Documents
 from ropewalk.lab.data.real.splits import split_documents, without_repeats
+
+FETCHED = Path("data")  # the folder below which texts are written and looked for by name
 
 Reader = Callable[[bytes], tuple[dict[str, Documents], bytes]]
 

@@ -58,8 +58,10 @@ def make(text: RealText, given: Path | None, say: Callable[[str], None]) -> File
     files: Files = {}
     notices: Files = {}
     for part in text.parts:
-        say(f"{part.file.name}, {part.file.size / 1e6:.1f} MB")
+        if given is None:
+            say(f"fetching {part.file.name}, {part.file.size / 1e6:.1f} MB")
         content = obtain(part.file, given)
+        say(f"reading {part.file.name}")
         try:
             splits, notice = part.read(content)
         except ValueError as error:

@@ -13,7 +13,7 @@ import struct
 MAGIC = b"EC02Compressed Data File"
 CLEAR = 256
 MOST_WINDOWS = 1_000
-VERSE = re.compile(r"([1-3]?[A-Z][A-Za-z]*)(\d+):(\d+) (.+)")
+VERSE = re.compile(r"([1-3]?[A-Z][A-Za-z]*)(\d{1,3}):(\d{1,3}) (.+)")
 
 #: Books by the file's own abbreviation, in its order.
 _BOOKS = """
@@ -37,7 +37,10 @@ def read_bible(content: bytes) -> dict[str, str]:
     Raises ValueError where the file is not what this reads.
     """
     chapters: dict[tuple[str, int], list[str]] = {}
-    for line in decompress(content).decode("ascii").splitlines():
+    text = decompress(content)
+    if not text.isascii():
+        raise ValueError("bible.data is damaged: its text must be ASCII")
+    for line in text.decode("ascii").split("\n"):
         if found := VERSE.fullmatch(line.strip()):
             chapters.setdefault((found[1], int(found[2])), []).append(found[4])
     unknown = {book for book, _ in chapters} - BOOKS.keys()
