@@ -4,6 +4,8 @@ These fail when a line or a document is in two splits, when the order of documen
 when a page gives its navigation or loses a paragraph.
 """
 
+import hashlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,3 +79,12 @@ def test_a_page_gives_its_paragraphs_and_no_navigation():
 @given(st.text(st.sampled_from("<>/!-&;ap div=\"'x\n"), max_size=80))
 def test_any_page_is_read(page):
     assert isinstance(text_of(f"<body>{page}", ("", "body"), frozenset()), str)
+
+
+def test_documents_are_held_out_in_the_order_of_a_hash_of_their_names():
+    documents = {f"{i:02d}": f"document {i:02d}\n" for i in range(40)}
+    splits = split_documents(documents)
+    ordered = sorted(documents, key=lambda name: hashlib.sha256(name.encode()).digest())
+    assert [sorted(ordered[:2]), sorted(ordered[2:4])] == [
+        list(splits[split]) for split in ("test", "validation")
+    ]
