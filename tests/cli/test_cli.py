@@ -373,6 +373,10 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["tune", "nowhere", "beam=1,2"], "RUN must be the folder of a finished run"),
         (["tune", "nowhere"], "SWEEP must be given; see ropewalk tune --help"),
         (["tune", "nowhere", "--jobs", "0", "beam=1"], "--jobs must be an integer of at least 1"),
+        (["fetch"], "NAME must be given"),
+        (["fetch", "kvj"], "NAME must be one of debian-texts, kjv, "),
+        (["fetch", "kjv", "--out", ""], "--out must name a path"),
+        (["fetch", "kjv", "--from", "nowhere"], "--from must name bible-kjv-text_4.38_all.deb"),
         (["translate", "a/" * 60_000], "MODEL must be a path of at most 4,096 bytes"),
     ],
 )

@@ -12,6 +12,7 @@ try:
 
     from ropewalk.cli.bench import bench
     from ropewalk.cli.compare import compare
+    from ropewalk.cli.fetch import fetch
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
@@ -46,7 +47,7 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, bench):
+for command in (compare, train, translate, tune, fetch, bench):
     app.command()(command)
 
 

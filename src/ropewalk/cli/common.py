@@ -63,7 +63,7 @@ Data = Annotated[
     str | None,
     typer.Option(
         help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET; of language "
-        "modelling tales, text files or a folder of them."
+        "modelling tales, text files, a folder of them, or the NAME of ropewalk fetch."
     ),
 ]
 Imports = Annotated[

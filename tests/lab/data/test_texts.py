@@ -181,9 +181,7 @@ def test_a_folder_without_text_says_what_is_there(tmp_path):
 def test_a_folder_with_part_of_the_splits(tmp_path, names):
     for name in names:
         write(tmp_path / f"{name}.txt", "text")
-    with pytest.raises(
-        CorpusError, match=r"must hold train\.txt and one of validation, .*it holds"
-    ):
+    with pytest.raises(CorpusError, match=r"must hold train and one of validation, .*it holds"):
         load_texts(str(tmp_path))
 
 
@@ -206,3 +204,37 @@ def test_texts_have_training_and_validation_documents():
         Texts("mine", {"train": ("text",)})
     with pytest.raises(CorpusError, match="texts 'mine': their train split is empty"):
         Texts("mine", {"train": (), "validation": ("text",)})
+
+
+def test_folders_named_as_splits_hold_a_document_a_file(tmp_path):
+    for place in ("train/b.txt", "train/a.txt.gz", "dev/c.txt", "test/d.txt", "test/notes.md"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        write(tmp_path / place, f"text of {place}\n")
+    read = load_texts(str(tmp_path))
+    assert read.splits == {
+        "train": ("text of train/a.txt.gz", "text of train/b.txt"),
+        "validation": ("text of dev/c.txt",),
+        "test": ("text of test/d.txt",),
+    }
+    write(tmp_path / "train.txt", "again")
+    with pytest.raises(CorpusError, match="holds train twice"):
+        load_texts(str(tmp_path))
+
+
+def test_a_folder_of_one_split_alone_is_refused(tmp_path):
+    (tmp_path / "test").mkdir()
+    write(tmp_path / "test/a.txt", "text")
+    with pytest.raises(CorpusError, match=r"must hold train and one of .*it holds test"):
+        load_texts(str(tmp_path))
+
+
+def test_a_name_of_real_text_means_what_was_fetched(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match="no texts 'kjv' yet; ropewalk fetch kjv writes them"):
+        load_texts("kjv")
+    with pytest.raises(CorpusError, match="ropewalk fetch kjv --out there/kjv writes them"):
+        load_texts("there/kjv")
+    for split in ("train", "validation", "test"):
+        (tmp_path / "data/kjv" / split).mkdir(parents=True)
+        write(tmp_path / f"data/kjv/{split}/a.txt", f"{split} text")
+    assert load_texts("kjv").splits["test"] == ("test text",)

@@ -1,9 +1,10 @@
 r"""Running text: documents to model, where they come from and how they are split.
 
 Texts are named in one string: ``tales`` (the built-in generator), one or several text files
-(``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., or of any
-``.txt`` files. Files are UTF-8, plain or gzipped; each is one document, left as it is but for line
-ends, which become "\n", and white space at its ends.
+(``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., of folders
+``train``, ``validation``, ``test``, ... of ``.txt`` files, or of any ``.txt`` files. Files are
+UTF-8, plain or gzipped; each is one document, left as it is but for line ends, which become "\n",
+and white space at its ends. ``ropewalk fetch NAME`` writes such a folder, which NAME then means.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WHOLE_FROM = 20  # files, from which on whole files are held out and not the end
 ENDINGS = (".txt", ".txt.gz")
 WAYS = (
     "give 'tales', a folder that holds train.txt and validation.txt or any .txt files, or files as "
-    "FILE,FILE"
+    "FILE,FILE; ropewalk fetch --help names texts to be had"
 )
 
 
@@ -87,6 +88,13 @@ def load_texts(data: str) -> Texts:
             raise CorpusError(f"expected files as FILE,FILE, received {data!r}")
         return read_texts([Path(part).expanduser() for part in parts])
     if not path.exists():
+        from ropewalk.lab.data.real.catalogue import FETCHED, REAL_TEXTS  # late: mostly not wanted
+
+        if data in REAL_TEXTS and (FETCHED / data).is_dir():
+            return read_texts(FETCHED / data)
+        if path.name in REAL_TEXTS:
+            out = "" if data == path.name else f" --out {data}"
+            raise CorpusError(f"no texts {data!r} yet; ropewalk fetch {path.name}{out} writes them")
         raise CorpusError(f"no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
     return read_texts(path)
 
@@ -114,7 +122,8 @@ def read_texts(paths: Path | Sequence[Path]) -> Texts:
 def _from_folder(folder: Path) -> Texts:
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name.endswith(ENDINGS):
+        is_file = path.is_file() and path.name.endswith(ENDINGS)
+        if is_file or _is_split(path):
             name = path.name.removesuffix(".gz").removesuffix(".txt")
             if name in found:
                 raise CorpusError(f"{folder} holds {name} twice: {found[name].name}, {path.name}")
@@ -124,18 +133,31 @@ def _from_folder(folder: Path) -> Texts:
         raise CorpusError(f"{folder} holds no .txt or .txt.gz file; there is {there}")
     name = folder.resolve().name
     validation = [each for each in VALIDATION_NAMES if each in found]
-    if "train" not in found and not validation:
-        return Texts(name, _split(list(found.values())))
+    if "train" not in found and not validation and any(map(Path.is_file, found.values())):
+        return Texts(name, _split([path for path in found.values() if path.is_file()]))
     if "train" not in found or len(validation) != 1:
         raise CorpusError(
-            f"{folder} must hold train.txt and one of {', '.join(VALIDATION_NAMES)} (.txt or "
-            f".txt.gz); it holds {', '.join(path.name for path in found.values())}"
+            f"{folder} must hold train and one of {', '.join(VALIDATION_NAMES)} (.txt, .txt.gz or "
+            f"a folder of such files); it holds {', '.join(path.name for path in found.values())}"
         )
     tests = [each for each in found if each.startswith("test")]
     splits = {"train": "train", "validation": validation[0], **{each: each for each in tests}}
     left_out = [path.name for each, path in found.items() if each not in splits.values()]
     notes = (f"no split by their names, left out: {', '.join(left_out)}",) if left_out else ()
-    return Texts(name, {split: (_document(found[each]),) for split, each in splits.items()}, notes)
+    return Texts(name, {split: _documents(found[each]) for split, each in splits.items()}, notes)
+
+
+def _is_split(path: Path) -> bool:
+    """Tell whether this is a folder of texts whose name says a split."""
+    known = path.name == "train" or path.name in VALIDATION_NAMES or path.name.startswith("test")
+    return known and path.is_dir() and any(each.name.endswith(ENDINGS) for each in path.iterdir())
+
+
+def _documents(path: Path) -> tuple[str, ...]:
+    if not path.is_dir():
+        return (_document(path),)
+    files = sorted(each for each in path.iterdir() if each.name.endswith(ENDINGS))
+    return tuple(_document(each) for each in files)
 
 
 def _split(files: Sequence[Path]) -> Splits:

@@ -1,0 +1,146 @@
+"""The real texts by name: the files they are read from, their licenses, the digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.lab.data.real import archives, packages
+from ropewalk.lab.data.real.obtain import Pinned, debian
+from ropewalk.lab.data.real.packages import Documents
+from ropewalk.lab.data.real.splits import split_documents, without_repeats
+
+FETCHED = Path("data")  # the folder below which texts are written and looked for by name
+
+Reader = Callable[[bytes], tuple[dict[str, Documents], bytes]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file and how it is read: into documents by split, and its notice of copyright."""
+
+    name: str
+    file: Pinned
+    read: Reader
+    about: str
+    license: str
+
+
+@dataclass(frozen=True)
+class RealText:
+    """A text of one or several parts.
+
+    digest: the SHA-256 of its SHA256SUMS, "" where none has been written down.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    digest: str
+
+
+def _chosen(read: Callable[[bytes], tuple[Documents, bytes]]) -> Reader:
+    """Make a reader of documents one of documents by split."""
+
+    def by_split(content: bytes) -> tuple[dict[str, Documents], bytes]:
+        documents, notice = read(content)
+        return without_repeats(split_documents(documents))[0], notice
+
+    return by_split
+
+
+KJV = Part(
+    "kjv",
+    debian(
+        "bible-kjv-text",
+        "4.38",
+        "b/bible-kjv",
+        2_445_000,
+        "1666fa8517505735afa6b63c149d7879c42fb1a2",
+        "d61b6aad4c51ba9e2800b825325fa6a09e99a0d02a9bb6dc4724fcc4995a1b7a",
+    ),
+    _chosen(packages.bible),
+    "the King James Bible of 1611; a document is a book, a line a verse",
+    "in the public domain; in the United Kingdom the Crown holds the right to print it",
+)
+HANDBOOK = Part(
+    "debian-handbook",
+    debian(
+        "debian-handbook",
+        "11.20220922",
+        "d/debian-handbook",
+        34_758_056,
+        "5ee1e8936b0f0220b2e6074fc8bb8efc6515e318",
+        "3d5dbeac1f1afc9c094eab9d0f701f6ecff99c4927d5a4794cf6c85678134faa",
+    ),
+    _chosen(packages.handbook),
+    "The Debian Administrator's Handbook, by Raphaël Hertzog and Roland Mas; a document is a "
+    "chapter",
+    "GPL-2.0-or-later or CC-BY-SA-3.0",
+)
+PYTHON_DOCS = Part(
+    "python-docs",
+    debian(
+        "python3.11-doc",
+        "3.11.2-6+deb12u8",
+        "p/python3.11",
+        12_642_400,
+        "d4a9ab01ca393dc30872e1ea65f14be24cfcfe73",
+        "50eb63e7f636c4281e9ce1b8f10386f1def42159eddce34fc1f41c46261df71b",
+    ),
+    _chosen(packages.python_docs),
+    "the documentation of Python 3.11; a document is a page",
+    "PSF-2.0, code in it 0BSD too",
+)
+WIKITEXT_2 = Part(
+    "wikitext-2",
+    Pinned(
+        "wikitext-2-raw-v1.zip",
+        4_721_645,
+        "ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
+        (
+            "https://huggingface.co/datasets/ggml-org/ci/resolve/"
+            "927b3642933080f1b0e811e2f916e14c292992f9/wikitext-2-raw-v1.zip",
+        ),
+    ),
+    archives.wikitext,
+    "WikiText-2, raw, in its published splits; a document is an article",
+    "CC-BY-SA-3.0 and GFDL",
+)
+ENWIK8 = Part(
+    "enwik8",
+    Pinned(
+        "enwik8.zip",
+        36_445_475,
+        "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+        ("https://mattmahoney.net/dc/enwik8.zip", "http://mattmahoney.net/dc/enwik8.zip"),
+    ),
+    archives.enwik8,
+    "the first 10^8 bytes of the English Wikipedia of March 2006, in 90, 5 and 5 MB of whole pages",
+    "CC-BY-SA-3.0 and GFDL",
+)
+
+#: The texts by name. Those whose digest is "" are known by the file that they are read from.
+REAL_TEXTS = {
+    text.name: text
+    for text in (
+        RealText(
+            "debian-texts",
+            (KJV, HANDBOOK, PYTHON_DOCS),
+            "7d906b28a24ed1c4e57fda204c8d155d49c494640323eba38324cb9708ff2cc1",
+        ),
+        RealText("kjv", (KJV,), "0f9cff13b03172434d24200245e108c3131b03556b65f87326bd27b414ffa7d0"),
+        RealText(
+            "debian-handbook",
+            (HANDBOOK,),
+            "e63d4e424244849c5a62ef260f752902a6a826252f5f2c5ee0ec07c352cb3008",
+        ),
+        RealText(
+            "python-docs",
+            (PYTHON_DOCS,),
+            "05d6b1918011922ecadbe31d1e508821e6451e6217f8c524c707ce7612f2d386",
+        ),
+        RealText("wikitext-2", (WIKITEXT_2,), ""),
+        RealText("enwik8", (ENWIK8,), ""),
+    )
+}

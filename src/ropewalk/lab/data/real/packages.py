@@ -1,0 +1,96 @@
+"""Documents of Debian packages: books of the Bible, chapters of a handbook, pages of Python's.
+
+Each reader takes the bytes of a package and gives its documents by name, and what it says of its
+copyright. Names are of small letters, digits, - and ., so that any file system takes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ropewalk.lab.data.real.deb import read_deb
+from ropewalk.lab.data.real.html_text import text_of
+from ropewalk.lab.data.real.kjv import read_bible
+
+Documents = dict[str, str]
+
+SHORTEST = 500  # characters of a document: pages below are lists of links
+BIBLE = "usr/lib/bible.data"
+HANDBOOK = "usr/share/doc/debian-handbook/html/en-US/"
+PYTHON = "usr/share/doc/python3.11/html/"
+#: Folders of Python's documentation. Left out are indexes, notices, and distutils and install: they
+#: are of what is no longer to be used, and say much of it twice.
+PYTHON_FOLDERS = (
+    "c-api|distributing|extending|faq|howto|installing|library|reference|tutorial|using|whatsnew"
+)
+PAGE = re.compile(rf"{re.escape(PYTHON)}((?:{PYTHON_FOLDERS})/[\w.-]+|glossary)\.html")
+LINK = re.compile(r'<link rel="(up|next)" href="([\w.-]+)"')
+NAVIGATION = frozenset(("docnav", "indexterm", "toc", "#banner", "#title"))
+SPHINX_NAVIGATION = frozenset(("headerlink", "contents", "toctree-wrapper"))
+
+
+def bible(content: bytes) -> tuple[Documents, bytes]:
+    """Give the books of the package bible-kjv-text."""
+    notice = _notice("bible-kjv-text")
+    files = read_deb(content, {BIBLE, notice}.__contains__)
+    books = enumerate(read_bible(_there(files, BIBLE)).items(), start=1)
+    return {_name(f"{i:02d} {book}"): text for i, (book, text) in books}, _there(files, notice)
+
+
+def handbook(content: bytes) -> tuple[Documents, bytes]:
+    """Give the chapters of the package debian-handbook, in English, each with its sections."""
+    notice = _notice("debian-handbook")
+    files = read_deb(content, lambda path: path == notice or path.startswith(HANDBOOK))
+    pages = {path.removeprefix(HANDBOOK): page for path, page in files.items()}
+    chapters: dict[str, list[str]] = {}
+    seen = {"index.html"}
+    page = "index.html"
+    while page:
+        html = _there(pages, page).decode("utf-8", "replace")
+        links = dict(LINK.findall(html))
+        if page != "index.html":
+            above = links.get("up", "index.html")
+            chapter = page if above == "index.html" else above
+            chapters.setdefault(chapter, []).append(text_of(html, ("", "body"), NAVIGATION))
+        page = links.get("next", "")
+        if page in seen:
+            raise ValueError(f"its pages lead in a circle, at {page}")
+        seen.add(page)
+    documents = {
+        _name(f"{number:02d} {chapter.removesuffix('.html')}"): "\n\n".join(parts) + "\n"
+        for number, (chapter, parts) in enumerate(chapters.items(), start=1)
+    }
+    return _long(documents), _there(files, notice)
+
+
+def python_docs(content: bytes) -> tuple[Documents, bytes]:
+    """Give the pages of the package python3.11-doc: tutorial, library, reference and so on."""
+    notice = _notice("python3.11-doc")
+    files = read_deb(content, lambda path: path == notice or PAGE.fullmatch(path) is not None)
+    documents: Documents = {}
+    for path, page in sorted(files.items()):
+        if found := PAGE.fullmatch(path):
+            html = page.decode("utf-8", "replace")
+            text = text_of(html, ("role", "main"), SPHINX_NAVIGATION) + "\n"
+            if documents.setdefault(_name(found[1]), text) is not text:
+                raise ValueError(f"two of its pages would be one file: {_name(found[1])}")
+    return _long(documents), _there(files, notice)
+
+
+def _notice(package: str) -> str:
+    return f"usr/share/doc/{package}/copyright"
+
+
+def _there(files: Mapping[str, bytes], path: str) -> bytes:
+    if path not in files:
+        raise ValueError(f"it has no {path}; take the package of the version that is asked for")
+    return files[path]
+
+
+def _name(title: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")
+
+
+def _long(documents: Documents) -> Documents:
+    return {name: text for name, text in documents.items() if len(text) >= SHORTEST}

@@ -1,0 +1,141 @@
+"""Debian packages and the Bible's own compression: what is packed is read, and damage is an error.
+
+These fail when a file is read otherwise than it was packed, when damaged bytes end in anything but
+a ValueError, and when a link or a path in an archive leads anywhere.
+"""
+
+import lzma
+
+import pytest
+from debian_packages import ar, bible_data, compress, deb, tar_xz
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropewalk.lab.data.real import deb as deb_module
+from ropewalk.lab.data.real.deb import members, read_deb
+from ropewalk.lab.data.real.kjv import BOOKS, decompress, read_bible, unpack
+
+NAMES = st.text(st.sampled_from("abcz.-0"), min_size=1, max_size=12).filter(
+    lambda name: name.strip(".") == name
+)
+PACKAGE = deb({"usr/share/doc/a": b"first\n" * 50, "usr/lib/b": b"\x00\xff" * 9})
+
+
+def outcome(read, *arguments):
+    """What a reader gives, or what its ValueError says."""
+    try:
+        return read(*arguments)
+    except ValueError as error:
+        return str(error)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(NAMES, st.binary(max_size=60), max_size=5))
+def test_any_ar_archive_is_read_back(contents):
+    assert members(ar(contents.items())) == contents
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(NAMES, st.binary(max_size=200), max_size=5))
+def test_any_files_of_a_package_are_read_back(contents):
+    wanted = {path for path in contents if len(path) % 2}
+    assert read_deb(deb(contents), wanted.__contains__) == {k: contents[k] for k in wanted}
+
+
+@given(st.integers(0, len(PACKAGE) - 1))
+def test_a_package_that_is_cut_short_is_an_error(length):
+    with pytest.raises(ValueError, match=r"begin as an ar|whole Debian|cut short|must hold"):
+        read_deb(PACKAGE[:length], lambda _: True)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(PACKAGE) - 1), st.binary(min_size=1, max_size=8))
+def test_a_damaged_package_is_read_or_is_a_value_error(place, junk):
+    damaged = PACKAGE[:place] + junk + PACKAGE[place + len(junk) :]
+    found = outcome(read_deb, damaged, lambda _: True)
+    assert isinstance(found, dict) or "\n" not in found
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=600))
+def test_a_tar_of_any_bytes_is_read_or_is_a_value_error(content):
+    package = ar([("data.tar.xz", lzma.compress(content))])
+    found = outcome(read_deb, package, lambda _: True)
+    assert isinstance(found, dict) or "damaged" in found
+
+
+@given(st.binary(max_size=200).filter(lambda content: not content.startswith(b"!<arch>")))
+def test_bytes_that_are_no_package_are_refused(content):
+    with pytest.raises(ValueError, match="not a Debian package"):
+        read_deb(content, lambda _: True)
+
+
+def test_a_package_packed_with_zstd_is_refused_with_a_word():
+    with pytest.raises(ValueError, match=r"must hold data\.tar\.xz, got 'data\.tar\.zst'"):
+        read_deb(deb({}, data="data.tar.zst"), lambda _: True)
+
+
+def test_links_are_not_followed_and_paths_lead_nowhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    package = deb({"../../outside": b"x", "/etc/motd": b"y"}, [("usr/link", "/etc/passwd")])
+    assert "usr/link" not in read_deb(package, lambda _: True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_package_that_unpacks_to_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr(deb_module, "MOST_UNPACKED", 5_000)
+    package = ar([("data.tar.xz", tar_xz({"a": bytes(6_000)}))])
+    with pytest.raises(ValueError, match="unpacks to more than 5,000 bytes"):
+        read_deb(package, lambda _: True)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from([b"in the ", b"beginning ", b"and God ", b"x"]), max_size=400),
+    st.binary(max_size=900),
+)
+def test_what_compress_wrote_is_unpacked(words, noise):
+    text = b"".join(words) + noise
+    assert unpack(compress(text), len(text)) == text
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=300))
+def test_any_codes_unpack_within_bounds_or_are_a_value_error(codes):
+    found = outcome(unpack, codes, 500)
+    assert "damaged" in found if isinstance(found, str) else len(found) <= 500
+
+
+def test_the_windows_of_a_text_are_joined():
+    text = b"".join(b"Ge1:%d In the beginning %d.\n" % (i, i * i) for i in range(900))
+    assert decompress(bible_data(text, 4_096)) == text
+
+
+def bible_text():
+    return "".join(f"{code}{c}:{v} Verse {v}.\n" for code in BOOKS for c in (1, 2) for v in (1, 2))
+
+
+def test_books_have_their_chapters_and_verses():
+    books = read_bible(bible_data(b"Holy Bible\n" + bible_text().encode(), 4_096))
+    assert list(books) == list(BOOKS.values())
+    assert len(books) == 66
+    assert books["1 Kings"] == (
+        "1 Kings 1\n\nVerse 1.\nVerse 2.\n\n1 Kings 2\n\nVerse 1.\nVerse 2.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"EC02Compressed Data File", bible_data(b"Xy1:1 No book.\n", 4_096), bible_data(b"", 1)],
+)
+def test_another_file_is_no_bible(content):
+    with pytest.raises(ValueError, match=r"bible\.data must"):
+        read_bible(content)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 3_000), st.binary(min_size=1, max_size=6))
+def test_a_damaged_bible_is_read_or_is_a_value_error(place, junk):
+    whole = bible_data(bible_text().encode(), 2_048)
+    found = outcome(read_bible, whole[:place] + junk + whole[place + len(junk) :])
+    assert isinstance(found, dict) or "bible.data" in found
