@@ -240,13 +240,15 @@ def _whole_cell(facts: Facts, bulk: Facts, items: Mapping[str, Facts]) -> Facts:
             points = zip(*columns.values(), strict=True)
             cell[name] = [dict(zip(columns, point, strict=True)) for point in points]
     cell["scores"] = {
-        split: scores and _whole_scores(scores, bulk["items"].get(split, {}), items.get(split, {}))
+        split: _whole_scores(scores, bulk["items"].get(split, {}), items.get(split, {}))
         for split, scores in facts["scores"].items()
     }
     return cell
 
 
-def _whole_scores(scores: Facts, held: Facts, items: Facts) -> Facts:
+def _whole_scores(scores: Facts | None, held: Facts, items: Facts) -> Facts | None:
+    if scores is None:
+        return None
     whole = dict(scores)
     if "statistics" in held:
         columns = dict(_columns(items)) | dict(_columns(held["statistics"]))
