@@ -142,7 +142,7 @@ PLAIN = {
         ('"exact":"01"', '"exact":"010"', "statistics of 2 and of 3 items"),
         ('"exact":"01"', '"exact":"0!"', "numbers, or a text of the signs 0 to z"),
         ('"exact":"01"', '"exact":[0,"x"]', "numbers, or a text of the signs"),
-        ('"seed":1', '"seed":2', "lacks 1"),
+        ('"seed": 1', '"seed": 2', "lacks 1"),
         ('"loss":[2.5]', '"loss":[]', "is not as published"),
         ('"loss":[2.5]', '"loss":"2"', "training must have a list for each quantity"),
         ('"cells"', '"others"', "lacks 'cells'"),
