@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ropewalk.files import Facts, write_bytes
-from ropewalk.lab.report.publish import readable_json
+from ropewalk.files import Facts, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"

@@ -3,13 +3,13 @@
 This fails if a table in the README was edited by hand, or results were replaced without it.
 """
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from ropewalk.lab.report.readme import with_excerpt
+from ropewalk.lab.results import read_results
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,8 +18,7 @@ NAMES = re.findall(r"<!-- result: (\S+) -->", README)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_are_those_of_the_committed_results(name):
-    results = json.loads((ROOT / name / "results.json").read_text(encoding="utf-8"))
-    assert with_excerpt(README, name, results) == README
+    assert with_excerpt(README, name, read_results(ROOT / name)) == README
 
 
 def test_there_is_a_result_and_every_link_leads_somewhere():

@@ -109,6 +109,24 @@ def write_json(path: Path, facts: Any) -> None:
     write_bytes(path, (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode())
 
 
+def readable_json(value: Any, indent: int = 0, separators: tuple[str, str] = (", ", ": ")) -> str:
+    """Write JSON with one line for what is short or a list of numbers, else one for each entry."""
+    flat = json.dumps(value, ensure_ascii=False, separators=separators)
+    numbers = isinstance(value, list) and all(isinstance(held, (int, float)) for held in value)
+    if not isinstance(value, (dict, list)) or not value or numbers or len(flat) + indent <= 100:
+        return flat
+    space, deeper = " " * indent, indent + 1
+    if isinstance(value, list):
+        lines = [readable_json(held, deeper, separators) for held in value]
+    else:
+        lines = [
+            f"{json.dumps(name, ensure_ascii=False)}: {readable_json(held, deeper, separators)}"
+            for name, held in value.items()
+        ]
+    first, last = ("[", "]") if isinstance(value, list) else ("{", "}")
+    return f"{first}\n" + ",\n".join(f"{space} {line}" for line in lines) + f"\n{space}{last}"
+
+
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
     """Read a JSON file; one that is damaged, too large or no regular file is an error naming it."""
     try:

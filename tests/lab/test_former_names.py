@@ -149,6 +149,10 @@ def test_a_finished_run_is_kept(runs, tmp_path, task):
     run, config = shutil.copytree(runs[task][0], tmp_path / "run"), runs[task][1]
     assert (run / "cells" / "learned-longest-40").exists()
     before, numbers = state(run), read_results(run)["encodings"]
+    for scores in (
+        split for row in numbers for cell in row["cells"] for split in cell["scores"].values()
+    ):
+        scores.pop("hypotheses_sha256", None)  # of which earlier versions kept no note
     results = compare(config, run)
     assert state(run) == before
     assert [row["name"] for row in results["encodings"]] == list(ENCODINGS)

@@ -69,8 +69,16 @@ def current_results(results: Mapping[str, Any]) -> dict[str, Any]:
     if "encodings" in named:  # names of encodings also stand in the reasons for no result
         named["encodings"] = _current_texts(named["encodings"])
     if "command" in named:
-        named["command"] = current_command(named["command"])
+        lines = named["command"].split("\n")  # of results in parts, a line for each
+        named["command"] = "\n".join(map(current_command, lines))
+    if "parts" in named:
+        named["parts"] = [_current_part(part) for part in named["parts"]]
     return named
+
+
+def _current_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    cells = {current_encoding(name): seeds for name, seeds in part["cells"].items()}
+    return {**part, "command": current_command(part["command"]), "cells": cells}
 
 
 def current_command(command: str) -> str:

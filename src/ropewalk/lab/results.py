@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ropewalk.files import MOST_JSON_BYTES, Facts, read_checked_json
 from ropewalk.lab.former_names import current_encoding, current_results
+from ropewalk.lab.published import whole_results
 
 
 def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) -> Facts:
@@ -18,8 +19,11 @@ def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) ->
 
 
 def read_results(folder: Path) -> Facts:
-    """Read ``results.json`` of a run or a published folder, of an earlier version too."""
-    return current_results(read_summary(folder / "results.json"))
+    """Read the whole results of a run or a published folder, of an earlier version too.
+
+    What a published folder keeps apart is put together with its ``results.json``.
+    """
+    return whole_results(folder, current_results(read_summary(folder / "results.json")))
 
 
 def read_tuning(folder: Path) -> Facts | None:

@@ -15,6 +15,7 @@ from ropewalk.checks import shown
 from ropewalk.encodings import has_trained_rows
 from ropewalk.files import Facts
 from ropewalk.lab.report.metrics import metrics
+from ropewalk.lab.report.seeds import lacking_seeds
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import CLASSES
 
@@ -34,6 +35,7 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
     Each row's summary gets ``versus_first``, and ``versus`` with an entry for each name in
     ``against``. Scores that rest on parameters which training never reached are taken out before.
+    An encoding that lacks a seed which another has is not tested until it has it.
 
     Raises:
         ValueError: a name in ``against`` is not that of an encoding of these results.
@@ -65,7 +67,9 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
 
 def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
-    """Form the statistics (Z, N, C) of an encoding; None unless all its seeds have a score."""
+    """Form the statistics (Z, N, C) of an encoding; None unless it has a score of every seed."""
+    if row["name"] in lacking_seeds(results):
+        return None
     scores = [cell["scores"][split] for cell in row["cells"]]
     # Without one of its seeds a system would be judged by those that went well.
     if any("no_result" in each or "statistics" not in each for each in scores):

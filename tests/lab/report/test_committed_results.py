@@ -5,6 +5,7 @@ typed, or if it asks for another config than the one that the numbers were taken
 """
 
 import shlex
+import subprocess
 
 import pytest
 from scripts import ROOT, load_scripts
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from ropewalk.cli import app
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
+from ropewalk.lab.report.parts import FREE, parts_of
 from ropewalk.lab.report.readme import readme
 from ropewalk.lab.results import read_results, read_tuning
 
@@ -26,6 +28,7 @@ extrapolation, rejections, rotary_parts_report, sharpness, small_samples = load_
 )
 
 RESULTS = ROOT / "results"
+MOST_BYTES = 1_000_000
 STUDIES = {
     "extrapolation": extrapolation.readme,
     "generated": extrapolation.readme,
@@ -96,6 +99,25 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
 
 @pytest.mark.parametrize("folder", COMPARISONS, ids=name_of)
 def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
-    (line,) = commands(folder)
+    """Of results in parts, each part's command asks for its own cells, all else alike."""
+    results = read_results(folder)
     # Config fills in the fields that there were not yet when the oldest were written.
-    assert config_of(line) == Config.model_validate(read_json(folder / "results.json")["config"])
+    config = Config.model_validate(results["config"])
+    asked = [config_of(line) for line in commands(folder)]
+    for part, found in zip(parts_of(results), asked, strict=True):
+        free = {name: getattr(found, name) for name in FREE}
+        assert found == config.model_copy(update=free)
+        cells = {(name, seed) for name, seeds in part["cells"].items() for seed in seeds}
+        assert cells <= {(name, seed) for name in found.encodings for seed in found.seeds}
+
+
+def test_no_committed_file_is_large():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a clone")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert files
+    sizes = {path: path.stat().st_size for path in files if path.exists()}
+    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}

@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import results, write_run
 
+from ropewalk.files import readable_json
+from ropewalk.lab.published import thinned
 from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.report.publish import main, publish, readable_json
+from ropewalk.lab.report.publish import main, publish
+from ropewalk.lab.results import read_results
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +26,22 @@ def facts():
     return results()
 
 
+def content_of(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 def test_published_folder(tmp_path, facts):
     run = write_run(tmp_path / "run", facts)
     publish(run, tmp_path / "one")
     publish(run, tmp_path / "two")
-    files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
-    assert files == {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    files = content_of(tmp_path / "one")
+    assert files == content_of(tmp_path / "two")
+    slugs = [row["slug"] for row in facts["encodings"]]
     assert set(files) == {
         "README.md",
         "results.json",
+        *(f"encodings/{slug}.json" for slug in slugs),
         "bleu.png",
         "bleu-by-length.png",
         "loss.png",
@@ -41,8 +51,8 @@ def test_published_folder(tmp_path, facts):
         if name.endswith(".png"):
             assert content.startswith(b"\x89PNG")
             assert len(content) < 150_000
-    for name in ("README.md", "results.json"):
-        text = files[name].decode()
+    for name, content in files.items():
+        text = "" if name.endswith(".png") else content.decode()
         assert not re.search("grüß|greets|hello|Mann", text)
 
 
@@ -69,7 +79,13 @@ def test_the_readme_tells_the_numbers(tmp_path, facts):
 def test_the_published_numbers_are_the_run_s(tmp_path):
     whole = results(diverged=False)
     publish(write_run(tmp_path / "run", whole), tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8")) == whole
+    found = read_results(tmp_path / "out")
+    for row in whole["encodings"]:
+        for cell in row["cells"]:
+            cell["training"] = thinned(cell["training"])
+    for row in found["encodings"]:
+        assert row.pop("attention")["seed"] == 1
+    assert found == whole
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path):
@@ -82,12 +98,12 @@ def test_a_run_that_is_not_finished_is_refused(tmp_path):
 def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch):
     monkeypatch.chdir(tmp_path)
     publish(write_run(tmp_path / "run", facts), tmp_path / "out")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    before = content_of(tmp_path / "out")
     (tmp_path / "out" / "README.md").write_text("old words", encoding="utf-8")
     overview = tmp_path / "OVERVIEW.md"
     overview.write_text("kept\n<!-- result: out -->\nold\n<!-- end -->\nkept too\n", "utf-8")
     main(["--readme", "out", "--overview", "OVERVIEW.md"])
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert content_of(tmp_path / "out") == before
     text = overview.read_text("utf-8")
     assert "| baseline |" in text
     assert text.startswith("kept\n")

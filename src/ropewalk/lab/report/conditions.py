@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk.files import Facts
@@ -35,13 +36,44 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
 
 
 def conditions(results: Facts) -> list[tuple[str, str]]:
-    """Give the conditions of the numbers: command, time, machine, versions, signatures."""
-    machine, seconds = results["machine"], results["duration_s"]
-    sittings = results.get("sittings", 1)
+    """Give the conditions of the numbers: command, time, machine, versions, signatures.
+
+    Of results in parts, each part's own stand one after another, behind the cells that it has.
+    """
+    imported = [f"{Path(i['source']).name}, SHA-256 {i['digest']}" for i in _imports(results)]
+    facts = []
+    for number, part in enumerate(results.get("parts", ()), start=1):
+        facts.append((f"Part {number}", cells_text(part)))
+        facts += [(f"Part {number}, {_lower(name)}", text) for name, text in _of_a_run(part, [])]
+    if facts:
+        facts += [("Imported", text) for text in imported]
+    else:
+        facts = _of_a_run(results, imported)
+    names = {"bleu": "BLEU", "chrf": "chrF"}
+    return facts + [
+        (f"{names.get(name, name)} signature", text)
+        for name, text in results.get("signatures", {}).items()
+    ]
+
+
+def cells_text(part: Facts) -> str:
+    """Say which cells a part has: ``rotary and alibi, seeds 1, 2``."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, seeds in part["cells"].items():
+        groups.setdefault(tuple(seeds), []).append(name)
+    return "; ".join(
+        f"{format_list(names)}, {'seeds' if len(seeds) > 1 else 'seed'} "
+        f"{', '.join(map(str, seeds))}"
+        for seeds, names in groups.items()
+    )
+
+
+def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
+    machine, seconds, sittings = run["machine"], run["duration_s"], run.get("sittings", 1)
     facts = [
-        ("Command", results["command"]),
-        ("Commit", results["commit"] or "not known"),
-        ("Started", results["started"]),
+        ("Command", run["command"]),
+        ("Commit", run["commit"] or "not known"),
+        ("Started", run["started"]),
         (
             "Duration",
             format_duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else ""),
@@ -54,19 +86,17 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
             f"{format_count(machine['threads_per_cell'], 'thread')} each",
         ),
     ]
-    imported = [f"{Path(i['source']).name}, SHA-256 {i['digest']}" for i in _imports(results)]
     facts += [("Imported", text) for text in imported]
     if "device" in machine:
         facts.insert(5, ("Device", machine["device"]))
-    if results.get("note"):
-        facts.append(("Note", results["note"]))
-    versions = {"ropewalk": results["ropewalk"], **results["versions"]}
-    facts.append(("Versions", ", ".join(f"{name} {v}" for name, v in versions.items())))
-    names = {"bleu": "BLEU", "chrf": "chrF"}
-    return facts + [
-        (f"{names.get(name, name)} signature", text)
-        for name, text in results.get("signatures", {}).items()
-    ]
+    if run.get("note"):
+        facts.append(("Note", run["note"]))
+    versions = {"ropewalk": run["ropewalk"], **run["versions"]}
+    return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
+
+
+def _lower(name: str) -> str:
+    return name[:1].lower() + name[1:]
 
 
 def _imports(results: Facts) -> list[Facts]:

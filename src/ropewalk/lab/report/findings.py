@@ -21,6 +21,7 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
+from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text
 from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
 NAMED = 6  # encodings in a title
@@ -54,7 +55,7 @@ def headline(results: Facts) -> str:
 
 def _headline(results: Facts, split: str) -> str:
     rows, metric = results["encodings"], headline_metric(results)
-    seeds = seeds_text(results)
+    seeds = seeds_text(rows)
     means = [row["summary"][split][metric["key"]]["mean"] for row in rows]
     if all(mean is None for mean in means):
         return f"There is no result on {split}."
@@ -82,7 +83,9 @@ def findings(results: Facts) -> list[str]:
     rows, splits = results["encodings"], results["splits"]
     sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
-    sentences += [_metrics_not_ahead(results, row) for row in rows[1:]]
+    lacking = lacking_seeds(results)
+    if rows[0]["name"] not in lacking:  # else means are of other seeds
+        sentences += [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
     sentences += _solved(results)
     sentences += [
         f"{row['name']}, seed {cell['seed']}, diverged after "
@@ -92,37 +95,27 @@ def findings(results: Facts) -> list[str]:
         for place, cell in enumerate(row["cells"])
         if cell["status"] == "diverged"
     ]
+    sentences += lacking_sentences(results)
     return sentences + without_result(results) + _limits(results)
 
 
 def without_result(results: Facts) -> list[str]:
     """Say where there is no score, and why."""
-    sentences: dict[tuple[str, str, int], list[str]] = {}
+    sentences: dict[tuple[str, str, int, int], list[str]] = {}
     key = headline_metric(results)["key"]
     for row in results["encodings"]:
         for split in results["splits"]:
             if reason := row["summary"][split].get("no_result"):
                 lost = row["summary"][split][key]["values"].count(None)
-                sentences.setdefault((row["name"], reason, lost), []).append(split)
-    runs = len(results["encodings"][0]["cells"])
+                runs = len(row["cells"])
+                sentences.setdefault((row["name"], reason, lost, runs), []).append(split)
     return [
         f"{name} has no result on {format_list(splits)}: {reason}."
         if lost == runs
         else f"{name} has no mean on {format_list(splits)}, since {lost} of {runs} runs have no "
         f"result: {reason}."
-        for (name, reason, lost), splits in sentences.items()
+        for (name, reason, lost, runs), splits in sentences.items()
     ]
-
-
-def seeds_text(results: Facts) -> str:
-    """Say of how many seeds a mean is, and for how many steps their models were trained."""
-    seeds = len(results["encodings"][0]["cells"])
-    text = "one seed" if seeds == 1 else f"means of {seeds} seeds"
-    # A diverged training has fewer, and is told by itself.
-    cells = [cell for row in results["encodings"] for cell in row["cells"]]
-    steps = sorted({cell["steps"] for cell in cells if cell["status"] != "diverged"})
-    least = f"{steps[0]:,} to " if len(steps) > 1 else ""
-    return f"{text} of {least}{format_count(steps[-1], 'step')}" if steps else text
 
 
 def _comparison(results: Facts, row: Facts, split: str) -> str:
@@ -139,7 +132,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     same = tested == metric
     digits = digits_of_difference(versus, metric) if versus and same else metric["digits"]
     scores = f"{format_score(here, metric, digits)} against {format_score(there, metric, digits)} "
-    scores += f"{metric['name']}, {seeds_text(results)}{_diverged_note((first, row))}"
+    scores += f"{metric['name']}, {seeds_text((first, row))}{_diverged_note((first, row))}"
     if versus is None:
         return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
     digits, what = digits_of_difference(versus, tested), "difference"
@@ -268,7 +261,8 @@ def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
 
 def _limits(results: Facts) -> list[str]:
     """Say what the tests do not answer."""
-    rows, seeds = results["encodings"], len(results["encodings"][0]["cells"])
+    rows, lacking = results["encodings"], lacking_seeds(results)
+    seeds = max(len(row["cells"]) for row in rows)
     if len(rows) < 2:
         return []
     key = headline_metric(results)["key"]
@@ -282,13 +276,15 @@ def _limits(results: Facts) -> list[str]:
         row["summary"][split].get("versus_first", 0) is None
         and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
         for row in rows[1:]
+        if not {rows[0]["name"], row["name"]} & lacking.keys()
         for split in results["splits"]
     ):
         text += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
-    if len(rows) > 2:
+    if len(rows) > 2 and rows[0]["name"] not in lacking:
         tested = [rows[0]["name"], *results.get("against", ())]
         text += (
-            f" p-values carry Holm’s correction for {len(rows) - 1} comparisons. Each encoding was "
+            f" p-values carry Holm’s correction for "
+            f"{format_count(len(rows) - 1 - len(lacking), 'comparison')}. Each encoding was "
             f"tested against {format_list(tested)} alone, not against the others."
         )
     return [text]

@@ -1,30 +1,36 @@
 """What of a run may be kept under version control: its numbers and figures, never its sentences.
 
-``python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER`` writes them; with a README as third
-argument, the table between its marks ``<!-- result: FOLDER -->`` and ``<!-- end -->`` is written
-anew too. ``--readme FOLDER… [--overview README]`` writes the READMEs of published folders anew from
-their ``results.json``, when their words have changed; numbers and pictures stay as they are.
-``--retest FOLDER… [--against NAME]`` tests published scores anew, and writes all that follows.
+``python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER`` writes them, in the form that
+``ropewalk.lab.published`` describes; answers to data that is drawn here come with them. With a
+README as third argument, the table between its marks ``<!-- result: FOLDER -->`` and
+``<!-- end -->`` is written anew too. ``--add`` puts the run's cells among those that are published
+there, of the same comparison. ``--readme FOLDER… [--overview README]`` writes the READMEs of
+published folders anew from their numbers, when their words have changed; numbers and pictures stay
+as they are. ``--retest FOLDER… [--against NAME]`` tests published scores anew, and writes all that
+follows.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ropewalk.figures import static
 from ropewalk.figures.html import without_nan
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, readable_json, write_bytes
+from ropewalk.lab.published import write_published
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
+from ropewalk.lab.report.hypotheses import free_hypotheses, write_hypotheses
 from ropewalk.lab.report.metrics import (
     column_title,
     headline_metric,
     is_translation,
     tested_metric,
 )
+from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.readme import PICTURES, readme, with_excerpt
 from ropewalk.lab.results import read_results, read_summary, read_tuning
 from ropewalk.lab.tasks import CLASSES
@@ -32,23 +38,65 @@ from ropewalk.lab.verdicts import add_verdicts
 
 
 def publish(run: Path, folder: Path) -> None:
-    """Write ``results.json``, figures and a README made from them into ``folder``.
+    """Write ``results.json``, ``encodings/``, figures and a README made from them into ``folder``.
 
     The same run gives the same bytes. A run without ``results.json`` is a ``ValueError``.
     """
-    if not (run / "results.json").exists():
-        raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
-    results = without_nan(read_results(run))
-    maps = run / "attention.json"
-    attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
-    pictures = figures(results, attention)
-    write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
-    for name, content in pictures.items():
-        write_bytes(folder / name, content)
+    results = _results_of_run(run)
+    write_published(folder, results)
+    write_hypotheses(folder, free_hypotheses(run, results), keep=False)
     tuning = read_tuning(run)
     if tuning is not None:
         write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
-    write_bytes(folder / "README.md", readme(results, list(pictures), tuning).encode())
+    pictures = _draw(folder)
+    write_bytes(folder / "README.md", readme(read_results(folder), pictures, tuning).encode())
+
+
+def add(run: Path, folder: Path) -> list[str]:
+    """Put a run's cells among those that ``folder`` holds, and write all that follows anew.
+
+    Gives which packages had other versions. What was tuned stays as it is published. Of another
+    comparison, it is a ``ValueError`` that says what differs, and nothing is written.
+    """
+    if not (folder / "results.json").exists():
+        publish(run, folder)
+        return []
+    results, part = _published(folder), _results_of_run(run)
+    write_published(folder, with_part(results, part))
+    write_hypotheses(folder, free_hypotheses(run, part), keep=True)
+    _draw(folder)
+    rewrite_readme(folder)
+    return other_versions(results, part)
+
+
+def _results_of_run(run: Path) -> Facts:
+    """Give what is published of a run: its results, the data's digest and attention."""
+    if not (run / "results.json").exists():
+        raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
+    results: Facts = without_nan(read_results(run))
+    corpus, maps = run / "corpus.json", run / "attention.json"
+    if corpus.exists():
+        results["data_digest"] = read_summary(corpus, "digest")["digest"]
+    attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
+    for row in results["encodings"]:
+        weights = _middle_attention(results, attention, row["slug"])
+        row |= {} if weights is None else {"attention": weights}
+    return results
+
+
+def _draw(folder: Path) -> list[str]:
+    """Draw what a published folder holds, and give the names of the pictures.
+
+    A picture of attention stays where weights are not known of all that it shows.
+    """
+    results = read_results(folder)
+    pictures = figures(results)
+    known = ("attention" in row or _has_no_model(row) for row in results["encodings"])
+    if (folder / "attention.png").exists() and not all(known):
+        pictures.pop("attention.png", None)
+    for name, content in pictures.items():
+        write_bytes(folder / name, content)
+    return [name for name in PICTURES if name in pictures]
 
 
 def rewrite_readme(folder: Path) -> None:
@@ -73,7 +121,7 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
     add_verdicts(results, results.get("against", ()) if against is None else against)
     for row in results["encodings"]:
         row.pop("equal_time", None)
-    write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
+    write_published(folder, results)
     for name, figure in _score_figures(results).items():
         write_bytes(folder / name, static.png(figure))
     rewrite_readme(folder)
@@ -86,14 +134,18 @@ def _published(folder: Path) -> Facts:
     return read_results(folder)
 
 
-def figures(results: Facts, attention: Facts | None) -> dict[str, bytes]:
-    """Draw the figures of a run, file name -> PNG."""
+def figures(results: Facts) -> dict[str, bytes]:
+    """Draw the figures of published results, file name -> PNG."""
     training, validation = (curves(results, kind) for kind in ("training", "validation"))
     drawn = _score_figures(results)
     drawn["loss.png"] = static.loss_curves(training, validation, "steps")
-    heads = _attention_heads(results, attention)
-    if heads:
-        drawn["attention.png"] = static.attention_heads(heads)
+    maps = {
+        row["name"]: row["attention"]["weights"]
+        for row in results["encodings"]
+        if "attention" in row
+    }
+    if maps:
+        drawn["attention.png"] = static.attention_heads(maps)
     return {name: static.png(figure) for name, figure in drawn.items()}
 
 
@@ -113,37 +165,21 @@ def _score_figures(results: Facts) -> dict[str, Any]:
     return drawn
 
 
-def readable_json(value: Any, indent: int = 0) -> str:
-    """Write JSON with one line for what is short or a list of numbers, else one for each entry."""
-    flat = json.dumps(value, ensure_ascii=False)
-    numbers = isinstance(value, list) and all(isinstance(held, (int, float)) for held in value)
-    if not isinstance(value, (dict, list)) or not value or numbers or len(flat) + indent <= 100:
-        return flat
-    space, deeper = " " * indent, indent + 1
-    if isinstance(value, list):
-        lines = [readable_json(held, deeper) for held in value]
-    else:
-        lines = [
-            f"{json.dumps(name, ensure_ascii=False)}: {readable_json(held, deeper)}"
-            for name, held in value.items()
-        ]
-    first, last = ("[", "]") if isinstance(value, list) else ("{", "}")
-    return f"{first}\n" + ",\n".join(f"{space} {line}" for line in lines) + f"\n{space}{last}"
+def _has_no_model(row: Facts) -> bool:
+    """Tell whether attention has nothing to show: it is that of the first seed."""
+    return bool(row["cells"][0]["status"] == "diverged")
 
 
-def _attention_heads(
-    results: Facts, attention: Facts | None
-) -> dict[str, list[list[list[list[float]]]]]:
-    """Give self-attention of the rule's middle sentence, encoding -> layer -> head."""
-    if not attention or not attention["sentences"]:
-        return {}
-    middle = len(attention["sentences"]) // 2
+def _middle_attention(results: Facts, attention: Facts | None, slug: str) -> Facts | None:
+    """Give an encoding's self-attention over the middle example; None where there is no model."""
+    if not attention or slug not in attention["encodings"] or not attention["sentences"]:
+        return None
+    middle, held = len(attention["sentences"]) // 2, attention["encodings"][slug]
     site = "encoder" if is_translation(results) else "self"
-    maps = attention["encodings"]
     return {
-        row["name"]: maps[row["slug"]]["sentences"][middle][site]["weights"]
-        for row in results["encodings"]
-        if row["slug"] in maps
+        "seed": held["seed"],
+        "index": attention["sentences"][middle]["index"],
+        "weights": held["sentences"][middle][site]["weights"],
     }
 
 
@@ -171,6 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", nargs="?", help="where results.json, figures and README go")
     parser.add_argument("overview", type=Path, nargs="?", help="a README with marks for the table")
     parser.add_argument(
+        "--add", action="store_true", help="put the run's cells among those of the folder"
+    )
+    parser.add_argument(
         "--readme", nargs="+", metavar="FOLDER", help="write these READMEs anew, and nothing else"
     )
     parser.add_argument(
@@ -189,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.readme is not None or options.retest is not None:
-            if options.run is not None:
+            if options.run is not None or options.add:
                 raise ValueError("--readme and --retest take their folders behind them, and no run")
             for folder in options.readme or ():
                 rewrite_readme(Path(folder))
@@ -199,7 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         if options.folder is None:
             raise ValueError("a run and a folder are needed, or --readme with folders")
-        publish(options.run, Path(options.folder))
+        if options.add:
+            for text in add(options.run, Path(options.folder)):
+                print(f"warning: {text}", file=sys.stderr)
+        else:
+            publish(options.run, Path(options.folder))
         if options.overview is not None:
             write_excerpt(options.overview, options.folder)
     except (ValueError, OSError) as error:

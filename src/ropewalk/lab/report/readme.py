@@ -8,6 +8,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import format_count, format_list, format_number, language_name
 from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
 
 _NOT_IN_EXCERPT = ("parameters", "extra", "peak memory, MiB")
@@ -78,7 +79,9 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
     each = "sentence's BLEU" if is_translation(results) else "item's score"
-    parts += [f"Each {each}, the loss curves and the whole config are in `results.json`."]
+    parts += [
+        f"The whole config is in `results.json`, each {each} and the loss curves in `encodings/`."
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,19 +102,19 @@ def with_excerpt(text: str, name: str, results: Facts) -> str:
 def _question(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
     names = format_list(row["name"] for row in rows)
-    seeds = len(rows[0]["cells"])
+    seeds = seeds_each(rows)
     if not is_translation(results):
         return _escape(
             f"Asked: what does the position encoding change in "
             f"{findings.task_description(results)}? The same model was trained with {names} in "
-            f"turn, {format_count(seeds, 'seed')} each, {_others(results)}."
+            f"turn, {seeds} each, {_others(results)}."
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _escape(
         f"Asked: what does the position encoding change in translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with {names} in turn, "
-        f"{format_count(seeds, 'seed')} each, {_others(results)}."
+        f"{seeds} each, {_others(results)}."
     )
 
 

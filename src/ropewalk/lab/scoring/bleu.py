@@ -131,6 +131,30 @@ def whole_statistics(
     return torch.cat((kept, torch.stack(totals))).t()
 
 
+def sentence_scores(
+    length: Sequence[int], reference_length: Sequence[int], matches: Sequence[Sequence[int]]
+) -> list[float]:
+    """Form BLEU of each sentence, 0 to 100, from the statistics that results keep.
+
+    Equal to sacrebleu's with effective order: orders that the hypothesis is too short for are left
+    out of the mean; matches are (4, N).
+    """
+    rows = zip(length, reference_length, zip(*matches, strict=True), strict=True)
+    return [_sentence_score(*row) for row in rows]
+
+
+def _sentence_score(length: int, reference_length: int, matches: Sequence[int]) -> float:
+    if not any(matches):
+        return 0.0
+    misses, logarithms = 0, []
+    for order, matched in enumerate(matches[:length]):
+        misses += matched == 0
+        precision = 100 * (matched or 0.5**misses) / (length - order)
+        logarithms.append(math.log(precision))
+    penalty = min(1.0, math.exp(1 - reference_length / length))
+    return penalty * math.exp(sum(logarithms) / len(logarithms))
+
+
 def bleu_from_statistics(sums: Tensor) -> Tensor:
     """Give corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
 

@@ -209,6 +209,7 @@ class Translation(Task):
         found = bleu.score(hypotheses, references, sources, lowercase=lowercase)
         statistics, _ = bleu.bleu_statistics(hypotheses, references, lowercase=lowercase)
         columns = [[int(n) for n in column] for column in statistics.t().tolist()]
+        digest = held.get("made_from", {}).get("hypotheses")
         return {
             "bleu": round(found.bleu, 4),
             "chrf": round(found.chrf, 4),
@@ -220,6 +221,7 @@ class Translation(Task):
                 "matches": columns[2 : 2 + bleu.ORDERS],
             },
             "by_length": [{"bleu": round(x, 3)} for x in found.by_length],
+            **({} if digest is None else {"hypotheses_sha256": digest}),
         }
 
     @classmethod

@@ -1,0 +1,300 @@
+"""The form of a published folder: what people read in one file, the bulk of each encoding apart.
+
+``results.json`` has all facts of a run's results but the bulk of its cells, and two more:
+
+- ``format``: 1. Results without it are whole, as a run and earlier versions have them.
+- ``items``: of each split the statistics that an item has whatever is answered, once for all cells:
+  lengths of references, numbers of tokens.
+
+``encodings/SLUG.json`` has the rest of an encoding:
+
+- ``encoding``: its name.
+- ``cells``: of each seed the curves ``training`` and ``validation``, a list for each quantity, of
+  at most 60 points; and ``items``, the statistics of each split. BLEU of a sentence is kept only
+  where its statistics do not give it, to two digits.
+- ``attention``, where it is known: weights over the example of this index in hundredths, by layer,
+  head and token; zeros that end a row are left out.
+
+A list of whole numbers from 0 to 35 is a text of one sign for each: 0 to 9, then a to z. Every
+other list is plain JSON, each on a line of its own. What a file holds besides is carried through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checks import shown
+from ropewalk.files import (
+    MOST_JSON_BYTES,
+    Facts,
+    parse_json,
+    read_text,
+    readable_json,
+    shown_path,
+    write_bytes,
+)
+from ropewalk.lab.former_names import current_encoding
+from ropewalk.lab.scoring.bleu import sentence_scores
+
+FORMAT = 1
+FOLDER = "encodings"
+MOST_POINTS = (
+    60  # of a curve: a figure's panel is some 400 pixels wide, and its curves are smoothed
+)
+CURVES = ("training", "validation")
+#: Statistics that tell of the item and not of its answer.
+ITEM_COLUMNS = ("reference_length", "examples", "tokens")
+WAY_OUT = "take it from version control again, or publish the run anew"
+
+_SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def write_published(folder: Path, results: Facts) -> None:
+    """Write results in this form; encodings that they do not have are removed from the folder."""
+    facts, bulks = split_results(results)
+    for slug, bulk in bulks.items():
+        _write(folder / FOLDER / f"{slug}.json", readable_json(bulk, separators=(",", ":")))
+    _write(folder / "results.json", readable_json(facts))
+    for path in (folder / FOLDER).glob("*.json"):
+        if path.stem not in bulks:
+            path.unlink()
+
+
+def whole_results(folder: Path, facts: Facts) -> Facts:
+    """Give whole results from what ``results.json`` of a folder holds, in this form or not.
+
+    Raises ValueError that names the file which is missing or is not in this form.
+    """
+    if "format" not in facts:
+        return facts
+    if facts["format"] != FORMAT:
+        raise ValueError(
+            f"{folder / 'results.json'}: format must be {FORMAT}, got {shown(facts['format'])}; "
+            "read it with the version of ropewalk that wrote it"
+        )
+    whole = {name: held for name, held in facts.items() if name not in ("format", "items")}
+    rows, items = facts.get("encodings"), facts.get("items")
+    if not isinstance(rows, list) or not isinstance(items, dict):
+        raise ValueError(f"{folder / 'results.json'} has no encodings and items; {WAY_OUT}")
+    whole["encodings"] = [_whole_row(folder, row, items) for row in rows]
+    return whole
+
+
+def split_results(results: Facts) -> tuple[Facts, dict[str, Facts]]:
+    """Give what ``results.json`` holds in this form, and each encoding's bulk by its slug."""
+    items = {split: item_columns(results, split) for split in results["splits"]}
+    rows, bulks = [], {}
+    for row in results["encodings"]:
+        cells = [_split_cell(cell, items) for cell in row["cells"]]
+        kept = {name: held for name, held in row.items() if name != "attention"}
+        rows.append(kept | {"cells": [facts for facts, _ in cells]})
+        bulk = {"encoding": row["name"], "cells": [bulk for _, bulk in cells]}
+        if "attention" in row:
+            bulk["attention"] = _pack_attention(row["attention"])
+        bulks[row["slug"]] = bulk
+    packed = {split: {k: pack(v) for k, v in held.items()} for split, held in items.items()}
+    return {"format": FORMAT, **results, "items": packed, "encodings": rows}, bulks
+
+
+def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
+    """Give the statistics of a split's items that do not depend on what was answered."""
+    for row in results["encodings"]:
+        for cell in row["cells"]:
+            held = (cell["scores"].get(split) or {}).get("statistics", {})
+            if held:
+                return {name: held[name] for name in ITEM_COLUMNS if name in held}
+    return {}
+
+
+def pack(values: list[Any]) -> list[Any] | str:
+    """Write a list of whole numbers from 0 to 35 as a text of one sign each; give others back."""
+    if not all(type(value) is int and 0 <= value < len(_SIGNS) for value in values):
+        return values
+    return "".join(_SIGNS[value] for value in values)
+
+
+def unpack(held: Any) -> list[Any]:
+    """Give the list that ``pack`` wrote; ValueError if it is none."""
+    if isinstance(held, str) and re.fullmatch("[0-9a-z]*", held):
+        return [int(sign, 36) for sign in held]
+    if not isinstance(held, list) or not all(type(value) in (int, float) for value in held):
+        raise ValueError(f"numbers, or a text of the signs 0 to z, are needed, got {shown(held)}")
+    return held
+
+
+def thinned(points: Sequence[Facts], most: int = MOST_POINTS) -> list[Facts]:
+    """Give at most so many points, each for some: their mean loss, largest gradient, last rest.
+
+    A loss that is not known, of a training that diverged, makes that of its point unknown.
+    """
+    size = -(-len(points) // most) or 1
+    return [_one_point(points[i : i + size]) for i in range(0, len(points), size)]
+
+
+def _one_point(group: Sequence[Facts]) -> Facts:
+    if len(group) == 1:
+        return group[0]
+    point, losses = dict(group[-1]), [each["loss"] for each in group]
+    known = [loss for loss in losses if loss is not None]
+    point["loss"] = round(sum(known) / len(known), 4) if len(known) == len(losses) else None
+    gradients = [each["gradient"] for each in group if each.get("gradient") is not None]
+    return point | ({"gradient": max(gradients)} if gradients else {})
+
+
+def _split_cell(cell: Facts, items: Mapping[str, Mapping[str, Any]]) -> tuple[Facts, Facts]:
+    """Give what people read of a cell, and its bulk."""
+    facts = {name: held for name, held in cell.items() if name not in CURVES}
+    bulk: Facts = {"seed": cell["seed"]}
+    for name in CURVES:
+        if name in cell:
+            points = thinned(cell[name])
+            columns = list(dict.fromkeys(key for point in points for key in point))
+            bulk[name] = {key: [point.get(key) for point in points] for key in columns}
+    facts["scores"], bulk["items"] = {}, {}
+    for split, scores in cell["scores"].items():
+        facts["scores"][split], held = _split_scores(scores, items.get(split, {}))
+        if held:
+            bulk["items"][split] = held
+    return facts, bulk
+
+
+def _split_scores(scores: Facts | None, items: Mapping[str, Any]) -> tuple[Facts | None, Facts]:
+    if scores is None:
+        return None, {}
+    facts = {k: v for k, v in scores.items() if k not in ("statistics", "sentence_bleu")}
+    held: Facts = {}
+    if "statistics" in scores:
+        held["statistics"] = {
+            name: [pack(each) for each in column] if _nested(column) else pack(column)
+            for name, column in scores["statistics"].items()
+            if items.get(name) != column
+        }
+    sentences = scores.get("sentence_bleu")
+    if sentences is not None and sentences != _sentence_bleu(scores.get("statistics", {})):
+        held["sentence_bleu"] = sentences
+    return facts, held
+
+
+def _nested(column: Any) -> bool:
+    """Tell whether a column of statistics is several, packed or not, as matches of BLEU are."""
+    return isinstance(column, list) and bool(column) and isinstance(column[0], (list, str))
+
+
+def _sentence_bleu(statistics: Facts) -> list[float] | None:
+    """Form BLEU of each sentence as results keep it; None without the statistics of BLEU."""
+    if "matches" not in statistics:
+        return None
+    held = (statistics[name] for name in ("length", "reference_length", "matches"))
+    return [round(score, 2) for score in sentence_scores(*held)]
+
+
+def _whole_row(folder: Path, row: Any, items: Mapping[str, Facts]) -> Facts:
+    slug = row.get("slug") if isinstance(row, dict) else None
+    if not isinstance(slug, str) or not re.fullmatch(r"[\w.+-]+", slug):
+        raise ValueError(
+            f"{folder / 'results.json'}: slug must name a file of {FOLDER}/, got {shown(slug)}"
+        )
+    path = folder / FOLDER / f"{slug}.json"
+    bulk = _read_bulk(path)
+    try:
+        if current_encoding(bulk["encoding"]) != row["name"]:
+            raise ValueError(f"it is of {shown(bulk['encoding'])}, not of {row['name']}")
+        held = {cell["seed"]: cell for cell in bulk["cells"]}
+        # Seeds that results.json does not have are those of an addition that was broken off.
+        cells = [_whole_cell(cell, held[cell["seed"]], items) for cell in row["cells"]]
+        attention = {name: _unpack_attention(bulk[name]) for name in ("attention",) if name in bulk}
+    except KeyError as error:
+        lacking = shown(error.args[0])
+        raise ValueError(f"{shown_path(path)} lacks {lacking}; {WAY_OUT}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"{shown_path(path)} is not as published: {error}; {WAY_OUT}") from None
+    return {**row, "cells": cells, **attention}
+
+
+def _read_bulk(path: Path) -> Facts:
+    try:
+        text = read_text(path, MOST_JSON_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{error}; {WAY_OUT}") from None
+    try:
+        held = parse_json(text, MOST_JSON_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{shown_path(path)}: {error}; {WAY_OUT}") from None
+    if not isinstance(held, dict):
+        raise ValueError(
+            f"{shown_path(path)} must hold facts by name, got {shown(held)}; {WAY_OUT}"
+        )
+    return held
+
+
+def _whole_cell(facts: Facts, bulk: Facts, items: Mapping[str, Facts]) -> Facts:
+    cell = dict(facts)
+    for name in CURVES:
+        if name in bulk:
+            columns = bulk[name]
+            if not all(isinstance(column, list) for column in columns.values()):
+                raise ValueError(f"{name} must have a list for each quantity")
+            points = zip(*columns.values(), strict=True)
+            cell[name] = [dict(zip(columns, point, strict=True)) for point in points]
+    cell["scores"] = {
+        split: _whole_scores(scores, bulk["items"].get(split, {}), items.get(split, {}))
+        for split, scores in facts["scores"].items()
+    }
+    return cell
+
+
+def _whole_scores(scores: Facts | None, held: Facts, items: Facts) -> Facts | None:
+    if scores is None:
+        return None
+    whole = dict(scores)
+    if "statistics" in held:
+        columns = dict(_columns(items)) | dict(_columns(held["statistics"]))
+        lengths = {len(column) for column in _flat(columns)}
+        if len(lengths) > 1:
+            raise ValueError(f"statistics of {min(lengths)} and of {max(lengths)} items in a split")
+        whole["statistics"] = columns
+        formed = _sentence_bleu(columns)
+        whole |= {} if formed is None else {"sentence_bleu": formed}
+    return whole | {name: unpack(held[name]) for name in ("sentence_bleu",) if name in held}
+
+
+def _columns(packed: Facts) -> Iterator[tuple[str, list[Any]]]:
+    for name, held in packed.items():
+        yield name, [unpack(each) for each in held] if _nested(held) else unpack(held)
+
+
+def _flat(columns: Facts) -> Iterator[list[Any]]:
+    for column in columns.values():
+        yield from column if _nested(column) else [column]
+
+
+def _pack_attention(attention: Facts) -> Facts:
+    hundredths = [
+        [[_without_last_zeros([round(100 * w) for w in row]) for row in head] for head in layer]
+        for layer in attention["weights"]
+    ]
+    size = len(attention["weights"][0][0][0])
+    held = {name: each for name, each in attention.items() if name != "weights"}
+    return held | {"columns": size, "hundredths": hundredths}
+
+
+def _without_last_zeros(row: list[int]) -> list[int]:
+    end = max((place + 1 for place, weight in enumerate(row) if weight), default=0)
+    return row[:end]
+
+
+def _unpack_attention(packed: Facts) -> Facts:
+    size = packed["columns"]
+    weights = [
+        [[[w / 100 for w in row] + [0.0] * (size - len(row)) for row in head] for head in layer]
+        for layer in packed["hundredths"]
+    ]
+    held = {name: each for name, each in packed.items() if name not in ("columns", "hundredths")}
+    return held | {"weights": weights}
+
+
+def _write(path: Path, text: str) -> None:
+    write_bytes(path, (text + "\n").encode())

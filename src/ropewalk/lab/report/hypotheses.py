@@ -1,0 +1,58 @@
+"""The answers themselves, of data that is drawn here and belongs to nobody.
+
+``hypotheses/SLUG/seed-SEED.SPLIT.txt`` has a line for each item: the translations of the built-in
+phrases, the very file whose SHA-256 the scores name; or the words of a generated task's answer,
+``=`` where it is right. Of any other corpus no sentence is published.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes, read_checked_json, write_bytes
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+
+FOLDER = "hypotheses"
+BUILT_IN = "phrases"
+
+
+def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
+    """Give the answers of a run that may be published: path in the folder -> content."""
+    found = {}
+    for row in results["encodings"]:
+        for cell in row["cells"]:
+            folder = Cell(row["name"], cell["seed"]).folder(run)
+            for split in results["splits"]:
+                content = _content(folder, results, split)
+                if content is not None:
+                    found[f"{FOLDER}/{row['slug']}/seed-{cell['seed']}.{split}.txt"] = content
+    return found
+
+
+def write_hypotheses(folder: Path, found: dict[str, bytes], *, keep: bool) -> None:
+    """Write answers into a published folder; ``keep``: others that lie there stay."""
+    for name, content in found.items():
+        write_bytes(folder / name, content)
+    for path in () if keep else list((folder / FOLDER).glob("*/seed-*.txt")):
+        if path.relative_to(folder).as_posix() not in found:
+            path.unlink()
+
+
+def _content(folder: Path, results: Facts, split: str) -> bytes | None:
+    task = results.get("task", "translation")
+    if task == "translation":
+        path = folder / f"{split}.hypotheses.txt"
+        # Who names a folder so has sentences of their own in it.
+        built_in = results["corpus"]["name"] == results["config"].get("data") == BUILT_IN
+        return read_bytes(path, MOST_DATA_BYTES) if built_in and path.exists() else None
+    path = folder / f"{split}.json"
+    if task not in SEQUENCE_TASKS or not path.exists():
+        return None
+    held = read_checked_json(path, most_bytes=MOST_DATA_BYTES)
+    if "predictions" not in held:
+        return None
+    words = SEQUENCE_TASKS[task].words
+    pairs = zip(held["predictions"], held["statistics"]["exact"], strict=True)
+    lines = ["=" if right else " ".join(words[i] for i in ids) for ids, right in pairs]
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,228 @@
+"""A published result in parts: cells of several runs of one comparison, put together.
+
+What decides a score must be the same in all parts: the task, its data, the config but for what is
+compared, the precision, torch. Under which conditions a part was taken is kept with its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ropewalk.checks import shown
+from ropewalk.files import Facts
+from ropewalk.lab.config import Config
+from ropewalk.lab.published import item_columns
+from ropewalk.lab.tasks import CLASSES
+from ropewalk.lab.verdicts import add_verdicts
+
+#: Fields of a config that may differ: what is compared, and what changes no score.
+FREE = ("encodings", "seeds", "preset", "device", "splits", "imports")
+#: Facts of the data that must be the same, where both parts have them.
+DATA = (
+    "data_digest",
+    "corpus",
+    "about",
+    "splits",
+    "lengths",
+    "length_bins",
+    "share_beyond_training",
+    "signatures",
+)
+#: What a part has of its own.
+CONDITIONS = (
+    "ropewalk",
+    "commit",
+    "versions",
+    "machine",
+    "command",
+    "note",
+    "started",
+    "sittings",
+    "duration_s",
+)
+#: What all seeds of an encoding share.
+OF_AN_ENCODING = ("parameters", "settings")
+SPREADS = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
+MOST_NAMED = 5  # differences that a message names
+
+
+def with_part(results: Facts, part: Facts) -> Facts:
+    """Give results with the cells of a part among them, judged anew.
+
+    Encodings that are new stand behind the others; a cell that was there is replaced.
+
+    Raises:
+        ValueError: the part is of another comparison; it says what differs.
+    """
+    found = differences(results, part)
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        raise ValueError(
+            f"run must be of the same comparison as what is published: "
+            f"{'; '.join(found[:MOST_NAMED])}{more}; publish it into a folder of its own"
+        )
+    rows = {row["name"]: row for row in results["encodings"]}
+    for row in part["encodings"]:
+        rows[row["name"]] = _with_cells(rows[row["name"]], row) if row["name"] in rows else row
+    task = CLASSES[results["task"]]
+    merged = {**part, **results, "encodings": list(rows.values())}
+    merged["metrics"] = [metric.facts() for metric in task.metrics]
+    merged["config"] = _merged_config(results["config"], part["config"], merged["encodings"])
+    _summarize(merged)
+    against = [name for held in (results, part) for name in held.get("against", ())]
+    add_verdicts(merged, list(dict.fromkeys(against)))
+    return with_conditions(merged, _parts_with(parts_of(results), part))
+
+
+def differences(results: Facts, part: Facts) -> list[str]:
+    """Say in what a part is of another comparison than these results."""
+    here, there = (held.get("task", "translation") for held in (part, results))
+    if here != there:
+        return [f"task is {here}, there {there}"]
+    found = _different(_fixed_fields(results, part), _fixed_fields(part, results))
+    found += _different(*({k: h[k] for k in DATA if k in h} for h in (results, part)))
+    found += _different(*(_environment(held) for held in (results, part)))
+    for split in results["splits"]:
+        there, here = (item_columns(held, split) for held in (results, part))
+        if there and here and there != here:
+            found.append(f"the items of {split} are others")
+    rows = {row["name"]: row for row in results["encodings"]}
+    for row in part["encodings"]:
+        if row["name"] in rows:
+            own = ({k: r.get(k) for k in OF_AN_ENCODING} for r in (rows[row["name"]], row))
+            found += [f"{row['name']}: {text}" for text in _different(*own)]
+    return found
+
+
+def other_versions(results: Facts, part: Facts) -> list[str]:
+    """Say which packages a part was made with in other versions, of those that may differ."""
+    there, here = (_versions(held) for held in (results, part))
+    return [
+        f"{name} is {here[name]}, there {there[name]}"
+        for name in here
+        if name in there and here[name] != there[name]
+    ]
+
+
+def parts_of(results: Facts) -> list[Facts]:
+    """Give the conditions of each part of results, and its cells: encoding -> seeds."""
+    if "parts" in results:
+        return list(results["parts"])
+    cells = {row["name"]: [c["seed"] for c in row["cells"]] for row in results["encodings"]}
+    return [{**{k: results[k] for k in CONDITIONS if k in results}, "cells": cells}]
+
+
+def with_conditions(results: Facts, parts: Sequence[Facts]) -> Facts:
+    """Give results with the conditions of these parts; one part alone is the results' own.
+
+    Of several, the commands stand in lines, the start is the first, and the time is their sum.
+    """
+    plain = {name: held for name, held in results.items() if name != "parts"}
+    first = parts[0]
+    plain |= {name: first[name] for name in CONDITIONS if name in first}
+    if len(parts) == 1:
+        return plain
+    return plain | {
+        "parts": list(parts),
+        "command": "\n".join(part["command"] for part in parts),
+        "note": None,
+        "sittings": sum(part.get("sittings", 1) for part in parts),
+        "duration_s": round(sum(part["duration_s"] for part in parts), 1),
+    }
+
+
+def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
+    """Give the parts with those of another, which replace what they had of the same cells."""
+    added = parts_of(part)
+    taken = {(name, s) for each in added for name, seeds in each["cells"].items() for s in seeds}
+    kept = []
+    for each in parts:
+        cells = {
+            name: left
+            for name, seeds in each["cells"].items()
+            if (left := [seed for seed in seeds if (name, seed) not in taken])
+        }
+        if cells:
+            kept.append({**each, "cells": cells})
+    return sorted([*kept, *added], key=lambda each: (each["started"], each["command"]))
+
+
+def _with_cells(row: Facts, other: Facts) -> Facts:
+    """Give a row with the cells of another run of the same encoding."""
+    cells = {cell["seed"]: cell for held in (row, other) for cell in held["cells"]}
+    whole = {**other, **row, "cells": [cells[seed] for seed in sorted(cells)]}
+    maps = [held["attention"] for held in (row, other) if "attention" in held]
+    if maps:  # the other run's where both are of one seed: its cell has replaced the other
+        whole["attention"] = min(reversed(maps), key=lambda each: each["seed"])
+    return whole
+
+
+def _summarize(results: Facts) -> None:
+    """Form means of scores and costs anew, and parameters above those of the leanest model."""
+    keys = [metric["key"] for metric in results["metrics"]]
+    leanest = min(row["parameters"] for row in results["encodings"])
+    for row in results["encodings"]:
+        row["extra_parameters"] = row["parameters"] - leanest
+        for name in SPREADS:
+            row[name] = _spread([cell[name] for cell in row["cells"]])
+        row["summary"] = {}
+        for split in results["splits"]:
+            scores = [cell["scores"][split] for cell in row["cells"]]
+            summary: Facts = {key: _spread([each.get(key) for each in scores]) for key in keys}
+            reasons = [each["no_result"] for each in scores if "no_result" in each]
+            row["summary"][split] = summary | ({"no_result": reasons[0]} if reasons else {})
+
+
+def _spread(values: list[float | None]) -> Facts:
+    """Give all values and their mean; without one of them (a diverged cell) there is no mean."""
+    known = [value for value in values if value is not None]
+    mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
+    return {"mean": mean, "values": values}
+
+
+def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:
+    merged = dict(config)
+    merged["encodings"] = [row["name"] for row in rows]
+    merged["seeds"] = sorted({cell["seed"] for row in rows for cell in row["cells"]})
+    imports = {each["digest"]: each for held in (other, config) for each in held.get("imports", ())}
+    if imports:
+        merged["imports"] = [imports[digest] for digest in sorted(imports)]
+    return merged
+
+
+def _fixed_fields(results: Facts, other: Facts) -> Facts:
+    """Give the fields of a config that all parts share, those that it is too old to have too.
+
+    Where data lies is one of them unless both parts know its digest.
+    """
+    free = [*FREE, *(["data"] if all("data_digest" in held for held in (results, other)) else [])]
+    held = {name: value for name, value in results["config"].items() if name not in FREE}
+    held = Config.model_validate(held).facts()
+    return {f"config {name}": value for name, value in held.items() if name not in free}
+
+
+def _environment(results: Facts) -> Facts:
+    torch = results["versions"]["torch"].partition("+")[0]  # behind it, what it was built for
+    return {"torch": torch, "precision": results["machine"].get("precision")}
+
+
+def _versions(results: Facts) -> dict[str, str]:
+    held: dict[str, str] = {"ropewalk": results["ropewalk"], **results["versions"]}
+    return {name: version for name, version in held.items() if name != "torch"}
+
+
+def _different(there: Facts, here: Facts) -> list[str]:
+    """Name the facts of both that differ."""
+    return [
+        f"{name} is {_short(here[name], there[name])}, there {_short(there[name], here[name])}"
+        for name in there
+        if name in here and there[name] != here[name]
+    ]
+
+
+def _short(value: Any, other: Any) -> str:
+    """Show a value, and of facts by name only what the other has not."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        value = {name: held for name, held in value.items() if other.get(name) != held}
+    return shown(value)

@@ -1,0 +1,188 @@
+"""Published results in parts.
+
+These fail where the order of adding matters, where cells of another comparison get in, where a cell
+counts twice, and where an encoding is judged on fewer seeds than others.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from tiny_tasks import config_of
+
+from ropewalk.files import read_json, write_json
+from ropewalk.lab import compare as comparison
+from ropewalk.lab.report.conditions import conditions
+from ropewalk.lab.report.parts import differences, parts_of, with_part
+from ropewalk.lab.report.publish import add, main, publish
+from ropewalk.lab.results import read_results
+from ropewalk.lab.run import cells_of
+from ropewalk.lab.verdicts import add_verdicts
+from ropewalk.lab.worker import run_cell
+
+PARTS = {
+    "first": {"encodings": "none,rotary", "seeds": (1, 2)},
+    "other": {"encodings": "alibi", "seeds": (1, 2)},
+    "seed": {"encodings": "none,rotary", "seeds": (3,)},
+    "whole": {"encodings": "none,rotary,alibi", "seeds": (1, 2)},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Published results of each part, in memory."""
+
+    def run_cells(config, run, jobs, watch):
+        for cell in cells_of(config):
+            run_cell(run, cell, lambda event: None)
+        return 1
+
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "run_cells", run_cells)
+        for name, fields in PARTS.items():
+            run, folder = (tmp_path_factory.mktemp(name) for _ in range(2))
+            config = config_of("copy", test_examples=12, **fields)
+            comparison.compare(config, run, command=["ropewalk", "compare", name])
+            publish(run, folder)
+            found[name] = read_results(folder) | {"run": run}
+    return found
+
+
+def results_of(made, name):
+    return copy.deepcopy({key: held for key, held in made[name].items() if key != "run"})
+
+
+def in_order(results, names):
+    """Give results with their rows in this order, judged anew."""
+    rows = {row["name"]: row for row in results["encodings"]}
+    results["encodings"] = [rows[name] for name in names]
+    results["config"]["encodings"] = list(names)
+    for row in rows.values():
+        for summary in row["summary"].values():
+            summary.pop("versus_first")
+    add_verdicts(results)
+    return results
+
+
+def without_times(value):
+    """Give facts without what differs from one training to the next of the same cell."""
+    timed = ("seconds", "train_seconds", "tokens_per_s", "peak_memory_bytes", "decode_seconds")
+    if isinstance(value, dict):
+        return {k: without_times(held) for k, held in value.items() if k not in timed}
+    return [without_times(held) for held in value] if isinstance(value, list) else value
+
+
+def test_the_order_of_adding_does_not_matter(made):
+    names, parts = ("none", "rotary", "alibi"), ("first", "other", "seed")
+    found = []
+    for order in (parts, parts[::-1], ("other", "first", "seed")):
+        results = results_of(made, order[0])
+        for name in order[1:]:
+            results = with_part(results, results_of(made, name))
+        found.append(in_order(results, names))
+    assert found[0] == found[1] == found[2]
+    assert [len(row["cells"]) for row in found[0]["encodings"]] == [3, 3, 2]
+
+
+def test_parts_are_the_whole(made):
+    results = with_part(results_of(made, "first"), results_of(made, "other"))
+    whole = results_of(made, "whole")
+    assert without_times(results["encodings"]) == without_times(whole["encodings"])
+    assert results["config"] == whole["config"]
+    assert results["command"] == "ropewalk compare first\nropewalk compare other"
+    told = dict(conditions(results))
+    assert told["Part 1"] == "none and rotary, seeds 1, 2"
+    assert told["Part 2, command"] == "ropewalk compare other"
+    assert "Commit" not in told
+
+
+def test_a_cell_that_comes_again_replaces_the_old(made):
+    part = results_of(made, "first")
+    part["command"], part["started"] = "again", "2100-01-01"
+    part["encodings"] = part["encodings"][1:]
+    part["encodings"][0]["cells"] = part["encodings"][0]["cells"][:1]
+    part["encodings"][0]["cells"][0]["validation_loss"] = 7.0
+    results = with_part(results_of(made, "first"), part)
+    row = results["encodings"][1]
+    assert row["validation_loss"]["values"][0] == 7.0
+    assert [cell["seed"] for cell in row["cells"]] == [1, 2]
+    first, again = parts_of(results)
+    assert first["cells"] == {"none": [1, 2], "rotary": [2]}
+    assert again["cells"] == {"rotary": [1]}
+    # The whole again: one part is left, which reads as a run's own results.
+    last = with_part(results, results_of(made, "first") | {"command": "last"})
+    assert "parts" not in last
+    assert last["command"] == "last"
+
+
+def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
+    publish(made["first"]["run"], tmp_path)
+    part = with_part(results_of(made, "first"), results_of(made, "other"))
+    assert part["encodings"][2]["summary"]["x1"]["versus_first"]["p"] > 0
+    add(made["other"]["run"], tmp_path)
+    main([str(made["seed"]["run"]), str(tmp_path), "--add"])
+    results = read_results(tmp_path)
+    none, rotary, alibi = results["encodings"]
+    for split in results["splits"]:
+        assert alibi["summary"][split]["versus_first"] is None
+        assert rotary["summary"][split]["versus_first"]["p"] > 0
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert "alibi lacks seed 3, which others have: it is not tested without it." in text
+    assert "fewer than 10" not in text
+    assert "2 to 3 seeds each" in text
+    assert len(none["attention"]["weights"]) == 1
+    assert (tmp_path / "attention.png").exists()
+    answers = sorted(path.name for path in (tmp_path / "hypotheses" / "rotary").iterdir())
+    assert answers == [f"seed-{seed}.{split}.txt" for seed in (1, 2, 3) for split in ("x1", "x3")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda part: part["config"].update(learning_rate=0.5),
+            "config learning_rate is 0.5, there",
+        ),
+        (lambda part: part.update(data_digest="0"), "data_digest is '0'"),
+        (lambda part: part.update(task="sort"), "task is sort, there copy"),
+        (lambda part: part["versions"].update(torch="1.0"), "torch is '1.0', there"),
+        (lambda part: part["machine"].update(precision="bfloat16"), "precision is 'bfloat16'"),
+        (lambda part: part["encodings"][0].update(settings={"a": 1}), "none: settings is {'a': 1}"),
+        (lambda part: part["corpus"].update(name="x" * 900), "corpus is {'name': 'xxx"),
+    ],
+)
+def test_another_comparison_is_refused(made, change, message):
+    part = results_of(made, "seed")
+    change(part)
+    with pytest.raises(ValueError, match="run must be of the same comparison") as caught:
+        with_part(results_of(made, "first"), part)
+    assert message in str(caught.value)
+    assert "publish it into a folder of its own" in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_what_changes_no_score_may_differ(made):
+    part = results_of(made, "seed")
+    part["config"] |= {"preset": "quick", "device": "cuda", "data": "elsewhere"}
+    part["versions"] |= {"torch": part["versions"]["torch"].partition("+")[0] + "+cu130"}
+    part["later"] = {"kept": True}
+    for row in part["encodings"]:
+        row["trials"] = [1]
+    assert differences(results_of(made, "first"), part) == []
+    results = with_part(results_of(made, "first"), part)
+    assert results["later"] == {"kept": True}
+    assert [row["trials"] for row in results["encodings"]] == [[1], [1]]
+
+
+def test_a_refused_run_leaves_the_folder_as_it_was(made, tmp_path, capsys):
+    publish(made["first"]["run"], tmp_path)
+    held = read_json(tmp_path / "results.json")
+    held["versions"]["torch"] = "1.0"
+    write_json(tmp_path / "results.json", held)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit):
+        main([str(made["seed"]["run"]), str(tmp_path), "--add"])
+    assert "torch is" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

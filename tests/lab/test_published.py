@@ -1,0 +1,187 @@
+"""The form of a published folder, written and read.
+
+These fail where a number does not survive, where a list is taken for another, and where a damaged
+file is read or is refused in more than a line.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentences import spoilt, text
+
+from ropewalk.lab.published import (
+    pack,
+    split_results,
+    thinned,
+    unpack,
+    whole_results,
+    write_published,
+)
+from ropewalk.lab.results import read_results
+from ropewalk.lab.scoring.bleu import bleu_statistics, sentence_scores
+
+number = st.none() | st.integers(0, 10**9) | st.floats(allow_nan=False, allow_infinity=False)
+real = st.integers(-40, 40) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def curves(draw):
+    columns = draw(st.sets(st.sampled_from(["seconds", "gradient"])))
+    points = st.fixed_dictionaries(
+        {"step": st.integers(0), "loss": number, **dict.fromkeys(columns, number)}
+    )
+    return draw(st.lists(points, max_size=60))
+
+
+@st.composite
+def whole(draw):
+    """Results of one task with made-up facts: what the form does not know, it carries through."""
+    items = draw(st.integers(1, 5))
+    column = st.lists(real, min_size=items, max_size=items) | st.lists(
+        st.integers(0, 35), min_size=items, max_size=items
+    )
+    scores = st.fixed_dictionaries(
+        {"exact": real, "statistics": st.fixed_dictionaries({"exact": column, "tokens": column})}
+    ) | st.fixed_dictionaries({"no_result": st.text()})
+    cell = st.fixed_dictionaries(
+        {
+            "training": curves(),
+            "validation": curves(),
+            "scores": st.fixed_dictionaries({"x1": scores}),
+        },
+        optional={"later": st.text()},
+    )
+    names = draw(st.lists(st.sampled_from(["none", "rotary", "t5"]), min_size=1, unique=True))
+    rows = [
+        {
+            "name": name,
+            "slug": name,
+            "settings": draw(st.dictionaries(st.text(), real)),
+            "cells": [{"seed": seed, **draw(cell)} for seed in range(draw(st.integers(1, 2)))],
+        }
+        for name in names
+    ]
+    return {
+        "task": "copy",
+        "splits": ["x1"],
+        "config": {"sweep": draw(st.text())},
+        "encodings": rows,
+    }
+
+
+@given(whole())
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read(tmp_path_factory, results):
+    folder = tmp_path_factory.mktemp("published")
+    kept = copy.deepcopy(results)
+    write_published(folder, results)
+    assert results == kept  # nothing was changed on the way
+    found = read_results(folder)
+    assert json.dumps(found, sort_keys=True) == json.dumps(results, sort_keys=True)
+    facts, _ = split_results(results)
+    assert all("training" not in cell for row in facts["encodings"] for cell in row["cells"])
+
+
+@given(st.lists(st.integers(-2, 40) | st.floats(0, 1) | st.booleans()))
+def test_a_list_is_packed_and_unpacked(values):
+    packed = pack(values)
+    assert isinstance(packed, str) == all(type(v) is int and 0 <= v <= 35 for v in values)
+    if not any(isinstance(value, bool) for value in values):
+        assert [(type(v), v) for v in unpack(packed)] == [(type(v), v) for v in values]
+
+
+@given(curves(), st.integers(1, 20))
+def test_a_thinned_curve_is_short_and_keeps_its_mean(points, most):
+    found = thinned(points, most)
+    assert len(found) <= most
+    assert found[-1:] == [] or found[-1]["step"] == points[-1]["step"]
+    assert thinned(found, most) == found
+    if len(points) <= most:
+        assert found == points
+
+
+def test_bleu_of_sentences_follows_from_their_statistics():
+    references = [*text(60), "Ein Wort", "Ja", "Ja"]
+    hypotheses = [*spoilt(references[:60], 0.4, 1), "Ein Wort", "", "Ja Ja Ja"]
+    statistics, expected = bleu_statistics(hypotheses, references)
+    columns = statistics.long().t().tolist()
+    found = sentence_scores(columns[0], columns[1], columns[2:6])
+    assert all(math.isclose(*pair, rel_tol=1e-12) for pair in zip(found, expected, strict=True))
+
+
+PLAIN = {
+    "task": "copy",
+    "splits": ["x1"],
+    "encodings": [
+        {
+            "name": "rotary",
+            "slug": "rotary",
+            "cells": [
+                {
+                    "seed": 1,
+                    "training": [{"step": 1, "loss": 2.5}],
+                    "validation": [],
+                    "scores": {"x1": {"statistics": {"exact": [0, 1], "tokens": [4, 50]}}},
+                }
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"rotary"', '"t5"', "it is of 't5', not of rotary"),
+        ('"exact":"01"', '"exact":"010"', "statistics of 2 and of 3 items"),
+        ('"exact":"01"', '"exact":"0!"', "numbers, or a text of the signs 0 to z"),
+        ('"exact":"01"', '"exact":[0,"x"]', "numbers, or a text of the signs"),
+        ('"seed": 1', '"seed": 2', "lacks 1"),
+        ('"loss":[2.5]', '"loss":[]', "is not as published"),
+        ('"loss":[2.5]', '"loss":"2"', "training must have a list for each quantity"),
+        ('"cells"', '"others"', "lacks 'cells'"),
+        ("}", "", "is not JSON"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_a_line(tmp_path, old, new, message):
+    write_published(tmp_path, PLAIN)
+    path = tmp_path / "encodings" / "rotary.json"
+    held = path.read_text()
+    assert old in held
+    path.write_text(held.replace(old, new))
+    with pytest.raises(ValueError, match=r"rotary\.json") as caught:
+        read_results(tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(ValueError, match="no such file; take it from version control"):
+        read_results(tmp_path)
+
+
+def test_a_form_of_the_future_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="format must be 1, got 2"):
+        whole_results(tmp_path, {"format": 2})
+
+
+@pytest.mark.parametrize("slug", ["../results", None, "a/b"])
+def test_a_slug_names_no_other_folder(tmp_path, slug):
+    facts, _ = split_results(PLAIN)
+    facts["encodings"][0]["slug"] = slug
+    with pytest.raises(ValueError, match="slug must name a file of encodings/"):
+        whole_results(tmp_path, facts)
+
+
+def test_cells_that_results_do_not_have_are_left_alone(tmp_path):
+    """They are of an addition that was broken off before its last file."""
+    bulks = split_results(PLAIN)[1]
+    write_published(tmp_path, PLAIN)
+    bulk = bulks["rotary"]
+    bulk["cells"].append({**bulk["cells"][0], "seed": 2})
+    (tmp_path / "encodings" / "rotary.json").write_text(json.dumps(bulk))
+    assert read_results(tmp_path) == PLAIN
