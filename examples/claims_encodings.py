@@ -1,6 +1,7 @@
 """Encodings for the claims that no encoding of the library tests: one layer, clipped distances.
 
-``ropewalk compare --import examples/claims_encodings.py --encodings "rotary,rotary_only"``
+``PYTHONPATH=examples ropewalk compare --import claims_encodings --encodings "rotary,rotary_only"``
+imports it by name, so that results hold no path.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class RotaryClippedSite(ScoringSite):
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
         q, away = q * self.scale, distances(placement)
         near_q, near_k = self.rope(q, k, placement.queries, placement.keys)
-        scores = near_q @ near_k.mT
+        scores: Tensor = near_q @ near_k.mT
         for far, shift in ((away < -self.distance, -1), (away > self.distance, 1)):
             # A query that is turned by -(j - i) beside a key that is not has the score of j - i.
             turned, _ = self.rope(q, q, torch.full_like(placement.queries, self.distance * -shift))
