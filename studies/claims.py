@@ -65,7 +65,7 @@ EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
     "integers-explode": trained.integers_explode,
     "bits-jumpy": lambda: vectors.steps_of_bits() + compared.bits(),
     "positions-stay": trained.positions_stay,
-    "spoils-meaning": list,
+    "spoils-meaning": trained.spoils_meaning,
     "values-unrotated": compared.values_unrotated,
     "clip-harmless": compared.clip_harmless,
     "every-layer": compared.every_layer,

@@ -58,6 +58,13 @@ unit values-masked "${masked[@]}" --encodings "rotary,rotary(values=True),rotary
 unit sizes-small --task causal-lm --seeds 1,2,3 examples=2000 --encodings sinusoidal,rotary width=64 heads=4 layers=2 feed_forward=256 length_multiples=1
 unit sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
 
+# What positions that are added leave of a token: models of the unit above, looked into.
+if [[ token-left == "$wanted"* && ! -e $results/token-left/results.json && -e $runs/sizes-large/results.json ]]; then
+  echo "== token-left"
+  "$python" studies/token_left.py "$runs/sizes-large" --out "$results/token-left"
+  page
+fi
+
 # Integers as positions, with the norms of this lab and of the first transformer.
 if [[ integer-positions == "$wanted"* && ! -e $results/integer-positions/results.json ]]; then
   echo "== integer-positions"

@@ -218,3 +218,24 @@ def positions_stay() -> list[Evidence]:
         says = f"`{name}`: R² {format_number(min(shares), 2)} to {format_number(max(shares), 2)}"
         found.append(Evidence(says, votes.get(name), "rotary-parts"))
     return found
+
+
+def spoils_meaning() -> list[Evidence]:
+    """How many tokens are still the nearest to their vectors, positions added or not."""
+    unit = "claims/token-left"
+    if not exists(unit):
+        return []
+    encodings = read_summary(RESULTS / unit / "results.json")["encodings"]
+    left = {
+        name: [cell["token_left"][0] for cell in encodings[name]]
+        for name in ("sinusoidal", "rotary")
+    }
+    vote = -bounded(left["sinusoidal"], 0.99, min(left["rotary"]) - 0.02)
+    return [
+        Evidence(
+            f"`{name}`: {' · '.join(f'{share:.1%}' for share in shares)}",
+            vote if name == "sinusoidal" else None,
+            unit,
+        )
+        for name, shares in left.items()
+    ]

@@ -121,7 +121,9 @@ CLAIMS = {
     "spoils-meaning": Claim(
         "… and so added positions spoil what a token means.",
         f"{FLEETWOOD}; {TUTORIALS}",
-        "None yet: that a position can be read does not show that a meaning can be read less.",
+        "Tokens whose own embedding is the nearest to their vector, as the first layer reads it: "
+        "against it if 99 % or more with `sinusoidal` in every seed; for it if 2 points less than "
+        "with `rotary`.",
     ),
     "values-unrotated": Claim(
         "Values should not rotate.",
