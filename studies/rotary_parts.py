@@ -47,14 +47,8 @@ def spec_of(model: LanguageModel) -> RotarySpec | None:
 @torch.no_grad()
 def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
     """Measure one model on these windows: a list entry for each layer."""
-    hidden: list[Tensor] = []
-    hooks = [
-        part.register_forward_pre_hook(_collecting(hidden)) for part in (*model.layers, model.norm)
-    ]
     with record_rotations(model) as seen:
-        model(tokens)
-    for hook in hooks:
-        hook.remove()
+        hidden = hidden_states(model, tokens)
     spec = spec_of(model)
     head_dim = model.shape.width // model.shape.heads
     groups = model.shape.heads // (model.shape.kv_heads or model.shape.heads)
@@ -75,6 +69,19 @@ def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
         ]
         facts["wavelengths"] = _rounded(spec.wavelengths())
     return facts
+
+
+@torch.no_grad()
+def hidden_states(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
+    """Give what each layer reads, and what the last one gives: depth -> ``(B, S, width)``."""
+    hidden: list[Tensor] = []
+    hooks = [
+        part.register_forward_pre_hook(_collecting(hidden)) for part in (*model.layers, model.norm)
+    ]
+    model(tokens)
+    for hook in hooks:
+        hook.remove()
+    return hidden
 
 
 def _collecting(hidden: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:

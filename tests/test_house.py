@@ -39,11 +39,8 @@ def module_name(path: Path, source: Path = SOURCE) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-SCRIPTS = sorted(
-    path
-    for folder in ("benchmarks", "examples", "studies")
-    for path in (ROOT / folder).rglob("*.py")
-)
+SCRIPT_FOLDERS = ("benchmarks", "examples", "studies")
+SCRIPTS = sorted(path for folder in SCRIPT_FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 
 def room_of(module: str) -> str:

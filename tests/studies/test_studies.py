@@ -18,8 +18,8 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
 
-extrapolation, rotary_parts, sharpness, small_samples = load_scripts(
-    "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples"
+extrapolation, rotary_parts, sharpness, small_samples, token_left = load_scripts(
+    "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples", "token_left"
 )
 
 TINY = {
@@ -105,6 +105,16 @@ def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "`rotary`, q" in text
     assert (tmp_path / "norms.png").stat().st_size > 1000
+
+
+def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
+    token_left.main([str(text_run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")["encodings"]
+    for cells in held.values():
+        assert all(len(cell["token_left"]) == TEXT["layers"] + 1 for cell in cells)
+    assert all(cell["token_left"][0] == 1 for cell in held["rotary"])
+    assert all(cell["token_left"][0] < 1 for cell in held["sinusoidal"])
+    assert "`sinusoidal`, seed 2" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):

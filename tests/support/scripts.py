@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def load_scripts(folder: str, *names: str) -> tuple[ModuleType, ...]:
-    """Import these modules of `studies` or `benchmarks`; each folder has a `common` of its own."""
+    """Import these modules of a folder; `studies` and `benchmarks` have a `common` of their own."""
     sys.modules.pop("common", None)
     sys.path.insert(0, str(ROOT / folder))
     try:

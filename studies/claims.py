@@ -1,0 +1,151 @@
+"""What articles claim of position encodings, held against the committed results.
+
+``python studies/claims.py`` reads results/ and benchmarks/results/, and writes results/claims.md
+and results/claims/results.json; with ``--check`` it only says whether they are up to date. What has
+not been trained yet is trained by ``studies/claims_runs.sh``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import claims_compared as compared
+import claims_trained as trained
+import claims_vectors as vectors
+from claims_evidence import AGAINST, FOR, NEITHER, Evidence
+from claims_words import CLAIMS
+from common import RESULTS, Facts
+
+from ropewalk.files import write_bytes
+from ropewalk.lab.report.publish import readable_json
+
+PAGE, FACTS = RESULTS / "claims.md", RESULTS / "claims" / "results.json"
+SUPPORTED, CONTRADICTED = "supported", "contradicted"
+NOT_SHOWN, NOT_TESTED = "not shown", "not tested here"
+
+HEAD = """# What articles say, measured
+
+<!-- Written by studies/claims.py from the committed results. -->
+
+Each row is a claim as articles make it, and what the results of this repository say. They hold for
+its sizes: models of some 0.1 to 5 million parameters, trained for minutes on two cores, on
+Multi30k, German–English phrases, generated stories and sequences. A large model may differ.
+
+A claim speaks of all cases unless it says otherwise. So a row is
+
+- *contradicted* if at least one of its tests counts against it (marked −),
+- *supported* if every test counts for it (marked +),
+- *not shown* if none counts against it and one that might have decided did not (marked ?),
+- *not tested here* if nothing has been measured.
+
+Numbers without a mark stand there to be compared with.
+
+What counts stands in the row. A difference is shown if p < 0.05 after Holm's correction, over seeds
+and test items together ([how](../src/ropewalk/lab/scoring/significance.py)); in brackets are 95 %
+intervals. Numbers between points are those of seeds.
+"""
+MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
+
+#: How each claim of claims_words.py is held against the results, in any order.
+EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
+    "translation": compared.translation,
+    "eight-percent": trained.eight_percent,
+    "faster-masked": trained.faster_masked,
+    "faster-linear": compared.faster_linear,
+    "sharper": trained.sharper,
+    "sharper-why": trained.sharper_why,
+    "bias-slow": lambda: trained.costs("train"),
+    "bias-cache": lambda: trained.costs("decode"),
+    "t5-any-length": lambda: trained.scales("t5"),
+    "decay-trained": trained.decay_trained,
+    "decay-rotation": vectors.decay_of_rotation,
+    "learned-sinusoidal": compared.learned_sinusoidal,
+    "near-far": vectors.near_and_far,
+    "integers-explode": trained.integers_explode,
+    "bits-jumpy": lambda: vectors.steps_of_bits() + compared.bits(),
+    "positions-stay": trained.positions_stay,
+    "spoils-meaning": trained.spoils_meaning,
+    "values-unrotated": compared.values_unrotated,
+    "clip-harmless": compared.clip_harmless,
+    "every-layer": compared.every_layer,
+    "many-frequencies": compared.many_frequencies,
+    "linear-works": compared.linear_works,
+    "longer-contexts": lambda: trained.scales("rotary"),
+    "sizes": compared.sizes,
+}
+
+
+def verdict(evidence: Sequence[Evidence]) -> str:
+    """Give what the evidence bears: one test against a claim contradicts it."""
+    votes = {each.vote for each in evidence} - {None}
+    if not votes:
+        return NOT_TESTED
+    if AGAINST in votes:
+        return CONTRADICTED
+    return SUPPORTED if votes == {FOR} else NOT_SHOWN
+
+
+def collect() -> list[Facts]:
+    """Hold every claim against the results as they are now."""
+    rows = []
+    for key, claim in CLAIMS.items():
+        evidence = EVIDENCE[key]()
+        facts = {"key": key, **claim._asdict(), "verdict": verdict(evidence)}
+        rows.append(facts | {"evidence": [each._asdict() for each in evidence]})
+    return rows
+
+
+def page(rows: Sequence[Facts]) -> str:
+    """Write the page of these rows."""
+    lines = ["| | claim | who says it | verdict | what counts | numbers | results |"]
+    lines.append("| --: | --- | --- | --- | --- | --- | --- |")
+    for number, row in enumerate(rows, start=1):
+        numbers = "<br>".join(map(_numbers, row["evidence"])) or "–"
+        links = dict.fromkeys(each["link"] for each in row["evidence"])
+        cells = [str(number), row["says"], row["source"], f"*{row['verdict']}*", row["test"]]
+        lines.append(
+            "| " + " | ".join([*cells, numbers, ", ".join(map(_link, links)) or "–"]) + " |"
+        )
+    counts = [
+        f"{sum(row['verdict'] == word for row in rows)} {word}"
+        for word in (SUPPORTED, CONTRADICTED, NOT_SHOWN, NOT_TESTED)
+    ]
+    made = (
+        "```sh\npython studies/claims.py      # this page\n"
+        "bash studies/claims_runs.sh   # what its rows of `results/claims` need, unit by unit\n```"
+    )
+    return (
+        f"{HEAD}\nOf {len(rows)} claims: {', '.join(counts)}.\n\n"
+        + "\n".join(lines)
+        + f"\n\n{made}\n"
+    )
+
+
+def _numbers(evidence: Facts) -> str:
+    mark = "" if evidence["vote"] is None else f" {MARKS[evidence['vote']]}"
+    return f"{evidence['says']}{mark}"
+
+
+def _link(link: str) -> str:
+    target = link if "." in link.rpartition("/")[2] else f"{link}/README.md"
+    return f"[{link.removeprefix('../')}]({target})"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if it differs")
+    options = parser.parse_args(arguments)
+    rows = collect()
+    written = {PAGE: page(rows), FACTS: readable_json({"claims": rows}) + "\n"}
+    stale = [p for p, text in written.items() if not p.exists() or p.read_text("utf-8") != text]
+    if options.check and stale:
+        parser.error(f"{', '.join(path.name for path in stale)} must be written anew")
+    for path in stale:
+        write_bytes(path, written[path].encode())
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Claims that tested differences between trained models decide: the evidence of each."""
+
+from __future__ import annotations
+
+from claims_evidence import BLEU, HARMLESS, MASKED, TEXT, Evidence, exists, held, weighed
+
+from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN, WORSE
+
+SAME = 0.01  # of loss: within it, no difference matters; rotary gains 0.02 over sinusoids
+
+
+def translation() -> list[Evidence]:
+    """Rotary against sinusoids and learned positions, on all test sets of translation."""
+    found = weighed("default", "rotary", "sinusoidal", "test", BETTER)
+    for split in held(BLEU)["splits"]:
+        found += weighed(BLEU, "rotary", "sinusoidal", split, BETTER)
+        found += weighed(BLEU, "learned", "rotary", split, WORSE)
+    return found
+
+
+def faster_linear() -> list[Evidence]:
+    """Rotation behind and before the feature map, against sinusoids."""
+    found = weighed("performer", "rotary", "sinusoidal", "x1", BETTER)
+    found += weighed("performer-before", "sinusoidal+rotary", "sinusoidal", "x1", BETTER)
+    return found + weighed("performer-before", "rotary", "sinusoidal", "x1", BETTER)
+
+
+def learned_sinusoidal() -> list[Evidence]:
+    """Learned positions against sinusoids, wherever both were trained."""
+    found = []
+    for folder, within in ((BLEU, 0.5), (TEXT, SAME), (MASKED, SAME)):
+        for split in [s for s in held(folder)["splits"] if folder == BLEU or s == "x1"]:
+            found += weighed(folder, "learned", "sinusoidal", split, NOT_SHOWN, within)
+    return found
+
+
+def values_unrotated() -> list[Evidence]:
+    """Values that rotate too, at the trained length and beyond."""
+    found = weighed(TEXT, "rotary(values=True)", "rotary", "x1", WORSE)
+    found += weighed(TEXT, "rotary(values=True)", "rotary", "x8", WORSE)
+    for unit, split in (("values-causal", "x1"), ("values-causal", "x8"), ("values-masked", "x1")):
+        for how in ("True", "absolute"):
+            name = f"rotary(values={how})"
+            found += weighed(f"claims/{unit}", name, "rotary", split, WORSE)
+    return found
+
+
+def clip_harmless() -> list[Evidence]:
+    """Distances clipped at 16 and 4 against all of them."""
+    found = []
+    for unit, within in (("claims/clip-causal", SAME), ("claims/clip-copy", 2.0)):
+        for distance in (16, 4):
+            name, whole = f"shaw(distance={distance})", "shaw(distance=64)"
+            found += weighed(unit, name, whole, "x1", HARMLESS, within)
+            name = f"rotary_clipped(distance={distance})"
+            if unit.endswith("causal") or distance == 4:
+                found += weighed(unit, name, "rotary", "x1", HARMLESS, within)
+    return found
+
+
+def every_layer() -> list[Evidence]:
+    """Rotation in the first or the last layer alone, against all."""
+    found = []
+    for unit in ("claims/layers-causal", "claims/layers-masked"):
+        for name in ("rotary_only", "rotary_only(layer=last)"):
+            found += weighed(unit, name, "rotary", "x1", WORSE)
+    return found
+
+
+def many_frequencies() -> list[Evidence]:
+    """One frequency for all pairs, against many."""
+    found = []
+    for split in ("x1", "x8"):
+        found += weighed(TEXT, "rotary(frequency=0.1)", "rotary", split, WORSE, SAME)
+    tried = {"causal": ("1.0", "0.3", "0.1", "0.03", "0.01"), "masked": ("1.0", "0.1", "0.01")}
+    for task, frequencies in tried.items():
+        for f in frequencies:
+            unit = f"claims/frequencies-{task}"
+            found += weighed(unit, f"rotary(frequency={f})", "rotary", "x1", WORSE, SAME)
+    return found
+
+
+def linear_works() -> list[Evidence]:
+    """Rotation behind the feature map, against no positions."""
+    return weighed("performer", "rotary", "none", "x1", BETTER)
+
+
+def sizes() -> list[Evidence]:
+    """Rotary against sinusoids at three sizes; nothing where only one was trained."""
+    units = [unit for unit in ("claims/sizes-small", "claims/sizes-large") if exists(unit)]
+    found: list[Evidence] = []
+    for folder in (TEXT, *units):
+        config = held(folder)["config"]
+        for each in weighed(folder, "rotary", "sinusoidal", "x1", BETTER):
+            says = f"{config['layers']} layers of width {config['width']}: {each.says}"
+            found.append(each._replace(says=says))
+    return found if len(units) == 2 else []
+
+
+def bits() -> list[Evidence]:
+    """Bits of the position against sinusoids."""
+    return weighed(TEXT, "binary", "sinusoidal", "x1", WORSE)

@@ -1,0 +1,241 @@
+"""Claims that something else in committed results decides than a tested difference."""
+
+from __future__ import annotations
+
+from claims_evidence import (
+    AGAINST,
+    BLEU,
+    FOR,
+    MASKED,
+    NEITHER,
+    TEXT,
+    Evidence,
+    bounded,
+    by_seed,
+    difference,
+    exists,
+    held,
+    row_of,
+    weighed,
+)
+from common import RESULTS, Facts
+from rotary_parts_report import decay
+from sharpness import KINDS, chance, grows_sharper
+
+from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.results import read_results, read_summary
+from ropewalk.lab.scoring.significance import BETTER, holm
+
+COST = "../benchmarks/results/cost.json"
+SLOW, COSTS_NOTHING = 1.25, 1.1  # × the time without positions; 20 % is noise
+BIASES = ("alibi", "t5", "kerple", "fire", "tupe", "shaw", "transformer_xl", "deberta", "cope")
+
+
+def eight_percent() -> list[Evidence]:
+    """The gain in percent, on whole test sets, and what five sentences show by chance."""
+    small = read_results(RESULTS / "small-samples")
+    gap, gains = small["gap_percent"], []
+    for folder, split in [*((BLEU, split) for split in held(BLEU)["splits"]), ("default", "test")]:
+        test = difference(folder, "rotary", "sinusoidal", split)
+        assert test is not None
+        base = row_of(folder, "sinusoidal")["summary"][split]["bleu"]["mean"]
+        gains.append(
+            (folder, split, [test[key] / base * 100 for key in ("difference", "low", "high")])
+        )
+    inside = [
+        low <= gap <= high and low > 0 for folder, _, (_, low, high) in gains if folder == BLEU
+    ]
+    vote = FOR if all(inside) else NEITHER if any(inside) else AGAINST
+    found = []
+    for folder, split, each in gains:
+        mean, low, high = (format_number(gain, 1, signed=True) for gain in each)
+        says = f"{folder}, {split}: {mean} % ({low} to {high} %)"
+        found.append(Evidence(says, vote if folder == BLEU else None, folder))
+    says = (
+        f"on five sentences, of two seeds of one encoding the one is {gap} % better in "
+        f"{small['alike']['above']:.0%} of draws"
+    )
+    return [*found, Evidence(says, None, "small-samples")]
+
+
+def faster_masked() -> list[Evidence]:
+    """The share of steps after which rotary has the loss that others end with."""
+    found = []
+    for other in ("sinusoidal", "learned"):
+        ends = [cell["validation_loss"] for cell in row_of(MASKED, other)["cells"]]
+        goal = sum(ends) / len(ends)
+        shares = []
+        for cell in row_of(MASKED, "rotary")["cells"]:
+            there = [seen["step"] for seen in cell["validation"] if seen["loss"] <= goal]
+            shares.append(there[0] / cell["steps"] if there else 1.0)
+        vote = FOR if max(shares) < 1 else AGAINST if min(shares) == 1 else NEITHER
+        each = " · ".join(f"{share:.0%}" for share in shares)
+        says = f"`rotary` is at the {goal:.2f} that `{other}` ends with after {each} of the steps"
+        found.append(Evidence(says, vote, MASKED))
+    return found + weighed(MASKED, "rotary", "sinusoidal", "x1", BETTER)
+
+
+def _shares(kind: str) -> dict[str, list[list[float]]]:
+    encodings = read_results(RESULTS / "sharpness")["encodings"]
+    return {
+        name: [[layer["share"] for layer in cell[kind]] for cell in cells]
+        for name, cells in encodings.items()
+    }
+
+
+def sharper() -> list[Evidence]:
+    """Seeds of rotary that grow sharper in each layer, in each kind of attention."""
+    found = []
+    for kind, title in KINDS.items():
+        p = {}
+        for sign in (1, -1):  # sharper from layer to layer, or flatter
+            layers = {
+                name: [[sign * share for share in cell] for cell in cells]
+                for name, cells in _shares(kind).items()
+            }
+            counts = {name: sum(map(grows_sharper, cells)) for name, cells in layers.items()}
+            chances = [
+                chance(counts[name], len(cells), len(cells[0])) for name, cells in layers.items()
+            ]
+            p[sign] = dict(zip(layers, holm(chances), strict=True))
+            if sign == 1:
+                seeds = f"{counts['rotary']} of {len(layers['rotary'])} seeds"
+        vote = FOR if p[1]["rotary"] < 0.05 else AGAINST if p[-1]["rotary"] < 0.05 else NEITHER
+        says = f"{title.lower()}: {seeds} (p = {format_p_value(p[1]['rotary'])})"
+        found.append(Evidence(says.replace("= <", "&lt;"), vote, "sharpness"))
+    return found
+
+
+def sharper_why() -> list[Evidence]:
+    """Seeds that grow sharper nowhere, and translate better all the same."""
+    study = read_results(RESULTS / "sharpness")
+    split = study["split"]
+    best = max(row_of(BLEU, "sinusoidal")["summary"][split]["bleu"]["values"])
+    found = []
+    for name, cells in study["encodings"].items():
+        test = None if name == "sinusoidal" else difference(BLEU, name, "sinusoidal", split)
+        if test is None or test["verdict"] != BETTER:
+            continue
+        scores = {c["seed"]: c["scores"][split]["bleu"] for c in row_of(BLEU, name)["cells"]}
+        nowhere = [
+            cell["seed"]
+            for cell in cells
+            if not any(grows_sharper([layer["share"] for layer in cell[kind]]) for kind in KINDS)
+        ]
+        ahead = [seed for seed in nowhere if scores[seed] > best]
+        says = f"`{name}`: {len(nowhere)} of {len(cells)} seeds grow sharper nowhere, "
+        says += f"{len(ahead)} of them above {best:.1f} BLEU, the best of `sinusoidal`"
+        found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))
+    return found
+
+
+def costs(what: str) -> list[Evidence]:
+    """Time of ``train`` or ``decode`` at the longest length, × without positions."""
+    cost = read_summary(RESULTS / COST)
+    rows = {row["name"]: row[what] for row in cost["rows"]}
+    found = []
+    for name in (*BIASES, "rotary"):
+        whole = next(each for each in rows if each.partition("(")[0] == name)
+        times = rows[whole][-1]["seconds"] / rows["none"][-1]["seconds"]
+        vote = FOR if times >= SLOW else AGAINST if times <= COSTS_NOTHING else NEITHER
+        says = f"`{name}` × {times:.2f} at {cost['lengths'][-1]:,} tokens"
+        found.append(Evidence(says, None if name == "rotary" else vote, COST))
+    return found
+
+
+def scales(name: str) -> list[Evidence]:
+    """An encoding at 8 times the trained length, seed by seed."""
+    near, far = (
+        [c["scores"][s]["perplexity"] for c in row_of(TEXT, name)["cells"]] for s in ("x1", "x8")
+    )
+    ratios = [b / a for a, b in zip(near, far, strict=True)]
+    vote = -bounded(ratios, 1.2, 1.05)
+    says = f"`{name}`, perplexity at x8 × that at x1: {by_seed(ratios)}"
+    found = [Evidence(says, vote, TEXT)]
+    for task in ("recall", "passkey"):
+        exact = row_of(f"generated/{task}", name)["summary"]["x8"]["exact"]["values"]
+        says = f"{task} at x8: {by_seed(exact, 0)} % exact"
+        found.append(Evidence(says, bounded(exact, 90, 50), f"generated/{task}"))
+    return found
+
+
+def decay_trained() -> list[Evidence]:
+    """How far scores fall with distance in trained models, and in those without positions."""
+    encodings = read_results(RESULTS / "rotary-parts")["encodings"]
+    found = []
+    for name in ("rotary", "none"):
+        falls = [[decay(layer) for layer in cell["scores"]] for cell in encodings[name]["cells"]]
+        least, most = (pick(map(pick, falls)) for pick in (min, max))
+        vote = FOR if least > 0 else AGAINST if most < 0 else NEITHER
+        says = (
+            f"`{name}`, {len(falls)} seeds of {len(falls[0])} layers: {least:+.2f} to {most:+.2f}"
+        )
+        found.append(Evidence(says, vote if name == "rotary" else None, "rotary-parts"))
+    return found
+
+
+def integers_explode() -> list[Evidence]:
+    """Gradients of models that add the position itself, × those with sinusoids."""
+    gradients = {"pre-norm": (read_results(RESULTS / "rotary-parts")["gradients"], "rotary-parts")}
+    unit = "claims/integer-positions"
+    if exists(unit):
+        norms = read_summary(RESULTS / unit / "results.json")["norms"]
+        gradients = {f"{norm}-norm": (cells, unit) for norm, cells in norms.items()}
+    return [_gradients(norm, cells, link) for norm, (cells, link) in gradients.items()]
+
+
+def _gradients(norm: str, cells: Facts, link: str) -> Evidence:
+    ratios, diverged = [], 0
+    for other, cell in zip(cells["sinusoidal"], cells["integer"], strict=True):
+        diverged += cell["status"] != "finished"
+        ratios.append(cell["largest"] / other["largest"] if cell["largest"] else float("inf"))
+    exploding = [
+        ratio >= 10 or cell["status"] != "finished"
+        for ratio, cell in zip(ratios, cells["integer"], strict=True)
+    ]
+    vote = FOR if all(exploding) else AGAINST if max(ratios) <= 2 and not diverged else NEITHER
+    return Evidence(f"{norm}: × {by_seed(ratios, 1)}, {diverged} diverged", vote, link)
+
+
+def positions_stay() -> list[Evidence]:
+    """How much of a position a linear map reads; without positions a causal mask alone counts."""
+    encodings = read_results(RESULTS / "rotary-parts")["encodings"]
+    left = {
+        name: [share for cell in encodings[name]["cells"] for share in cell["position_left"]]
+        for name in ("sinusoidal", "learned", "rotary", "none")
+    }
+    turned, found = left["rotary"], []
+    votes = {
+        name: FOR
+        if min(left[name]) > max(turned)
+        else AGAINST
+        if max(left[name]) < min(turned)
+        else NEITHER
+        for name in ("sinusoidal", "learned")
+    }
+    votes["rotary"] = -bounded(turned, 0.5, 0.1)
+    for name, shares in left.items():
+        says = f"`{name}`: R² {format_number(min(shares), 2)} to {format_number(max(shares), 2)}"
+        found.append(Evidence(says, votes.get(name), "rotary-parts"))
+    return found
+
+
+def spoils_meaning() -> list[Evidence]:
+    """How many tokens are still the nearest to their vectors, positions added or not."""
+    unit = "claims/token-left"
+    if not exists(unit):
+        return []
+    encodings = read_summary(RESULTS / unit / "results.json")["encodings"]
+    left = {
+        name: [cell["token_left"][0] for cell in encodings[name]]
+        for name in ("sinusoidal", "rotary")
+    }
+    vote = -bounded(left["sinusoidal"], 0.99, min(left["rotary"]) - 0.02)
+    return [
+        Evidence(
+            f"`{name}`: {' · '.join(f'{share:.1%}' for share in shares)}",
+            vote if name == "sinusoidal" else None,
+            unit,
+        )
+        for name, shares in left.items()
+    ]

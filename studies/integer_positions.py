@@ -1,0 +1,156 @@
+"""Whether integers as positions make training explode, with norms before and behind each part.
+
+``python studies/integer_positions.py runs/integer-positions`` trains small causal language models
+that add the position itself, a share of it, or sinusoids: with layers as the lab has them
+(pre-norm) and as Vaswani et al. 2017 has them (post-norm). It goes on where it stopped, and writes
+results/claims/integer-positions with a README made of the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import GENERATED, RESULTS, Facts, markdown_table, write_study
+from torch import Tensor
+
+from ropewalk.encodings import Placement
+from ropewalk.lab.config import Config
+from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.fields import read_value
+from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.run import prepare
+from ropewalk.lab.tasks import Task
+from ropewalk.lab.train import Record, Trainer
+from ropewalk.machine import commit, versions
+from ropewalk.model import LanguageModel
+from ropewalk.model.cache import AttentionCache
+from ropewalk.model.transformer import SelfAttentionLayer
+
+FOLDER = RESULTS / "claims" / "integer-positions"
+ENCODINGS = ("sinusoidal", "integer", "integer(length=512)", "none")
+NORMS = ("pre", "post")
+
+
+class PostNormLayer(SelfAttentionLayer):
+    """The same layer with each norm behind the sum, where Vaswani et al. 2017 has it."""
+
+    def forward(
+        self,
+        x: Tensor,
+        placement: Placement,
+        mask: Tensor | None,
+        need_probabilities: bool,
+        causal: bool = False,
+        cache: AttentionCache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        output, probabilities = self.attention(
+            x,
+            placement=placement,
+            mask=mask,
+            causal=causal,
+            cache=cache,
+            need_probabilities=need_probabilities,
+        )
+        x = self.attention_norm(self.dropout.add(x, output))
+        x = self.feed_forward_norm(self.dropout.add(x, self.feed_forward(x)))
+        return x, probabilities
+
+
+def make_post_norm(model: LanguageModel) -> None:
+    """Move the norms of a model behind their parts; parameters stay what they are.
+
+    The norm behind the last layer, which post-norm does without, stays: it norms what is normed.
+    """
+    for layer in model.layers:
+        layer.__class__ = PostNormLayer
+
+
+def train_cell(task: Task, norm: str, encoding: str, seed: int, folder: Path) -> Facts:
+    """Train one model, or go on with it, and say how large its gradients were."""
+    folder.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(task, encoding, seed, folder)
+    assert isinstance(trainer.model, LanguageModel)
+    if norm == "post":
+        make_post_norm(trainer.model)
+    record = trainer.run()
+    return facts_of(record, seed)
+
+
+def facts_of(record: Record, seed: int) -> Facts:
+    """Give what is kept of a training: how it ended, gradients before clipping, loss."""
+    gradients = [seen["gradient"] for seen in record.training]
+    return {
+        "seed": seed,
+        "status": record.status,
+        "steps": record.step,
+        "first": gradients[0] if gradients else None,
+        "median": sorted(gradients)[len(gradients) // 2] if gradients else None,
+        "largest": max(gradients, default=None),
+        "validation_loss": record.validation[-1]["loss"] if record.validation else None,
+    }
+
+
+def study(config: Config, run: Path) -> Facts:
+    """Train every encoding with both placements of the norm and every seed."""
+    task = prepare(config, run)
+    cells: dict[str, dict[str, list[Facts]]] = {}
+    for norm in NORMS:
+        cells[norm] = {}
+        for encoding in config.encodings:
+            cells[norm][encoding] = []
+            for seed in config.seeds:
+                folder = run / f"{norm}-{config.encodings.index(encoding)}-{seed}"
+                cells[norm][encoding].append(train_cell(task, norm, encoding, seed, folder))
+                print(norm, encoding, cells[norm][encoding][-1], flush=True)
+    return {"commit": commit(), "versions": versions(), "config": config.facts(), "norms": cells}
+
+
+def readme(results: Facts) -> str:
+    """Write the README of the results folder out of its numbers alone."""
+    config, rows = results["config"], []
+    for norm, encodings in results["norms"].items():
+        for encoding, cells in encodings.items():
+            means = [
+                _mean([cell[key] for cell in cells], digits)
+                for key, digits in (("first", 2), ("largest", 2), ("validation_loss", 3))
+            ]
+            ended = sum(cell["status"] == "finished" for cell in cells)
+            rows.append([f"{norm}-norm, `{encoding}`", *means, f"{ended} of {len(cells)}"])
+    parts = [
+        "# Integers as positions, with norms before and behind each part",
+        GENERATED,
+        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
+        f"next token in windows of {config['train_length']} tokens ({config['data']}), seeds "
+        f"{', '.join(map(str, config['seeds']))}. Norm of the whole gradient before it is clipped, "
+        "at the first step and at most; validation loss at the end; means of seeds. Pre-norm "
+        "norms what a layer reads, post-norm (Vaswani et al. 2017) what it gives.",
+        markdown_table(["", "first step", "largest", "validation loss", "finished"], rows),
+        f"```sh\n{results['command']}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _mean(values: Sequence[float | None], digits: int) -> str:
+    known = [value for value in values if value is not None]
+    return format_number(sum(known) / len(known), digits) if known else "–"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train what is not trained yet and write the folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="where models and checkpoints are kept")
+    parser.add_argument("settings", nargs="*", metavar="FIELD=VALUE", help="of the run's config")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_intermixed_args(arguments)
+    settings: Facts = {"task": "causal-lm", "encodings": ENCODINGS, "seeds": (1, 2, 3)}
+    settings |= {"examples": 1000, "length_multiples": (1,)}
+    for name, _, value in (each.partition("=") for each in options.settings):
+        settings[name] = read_value(value)
+    write_study(options.out, study(make_config(settings=settings), options.run), readme)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""How much of a token is left in the vectors that stand for it, with and without added positions.
+
+``python studies/token_left.py runs/claims/sizes-large`` reads a finished run of ``ropewalk compare
+--task causal-lm``, asks at each depth of each model whether a token's own embedding is the nearest
+of all to its vector, and writes results/claims/token-left with a README made of the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from rotary_parts import hidden_states, windows
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config import Config
+from ropewalk.lab.models import load_model
+from ropewalk.lab.results import read_results
+from ropewalk.machine import commit, versions
+from ropewalk.model import LanguageModel
+
+FOLDER = RESULTS / "claims" / "token-left"
+
+
+def token_left(hidden: Tensor, table: Tensor, tokens: Tensor) -> float:
+    """Give the share of vectors whose own token's embedding is nearest, by angle.
+
+    hidden ``(B, S, width)``, table ``(V, width)``, tokens ``(B, S)``.
+    """
+    nearest = (normalize(hidden, dim=-1) @ normalize(table, dim=-1).mT).argmax(-1)
+    return float((nearest == tokens).double().mean())
+
+
+def study_run(run: Path) -> Facts:
+    """Measure every finished model of a run on windows of the test text."""
+    results = read_results(run)
+    config = Config.model_validate(results["config"])
+    tokens = windows(config, run)
+    encodings: dict[str, list[Facts]] = {}
+    for row in results["encodings"]:
+        encodings[row["name"]] = []
+        for cell in row["cells"]:
+            path = Cell(row["name"], cell["seed"]).folder(run) / "model.safetensors"
+            if path.exists():
+                model, _ = load_model(path, torch.device("cpu"))
+                assert isinstance(model, LanguageModel)
+                left = [
+                    round(token_left(x, model.embedding.weight, tokens), 4)
+                    for x in hidden_states(model, tokens)
+                ]
+                encodings[row["name"]].append({"seed": cell["seed"], "token_left": left})
+    return {
+        "asked": results["command"],
+        "commit": commit(),
+        "versions": versions(),
+        "windows": len(tokens),
+        "encodings": encodings,
+    }
+
+
+def readme(results: Facts) -> str:
+    """Write the README of the results folder out of its numbers alone."""
+    rows = [
+        [f"`{name}`, seed {cell['seed']}", *(f"{share:.1%}" for share in cell["token_left"])]
+        for name, cells in results["encodings"].items()
+        for cell in cells
+    ]
+    layers = len(rows[0]) - 2
+    head = ["", "embedding", *(f"after layer {i + 1}" for i in range(layers))]
+    parts = [
+        "# How much of a token is left in its vector",
+        GENERATED,
+        f"Share of tokens, in {results['windows']} windows of the test text, whose own embedding "
+        "is the nearest of all to their vector, by angle. The embedding is what the first layer "
+        "reads, positions added; deeper vectors turn to the next token, as they are trained to.",
+        markdown_table(head, rows),
+        f"```sh\n{results['asked']}\n{results['command']}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Study a run and write the folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=finished_run, help="folder of a finished causal-lm run")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    write_study(options.out, study_run(options.run), readme)
+
+
+if __name__ == "__main__":
+    main()
