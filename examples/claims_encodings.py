@@ -1,6 +1,6 @@
 """Encodings for the claims that no encoding of the library tests: one layer, clipped distances.
 
-``PYTHONPATH=examples ropewalk compare --import claims_encodings --encodings "rotary,rotary_only"``
+``ropewalk compare --import examples/claims_encodings.py --encodings "rotary,rotary_only"``
 imports it by name, so that results hold no path.
 """
 

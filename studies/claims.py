@@ -2,7 +2,7 @@
 
 ``python studies/claims.py`` reads results/ and benchmarks/results/, and writes results/claims.md
 and results/claims/results.json; with ``--check`` it only says whether they are up to date. What has
-not been trained yet is trained by ``studies/claims_runs.sh``.
+not been trained yet is trained by ``studies/runs.sh``.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def page(rows: Sequence[Facts]) -> str:
     ]
     made = (
         "```sh\npython studies/claims.py      # this page\n"
-        "bash studies/claims_runs.sh   # what its rows of `results/claims` need, unit by unit\n```"
+        "bash studies/runs.sh   # what its rows of `results/claims` need, unit by unit\n```"
     )
     return (
         f"{HEAD}\nOf {len(rows)} claims: {', '.join(counts)}.\n\n"

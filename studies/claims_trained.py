@@ -53,7 +53,7 @@ def eight_percent() -> list[Evidence]:
         found.append(Evidence(says, vote if folder == BLEU else None, folder))
     says = (
         f"on five sentences, of two seeds of one encoding the one is {gap} % better in "
-        f"{small['alike']['above']:.0%} of draws"
+        f"{small['scores']['together']['alike']['above']:.0%} of draws"
     )
     return [*found, Evidence(says, None, "small-samples")]
 

@@ -7,6 +7,7 @@ or if a file of an earlier version, or a published one, is no longer read.
 import warnings
 
 import pytest
+from cells_here import run_cells_here
 from tiny_tasks import config_of
 from tokenizers import Tokenizer
 
@@ -20,7 +21,6 @@ from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.run import prepare
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tokens import Tokens
-from ropewalk.lab.worker import run_cell
 
 CONFIG = config_of("masked-lm", encodings="rotary", seeds=1)
 CELL = Cell("rotary", 1)
@@ -43,12 +43,8 @@ def place_of(run, name):
 
 
 def compare(run):
-    def run_cells(config, run, jobs, watch):
-        run_cell(run, CELL, lambda event: None)
-        return 1
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells)
+        patch.setattr(comparison, "run_cells", run_cells_here)
         return comparison.compare(CONFIG, run, command=["ropewalk", "compare"])
 
 

@@ -126,7 +126,7 @@ def test_scores_without_training_are_those_of_the_formula():
 
 def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
     """Fails if evidence is sought under a name, or of an encoding, that no run has."""
-    script = (ROOT / "studies" / "claims_runs.sh").read_text("utf-8")
+    script = (ROOT / "studies" / "runs.sh").read_text("utf-8")
     listed = dict(re.findall(r'^unit (\S+) .*--encodings "?([^"\n ]+)', script, flags=re.MULTILINE))
     asked = []
     monkeypatch.setattr(compared, "exists", lambda unit: False)
@@ -137,9 +137,9 @@ def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
     units = [names for names in asked if names[0].startswith("claims/")]
     assert len({unit for unit, *_ in units}) == 8
     for unit, name, other, *_ in units:
-        encodings = split_names(listed[unit.removeprefix("claims/")])
+        encodings = split_names(listed[unit])
         assert {name, other} <= set(encodings), unit
-    assert {"sizes-small", "sizes-large"} <= listed.keys()
+    assert {"claims/sizes-small", "claims/sizes-large"} <= listed.keys()
 
 
 class TestPostNorm:

@@ -28,6 +28,7 @@ from ropewalk.lab.models import build_model
 from ropewalk.lab.processes import Watch, threads_of_a_cell
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells
+from ropewalk.lab.summary import summarize
 from ropewalk.lab.sweep import DECODING_FIELDS
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.train import Record, read_record
@@ -163,9 +164,7 @@ def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
     device = pick_device(config.device)
     choices = chosen(config, task.run)
     rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
-    leanest = min(row["parameters"] for row in rows)
-    for row in rows:
-        row["extra_parameters"] = row["parameters"] - leanest
+    summarize(rows, task.splits, [metric.key for metric in task.metrics])
     results = {
         "ropewalk": __version__,
         "commit": commit(),
@@ -203,21 +202,7 @@ def _encoding_facts(task: Task, encoding: str, choice: Choice) -> Facts:
         **choice.facts(),
         "parameters": _parameters(task, own[0]),
         "cells": cells,
-        "summary": {split: _summary(task, cells, split) for split in task.splits},
-        **{
-            name: _spread([cell[name] for cell in cells])
-            for name in ("validation_loss", "tokens_per_s", "peak_memory_bytes")
-        },
     }
-
-
-def _summary(task: Task, cells: list[Facts], split: str) -> Facts:
-    found = [cell["scores"][split] for cell in cells]
-    summary: Facts = {
-        metric.key: _spread([scores.get(metric.key) for scores in found]) for metric in task.metrics
-    }
-    reasons = [scores["no_result"] for scores in found if "no_result" in scores]
-    return summary | ({"no_result": reasons[0]} if reasons else {})
 
 
 def _cell_facts(seed: int, held: CellResult) -> Facts:
@@ -244,13 +229,6 @@ def _parameters(task: Task, cell: Cell) -> int:
     config = task.config.with_settings(cell.settings)
     model = build_model(config, cell.encoding, cell.seed, task.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _spread(values: list[float | None]) -> Facts:
-    """Give all values and their mean; without one of them (a diverged cell) there is no mean."""
-    known = [value for value in values if value is not None]
-    mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
-    return {"mean": mean, "values": values}
 
 
 def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, float]]:

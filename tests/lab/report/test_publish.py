@@ -133,3 +133,13 @@ def test_a_mistyped_command_is_one_line(words, message, tmp_path, monkeypatch, c
 )
 def test_readable_json_is_json(value):
     assert json.loads(readable_json(value)) == value
+
+
+def test_what_a_run_imported_is_published_without_its_place(tmp_path, facts):
+    """Fails if a path of somebody's machine gets into what is kept."""
+    imports = [{"source": "/home/somebody/mine.py", "digest": "0" * 64}]
+    given = {**facts, "config": {**facts["config"], "imports": imports}}
+    publish(write_run(tmp_path / "run", given), tmp_path / "out")
+    held = read_results(tmp_path / "out")["config"]["imports"]
+    assert held == [{"source": "mine.py", "digest": "0" * 64}]
+    assert "somebody" not in (tmp_path / "out" / "README.md").read_text("utf-8")

@@ -13,6 +13,7 @@ from ropewalk.checks import shown
 from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 from ropewalk.lab.published import item_columns
+from ropewalk.lab.summary import summarize
 from ropewalk.lab.tasks import CLASSES
 from ropewalk.lab.verdicts import add_verdicts
 
@@ -43,7 +44,6 @@ CONDITIONS = (
 )
 #: What all seeds of an encoding share.
 OF_AN_ENCODING = ("parameters", "settings")
-SPREADS = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
 MOST_NAMED = 5  # differences that a message names
 
 
@@ -69,7 +69,8 @@ def with_part(results: Facts, part: Facts) -> Facts:
     merged = {**part, **results, "encodings": list(rows.values())}
     merged["metrics"] = [metric.facts() for metric in task.metrics]
     merged["config"] = _merged_config(results["config"], part["config"], merged["encodings"])
-    _summarize(merged)
+    keys = [metric["key"] for metric in merged["metrics"]]
+    summarize(merged["encodings"], merged["splits"], keys)
     against = [name for held in (results, part) for name in held.get("against", ())]
     add_verdicts(merged, list(dict.fromkeys(against)))
     return with_conditions(merged, _parts_with(parts_of(results), part))
@@ -156,29 +157,6 @@ def _with_cells(row: Facts, other: Facts) -> Facts:
     if maps:  # the other run's where both are of one seed: its cell has replaced the other
         whole["attention"] = min(reversed(maps), key=lambda each: each["seed"])
     return whole
-
-
-def _summarize(results: Facts) -> None:
-    """Form means of scores and costs anew, and parameters above those of the leanest model."""
-    keys = [metric["key"] for metric in results["metrics"]]
-    leanest = min(row["parameters"] for row in results["encodings"])
-    for row in results["encodings"]:
-        row["extra_parameters"] = row["parameters"] - leanest
-        for name in SPREADS:
-            row[name] = _spread([cell[name] for cell in row["cells"]])
-        row["summary"] = {}
-        for split in results["splits"]:
-            scores = [cell["scores"][split] for cell in row["cells"]]
-            summary: Facts = {key: _spread([each.get(key) for each in scores]) for key in keys}
-            reasons = [each["no_result"] for each in scores if "no_result" in each]
-            row["summary"][split] = summary | ({"no_result": reasons[0]} if reasons else {})
-
-
-def _spread(values: list[float | None]) -> Facts:
-    """Give all values and their mean; without one of them (a diverged cell) there is no mean."""
-    known = [value for value in values if value is not None]
-    mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
-    return {"mean": mean, "values": values}
 
 
 def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:

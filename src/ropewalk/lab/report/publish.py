@@ -77,6 +77,8 @@ def _results_of_run(run: Path) -> Facts:
     corpus, maps = run / "corpus.json", run / "attention.json"
     if corpus.exists():
         results["data_digest"] = read_summary(corpus, "digest")["digest"]
+    for held in results["config"].get("imports", ()):  # known by digest, wherever the file lies
+        held["source"] = Path(held["source"]).name
     attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
     for row in results["encodings"]:
         weights = _middle_attention(results, attention, row["slug"])

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Trains what results/ has no result for yet, unit by unit, cheapest first, and publishes each when it ends.
+# A unit whose result is there is skipped; one that was interrupted goes on where it stopped.
+#
+#   bash studies/runs.sh                # all of them, some ten hours on two cores
+#   bash studies/runs.sh claims/layers  # those whose name begins so
+#
+# PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and keeps it in runs/try.
+# MULTI30K is the folder of the corpus.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python} wanted=${1:-}
+multi30k=${MULTI30K:-../shared/data/multi30k}
+runs=runs results=results tiny=()
+if [[ ${TRY:-} == 1 ]]; then
+  runs=runs/try results=runs/try/results
+  tiny=(examples=60 test_examples=12 width=16 heads=2 layers=2 feed_forward=32 batch_tokens=512)
+fi
+
+compare() { # RUN, then what stands behind `ropewalk compare`
+  local run=$1 words=() word more=("${tiny[@]}")
+  shift
+  for word in "$@"; do
+    if [[ ${TRY:-} == 1 && " ${tiny[*]}" == *" ${word%%=*}="* ]]; then continue; fi # a field is given once
+    if [[ ${TRY:-} == 1 && $word == 1,2,3 ]]; then word=1,2; fi
+    words+=("$word")
+  done
+  if [[ ${TRY:-} == 1 && $* == *multi30k* ]]; then
+    more=(width=16 heads=2 encoder_layers=1 decoder_layers=1 feed_forward=32 epochs=0.05 beam=1)
+  fi
+  "$python" -m ropewalk.cli compare "${words[@]}" --out "$run" "${more[@]}"
+}
+
+ended() { # NAME: a result has been published
+  if [[ ${TRY:-} == 1 ]]; then return; fi
+  "$python" studies/claims.py
+  if [[ ${COMMIT:-} == 1 ]]; then git add results && git commit -qm "Add the result of ${1//\// of }"; fi
+}
+
+unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
+  local name=$1
+  shift
+  if [[ $name != "$wanted"* || -e $results/$name/results.json ]]; then return; fi
+  echo "== $name"
+  compare "$runs/$name" "$@"
+  "$python" -m ropewalk.lab.report.publish "$runs/$name" "$results/$name"
+  ended "$name"
+}
+
+part() { # NAME and the folder name of an encoding in it, which is added, then as above
+  local name=$1 slug=$2
+  shift 2
+  if [[ $name/$slug != "$wanted"* || -e $results/$name/encodings/$slug.json ]]; then return; fi
+  echo "== $name, $slug"
+  compare "$runs/$name/$slug" "$@"
+  "$python" -m ropewalk.lab.report.publish "$runs/$name/$slug" "$results/$name" --add
+  ended "$name/$slug"
+}
+
+causal=(--task causal-lm --seeds 1,2,3 examples=2000)
+masked=(--task masked-lm --seeds 1,2,3 examples=5000)
+outside=(--import examples/claims_encodings.py)
+
+# Rotary against sinusoids at a quarter of the parameters, and four times as many.
+unit claims/sizes-small --task causal-lm --seeds 1,2,3 examples=2000 --encodings sinusoidal,rotary width=64 heads=4 layers=2 feed_forward=256 length_multiples=1
+unit claims/sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
+
+# What positions that are added leave of a token: models of the unit above, looked into.
+name=claims/token-left
+if [[ $name == "$wanted"* && ! -e $results/$name/results.json && -e $runs/claims/sizes-large/results.json ]]; then
+  echo "== $name"
+  "$python" studies/token_left.py "$runs/claims/sizes-large" --out "$results/$name"
+  ended "$name"
+fi
+
+# Distances clipped near and far, where a distance has to be told exactly and on text.
+unit claims/clip-copy --task copy --preset quick --seeds 1,2,3 "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=4)" --against rotary length_multiples=1
+unit claims/clip-causal "${causal[@]}" "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=16),rotary_clipped(distance=4)" --against rotary length_multiples=1
+
+# Positions at every layer, or at one.
+unit claims/layers-causal "${causal[@]}" "${outside[@]}" --against none --encodings "rotary,rotary_only,rotary_only(layer=last),none" length_multiples=1
+unit claims/layers-masked "${masked[@]}" "${outside[@]}" --encodings "rotary,rotary_only,rotary_only(layer=last)"
+
+# Values that rotate as well, and back with the output or not.
+unit claims/values-causal "${causal[@]}" --encodings "rotary,rotary(values=True),rotary(values=absolute)" length_multiples=1,8
+unit claims/values-masked "${masked[@]}" --encodings "rotary,rotary(values=True),rotary(values=absolute)"
+
+# Many frequencies, or one for all pairs.
+unit claims/frequencies-causal "${causal[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.3),rotary(frequency=0.1),rotary(frequency=0.03),rotary(frequency=0.01)" length_multiples=1,8
+unit claims/frequencies-masked "${masked[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.1),rotary(frequency=0.01)"
+
+# Integers as positions, with the norms of this lab and of the first transformer.
+name=claims/integer-positions
+if [[ $name == "$wanted"* && ! -e $results/$name/results.json ]]; then
+  echo "== $name"
+  if [[ ${TRY:-} == 1 ]]; then
+    "$python" studies/integer_positions.py "$runs/$name" "${tiny[@]}" seeds=1 --out "$results/$name"
+  else
+    "$python" studies/integer_positions.py "$runs/$name"
+  fi
+  ended "$name"
+fi
+
+# Masked tokens, each encoding with its own learning rate.
+unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --seeds 1,2,3 --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000
+
+# Bases of the rope, and shares of its frequencies, on real text and contexts of 512 tokens.
+text=(--task causal-lm --seeds 1,2,3 --data debian-texts train_length=512 length_multiples=1 vocabulary=4000 batch_tokens=4096 epochs=0.3 layers=4)
+if [[ theta == "${wanted%%/*}" || -z $wanted ]] && [[ ! -e data/debian-texts ]]; then "$python" -m ropewalk.cli fetch debian-texts; fi
+while read -r slug encoding; do
+  part theta "$slug" "${text[@]}" --encodings "$encoding"
+done <<'ENCODINGS'
+rotary rotary
+none none
+rotary-theta-1e2 rotary(theta=1e2)
+rotary-theta-1e3 rotary(theta=1e3)
+rotary-theta-1e5 rotary(theta=1e5)
+rotary-theta-1e6 rotary(theta=1e6)
+rotary-rule-proportional-fraction-0.25 rotary(rule=proportional,fraction=0.25)
+rotary-rule-proportional-fraction-0.5 rotary(rule=proportional,fraction=0.5)
+rotary-rule-proportional-fraction-0.75 rotary(rule=proportional,fraction=0.75)
+ENCODINGS
+
+# Rotary code that circulates and is wrong, in translation.
+for encoding in rotary swapped_table mixed_pairing bfloat16_angles cosine_matrix; do
+  part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k"
+done
+
+# Translation, each encoding with its own learning rate and length penalty.
+while read -r slug encoding; do
+  part multi30k-tuned "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
+    --sweep learning_rate=2e-3,4e-3,8e-3 --sweep length_penalty=0.6,1,1.4,1.8,2.2
+done <<'ENCODINGS'
+sinusoidal sinusoidal
+rotary rotary
+none none
+learned learned
+rotary-cross-True rotary(cross=True)
+t5 t5
+alibi alibi
+shaw shaw
+ENCODINGS
