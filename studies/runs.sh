@@ -6,7 +6,7 @@
 #   bash studies/runs.sh claims/layers  # those whose name begins so
 #
 # PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and keeps it in runs/try.
-# MULTI30K is the folder of the corpus.
+# MULTI30K is the folder of the corpus. AGAIN=1 makes results anew that are there, if a name is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python} wanted=${1:-}
@@ -37,10 +37,12 @@ ended() { # NAME: a result has been published
   if [[ ${COMMIT:-} == 1 ]]; then git add results && git commit -qm "Add the result of ${1//\// of }"; fi
 }
 
+there() { [[ -e $1 && ! (${AGAIN:-} == 1 && -n $wanted) ]]; } # FILE of a result that is not to be made anew
+
 unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
   local name=$1
   shift
-  if [[ $name != "$wanted"* || -e $results/$name/results.json ]]; then return; fi
+  if [[ $name != "$wanted"* ]] || there "$results/$name/results.json"; then return; fi
   echo "== $name"
   compare "$runs/$name" "$@"
   "$python" -m ropewalk.lab.report.publish "$runs/$name" "$results/$name"
@@ -50,7 +52,7 @@ unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
 part() { # NAME and the folder name of an encoding in it, which is added, then as above
   local name=$1 slug=$2
   shift 2
-  if [[ $name/$slug != "$wanted"* || -e $results/$name/encodings/$slug.json ]]; then return; fi
+  if [[ $name/$slug != "$wanted"* ]] || there "$results/$name/encodings/$slug.json"; then return; fi
   echo "== $name, $slug"
   compare "$runs/$name/$slug" "$@"
   "$python" -m ropewalk.lab.report.publish "$runs/$name/$slug" "$results/$name" --add
@@ -67,7 +69,7 @@ unit claims/sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings
 
 # What positions that are added leave of a token: models of the unit above, looked into.
 name=claims/token-left
-if [[ $name == "$wanted"* && ! -e $results/$name/results.json && -e $runs/claims/sizes-large/results.json ]]; then
+if [[ $name == "$wanted"* && -e $runs/claims/sizes-large/results.json ]] && ! there "$results/$name/results.json"; then
   echo "== $name"
   "$python" studies/token_left.py "$runs/claims/sizes-large" --out "$results/$name"
   ended "$name"
@@ -91,7 +93,7 @@ unit claims/frequencies-masked "${masked[@]}" --encodings "rotary,rotary(frequen
 
 # Integers as positions, with the norms of this lab and of the first transformer.
 name=claims/integer-positions
-if [[ $name == "$wanted"* && ! -e $results/$name/results.json ]]; then
+if [[ $name == "$wanted"* ]] && ! there "$results/$name/results.json"; then
   echo "== $name"
   if [[ ${TRY:-} == 1 ]]; then
     "$python" studies/integer_positions.py "$runs/$name" "${tiny[@]}" seeds=1 --out "$results/$name"
