@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from claims_evidence import (
     AGAINST,
     BLEU,
@@ -87,23 +89,28 @@ def sharper() -> list[Evidence]:
     """Seeds of rotary that grow sharper in each layer, in each kind of attention."""
     found = []
     for kind, title in KINDS.items():
-        p = {}
-        for sign in (1, -1):  # sharper from layer to layer, or flatter
-            layers = {
-                name: [[sign * share for share in cell] for cell in cells]
-                for name, cells in _shares(kind).items()
-            }
-            counts = {name: sum(map(grows_sharper, cells)) for name, cells in layers.items()}
-            chances = [
-                chance(counts[name], len(cells), len(cells[0])) for name, cells in layers.items()
-            ]
-            p[sign] = dict(zip(layers, holm(chances), strict=True))
-            if sign == 1:
-                seeds = f"{counts['rotary']} of {len(layers['rotary'])} seeds"
-        vote = FOR if p[1]["rotary"] < 0.05 else AGAINST if p[-1]["rotary"] < 0.05 else NEITHER
-        says = f"{title.lower()}: {seeds} (p = {format_p_value(p[1]['rotary'])})"
-        found.append(Evidence(says.replace("= <", "&lt;"), vote, "sharpness"))
+        shares = _shares(kind)
+        falls, counts = _chances(shares)
+        rises, _ = _chances(
+            {name: [[-share for share in cell] for cell in cells] for name, cells in shares.items()}
+        )
+        for name in ("rotary", "rotary(cross=True)"):
+            vote = FOR if falls[name] < 0.05 else AGAINST if rises[name] < 0.05 else NEITHER
+            says = (
+                f"`{name}`, {title.lower()}: {counts[name]} of {len(shares[name])} seeds "
+                f"(p = {format_p_value(falls[name])})"
+            )
+            found.append(Evidence(says.replace("= <", "&lt;"), vote, "sharpness"))
     return found
+
+
+def _chances(
+    shares: Mapping[str, Sequence[Sequence[float]]],
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Give p after Holm that so many seeds grow sharper by chance, and how many do, by encoding."""
+    counts = {name: sum(map(grows_sharper, cells)) for name, cells in shares.items()}
+    chances = [chance(counts[name], len(cells), len(cells[0])) for name, cells in shares.items()]
+    return dict(zip(shares, holm(chances), strict=True)), counts
 
 
 def sharper_why() -> list[Evidence]:

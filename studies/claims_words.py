@@ -48,8 +48,8 @@ CLAIMS = {
     "sharper": Claim(
         "With rotary, attention grows sharper from layer to layer.",
         REPORT,
-        "Seeds of `rotary` whose entropy falls in each layer: for it if more than chance (p < "
-        "0.05 after Holm); against it if as many rise in each layer.",
+        "Seeds whose entropy falls in each layer, with rotation in cross-attention too or not: for "
+        "it if more than chance (p < 0.05 after Holm), against it if as many rise in each layer.",
     ),
     "sharper-why": Claim(
         "… and that is why it translates better.",
