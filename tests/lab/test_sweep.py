@@ -10,6 +10,7 @@ from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
 from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_reader import make_config, read_run_config
+from ropewalk.lab.run import train_one
 from ropewalk.lab.sweep import (
     DECODING_FIELDS,
     TRAINING_FIELDS,
@@ -207,6 +208,24 @@ def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
     # A second choice takes the place of the first.
     results = compare(read_tuned_config(run, ["average=1,2"]), run)
     assert set(results["encodings"][0]["settings"]) == {"average"}
+
+
+def test_trials_of_another_beam_are_not_taken_for_these(compare, pairs, tmp_path):
+    """Fails if a setting that the sweep does not vary may change under its trials."""
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    fields |= {"seeds": 1, "sweep": {"length_penalty": [0.0, 1.0]}}
+    for beam in (1, 3):
+        compare(make_config(settings={**fields, "beam": beam}), tmp_path / "run")
+    path = Cell("none", 1).folder(tmp_path / "run") / "decoding.json"
+    trials = read_checked_json(path)["trials"]
+    assert [trial["decoding"]["beam"] for trial in trials] == [1, 1, 3, 3]
+
+
+def test_one_model_is_trained_without_a_sweep(tmp_path):
+    config = config_of("copy", encodings="none", seeds=1, sweep=RATES)
+    with pytest.raises(ValueError, match="sweep must be empty to train one model"):
+        train_one(config, tmp_path / "run", lambda *event: None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_tune_refuses_what_it_cannot_do(tmp_path):

@@ -84,7 +84,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
     for name, choice in choices.items():
         cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
         tried = [_read_decoding(cell.folder(run)) for cell in cells]
-        trials = [_over_seeds(point, tried) for point in grid]
+        trials = [_over_seeds(config, point, tried) for point in grid]
         found = best(trials, f"mean_{metric.key}", higher_is_better=metric.higher_is_better)
         settings = choice.settings + tuple(found["settings"].items())
         choices[name] = Choice(settings, choice.trials, tuple(trials))
@@ -94,7 +94,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
 def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
     """Decode validation with a cell's model in each setting that is not there yet."""
     held = _read_decoding(folder)
-    missing = [point for point in grid if _find(held, point) is None]
+    missing = [point for point in grid if _find(held, task.config, point) is None]
     groups: dict[tuple[str, int], list[Settings]] = {}
     for point in missing:
         config = task.config.with_settings(point)
@@ -105,7 +105,7 @@ def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: P
         load_weights(model, mean_of(snapshots)[0])
         scores = task.validation_scores(model, [task.config.with_settings(p) for p in together])
         held += [
-            {"settings": dict(point), **score}
+            {"decoding": _decoding(task.config, point), "scores": score}
             for point, score in zip(together, scores, strict=True)
         ]
         write_checked_json(folder / _TRIALS, {"trials": held})
@@ -130,15 +130,22 @@ def _read_decoding(folder: Path) -> list[Facts]:
     return list(read_checked_json(path, "trials")["trials"])
 
 
-def _find(trials: Sequence[Facts], point: Settings) -> Facts | None:
-    return next((trial for trial in trials if trial["settings"] == dict(point)), None)
+def _decoding(config: Config, point: Settings) -> Facts:
+    """Give all that a setting decodes by, what the sweep does not vary included."""
+    held = config.with_settings(point).decoding()
+    return {name: held[name] for name in DECODING_FIELDS if name in held}
 
 
-def _over_seeds(point: Settings, tried: Sequence[Sequence[Facts]]) -> Facts:
+def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | None:
+    wanted = _decoding(config, point)
+    return next((trial["scores"] for trial in trials if trial["decoding"] == wanted), None)
+
+
+def _over_seeds(config: Config, point: Settings, tried: Sequence[Sequence[Facts]]) -> Facts:
     """Give each score of a decoding setting as a list over seeds, and its mean."""
-    found = [_find(trials, point) or {} for trials in tried]
+    found = [_find(trials, config, point) or {} for trials in tried]
     facts: Facts = {"settings": dict(point)}
-    for key in dict.fromkeys(key for each in found for key in each if key != "settings"):
+    for key in dict.fromkeys(key for each in found for key in each):
         values = [each.get(key) for each in found]
         known = [value for value in values if value is not None]
         facts[key] = values
