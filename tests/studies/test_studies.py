@@ -218,3 +218,12 @@ def test_a_seed_grows_sharper_only_if_every_layer_does():
     assert sharpness.chance(0, 3, 4) == pytest.approx(1)
     assert sharpness.chance(1, 3, 4) == pytest.approx(1 - (23 / 24) ** 3)
     assert sharpness.chance(3, 3, 4) == pytest.approx(24**-3)
+
+
+def test_what_p_rope_leaves_alone_turns_by_its_fastest_pair():
+    config = make_config(settings={"task": "causal-lm", "width": 128, "heads": 4})
+    (report,) = load_scripts("studies", "rotary_parts_report")
+    name = "rotary(rule=proportional,fraction=0.75)"
+    wanted = (config.train_length - 1) * 10_000 ** (-24 / 32)  # pair 12 of 16 is the first
+    assert report.left_out_angle(name, config) == pytest.approx(wanted)
+    assert report.left_out_angle("rotary", config) == 0
