@@ -39,6 +39,8 @@ ended() { # NAME: a result has been published
 
 there() { [[ -e $1 && ! (${AGAIN:-} == 1 && -n $wanted) ]]; } # FILE of a result that is not to be made anew
 
+holds() { there "$1" && grep -qF "\"slug\": \"$2\"" "$1"; } # FILE of a result, and an encoding's folder name
+
 unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
   local name=$1
   shift
@@ -52,7 +54,7 @@ unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
 part() { # NAME and the folder name of an encoding in it, which is added, then as above
   local name=$1 slug=$2
   shift 2
-  if [[ $name/$slug != "$wanted"* ]] || there "$results/$name/encodings/$slug.json"; then return; fi
+  if [[ $name/$slug != "$wanted"* ]] || holds "$results/$name/results.json" "$slug"; then return; fi
   echo "== $name, $slug"
   compare "$runs/$name/$slug" "$@"
   "$python" -m ropewalk.lab.report.publish "$runs/$name/$slug" "$results/$name" --add

@@ -369,7 +369,11 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["compare", "--sweep", "learning_rat=1,2"], "did you mean 'learning_rate'?"),
         (["compare", "--sweep", "clip=1", "--sweep", "clip=2"], "must name 'clip' once"),
         (["compare", "--sweep", "heads=2,3"], "sweep, heads=3: heads must divide width"),
-        (["compare", "--sweep", "clip=" + "1," * 9_000], "sweep must give clip one value or more"),
+        (
+            ["compare", "--sweep", "clip=" + "1," * 9_000],
+            "--sweep must have a value before and after each",
+        ),
+        (["compare", "clip=1", "--sweep", "clip=1,2"], "'clip' must be given once, got a value"),
         (["tune", "nowhere", "beam=1,2"], "RUN must be the folder of a finished run"),
         (["tune", "nowhere"], "SWEEP must be given; see ropewalk tune --help"),
         (["tune", "nowhere", "--jobs", "0", "beam=1"], "--jobs must be an integer of at least 1"),

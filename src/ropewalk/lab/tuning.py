@@ -61,14 +61,15 @@ def is_trained(cell: Cell, run: Path) -> bool:
 def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
     """Choose each encoding's training settings from its trials, by encoding.
 
-    The lowest validation loss at the end wins; one that diverged loses to any other.
+    The lowest validation loss wins: that at the end, or with select=best the best. A training that
+    diverged loses to any other.
     """
     cells = trial_cells(config)
     if not cells:
         return {name: Choice() for name in config.encodings}
     choices = {}
     for name in config.encodings:
-        trials = [_trial(cell, run) for cell in cells if cell.encoding == name]
+        trials = [_trial(cell, config, run) for cell in cells if cell.encoding == name]
         found = best(trials, "validation_loss", higher_is_better=False)
         choices[name] = Choice(tuple(found["settings"].items()), tuple(trials))
     return choices
@@ -84,7 +85,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
     for name, choice in choices.items():
         cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
         tried = [_read_decoding(cell.folder(run)) for cell in cells]
-        trials = [_over_seeds(config, point, tried) for point in grid]
+        trials = [_over_seeds(config, point, tried, metric.key) for point in grid]
         found = best(trials, f"mean_{metric.key}", higher_is_better=metric.higher_is_better)
         settings = choice.settings + tuple(found["settings"].items())
         choices[name] = Choice(settings, choice.trials, tuple(trials))
@@ -95,11 +96,11 @@ def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: P
     """Decode validation with a cell's model in each setting that is not there yet."""
     held = _read_decoding(folder)
     missing = [point for point in grid if _find(held, task.config, point) is None]
-    groups: dict[tuple[str, int], list[Settings]] = {}
+    groups: dict[tuple[str, int, int], list[Settings]] = {}
     for point in missing:
         config = task.config.with_settings(point)
-        groups.setdefault((config.select, config.average), []).append(point)
-    for (select, average), together in groups.items():
+        groups.setdefault((config.select, config.average, config.beam), []).append(point)
+    for (select, average, _), together in groups.items():
         snapshots = chosen_snapshots(folder, select, average, record.validation)
         model, _ = load_model(snapshots[-1], pick_device(task.config.device))
         load_weights(model, mean_of(snapshots)[0])
@@ -111,15 +112,18 @@ def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: P
         write_checked_json(folder / _TRIALS, {"trials": held})
 
 
-def _trial(cell: Cell, run: Path) -> Facts:
+def _trial(cell: Cell, config: Config, run: Path) -> Facts:
     path = cell.folder(run) / _RECORD
     record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
-    finished = record.status == "finished"
+    loss = None
+    if record.status == "finished":
+        losses = [seen["loss"] for seen in record.validation]
+        loss = min(losses) if config.select == "best" else losses[-1]
     return {
         "settings": dict(cell.settings),
         "seed": cell.seed,
         "status": record.status,
-        "validation_loss": record.validation[-1]["loss"] if finished else None,
+        "validation_loss": loss,
     }
 
 
@@ -138,18 +142,23 @@ def _decoding(config: Config, point: Settings) -> Facts:
 
 def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | None:
     wanted = _decoding(config, point)
-    return next((trial["scores"] for trial in trials if trial["decoding"] == wanted), None)
+    return next((trial["scores"] for trial in trials if trial.get("decoding") == wanted), None)
 
 
-def _over_seeds(config: Config, point: Settings, tried: Sequence[Sequence[Facts]]) -> Facts:
-    """Give each score of a decoding setting as a list over seeds, and its mean."""
+def _over_seeds(
+    config: Config, point: Settings, tried: Sequence[Sequence[Facts]], key: str
+) -> Facts:
+    """Give each score of a decoding setting as a list over seeds, and its mean under mean_….
+
+    A seed that diverged has None and counts in no setting's mean; ``key`` is there in any case.
+    """
     found = [_find(trials, config, point) or {} for trials in tried]
     facts: Facts = {"settings": dict(point)}
-    for key in dict.fromkeys(key for each in found for key in each):
-        values = [each.get(key) for each in found]
+    for name in dict.fromkeys([key, *(name for each in found for name in each)]):
+        values = [each.get(name) for each in found]
         known = [value for value in values if value is not None]
-        facts[key] = values
-        facts[f"mean_{key}"] = sum(known) / len(known) if len(known) == len(values) else None
+        facts[name] = values
+        facts[f"mean_{name}"] = sum(known) / len(known) if known else None
     return facts
 
 
@@ -171,5 +180,16 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
             f"training, ropewalk compare --sweep tries"
         )
     config = read_run_config(run)
+    cells = [
+        Cell(name, seed, choice.settings)
+        for name, choice in chosen_training(config, run).items()
+        for seed in config.seeds
+    ]
+    waiting = [cell for cell in cells if not is_trained(cell, run)]
+    if waiting:
+        raise ValueError(
+            f"RUN must be the folder of a finished run, got {shown(str(run))}: {waiting[0]} is not "
+            f"trained; finish it with ropewalk compare"
+        )
     trained = {name: held for name, held in config.sweep.items() if name not in DECODING_FIELDS}
     return with_sweep(config, {**trained, **sweep})
