@@ -28,7 +28,7 @@ def fetch(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="The .deb or .zip it is read from, or a folder of them; fetched if not given.",
+            help="The .deb or .zip file to read, or a folder of them; without it they are fetched.",
         ),
     ] = None,
 ) -> None:
