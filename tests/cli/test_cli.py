@@ -11,12 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
 
-from ropewalk.cli import run_command
 from ropewalk.cli.common import one_line
 from ropewalk.lab.decoding.translator import read_sentences
 
@@ -50,23 +48,6 @@ def tiny(**changed):
     """The small config with some fields changed: none may be given twice."""
     fields = dict(setting.split("=") for setting in TINY) | {k: str(v) for k, v in changed.items()}
     return [f"{name}={value}" for name, value in fields.items()]
-
-
-@pytest.fixture
-def in_process(monkeypatch, capfd):
-    """Run a command in this process: its status, and what it says on standard error."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.getsignal(number) for number in numbers]
-
-    def run(words, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", *words])
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        return run_command(), capfd.readouterr().err
-
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 WHILE_STARTING = """
