@@ -29,7 +29,7 @@ HEAD = """# What articles say, measured
 <!-- Written by studies/claims.py from the committed results. -->
 
 Each row is a claim as articles make it, and what the results of this repository say. They hold for
-its sizes: models of some 0.1 to 5 million parameters, trained for minutes on two cores, on
+its sizes: models of some 0.1 to 3 million parameters, trained for minutes on two cores, on
 Multi30k, German–English phrases, generated stories and sequences. A large model may differ.
 
 A claim speaks of all cases unless it says otherwise. So a row is

@@ -98,5 +98,6 @@ def sizes() -> list[Evidence]:
 
 
 def bits() -> list[Evidence]:
-    """Bits of the position against sinusoids."""
-    return weighed(TEXT, "binary", "sinusoidal", "x1", WORSE)
+    """Bits of the position against sinusoids, at the trained length and beyond."""
+    found = weighed(TEXT, "binary", "sinusoidal", "x1", WORSE)
+    return found + weighed(TEXT, "binary", "sinusoidal", "x8", WORSE)

@@ -18,10 +18,9 @@ from claims_evidence import (
     exists,
     held,
     row_of,
-    weighed,
 )
 from common import RESULTS, Facts
-from rotary_parts_report import decay
+from rotary_parts_report import by_eighths, decay
 from sharpness import KINDS, chance, grows_sharper
 
 from ropewalk.lab.report.formats import format_number, format_p_value
@@ -29,7 +28,7 @@ from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.scoring.significance import BETTER, holm
 
 COST = "../benchmarks/results/cost.json"
-SLOW, COSTS_NOTHING = 1.25, 1.1  # × the time without positions; 20 % is noise
+UNTOUCHED = ("sinusoidal", "integer", "binary", "learned")  # they leave attention as it is
 BIASES = ("alibi", "t5", "kerple", "fire", "tupe", "shaw", "transformer_xl", "deberta", "cope")
 
 
@@ -70,9 +69,12 @@ def faster_masked() -> list[Evidence]:
             shares.append(there[0] / cell["steps"] if there else 1.0)
         vote = FOR if max(shares) < 1 else AGAINST if min(shares) == 1 else NEITHER
         each = " · ".join(f"{share:.0%}" for share in shares)
-        says = f"`rotary` is at the {goal:.2f} that `{other}` ends with after {each} of the steps"
+        says = (
+            f"`rotary` is at the {goal:.2f} that `{other}` ends with after at most {each} of the "
+            f"steps"
+        )
         found.append(Evidence(says, vote, MASKED))
-    return found + weighed(MASKED, "rotary", "sinusoidal", "x1", BETTER)
+    return found
 
 
 def _shares(kind: str) -> dict[str, list[list[float]]]:
@@ -112,7 +114,7 @@ def _chances(
 
 
 def sharper_why() -> list[Evidence]:
-    """Seeds that grow sharper nowhere, and translate better all the same."""
+    """Seeds whose attention ends no sharper than it begins, and which still translate better."""
     study = read_results(RESULTS / "sharpness")
     split = study["split"]
     best = max(row_of(BLEU, "sinusoidal")["summary"][split]["bleu"]["values"])
@@ -122,30 +124,34 @@ def sharper_why() -> list[Evidence]:
         if test is None or test["verdict"] != BETTER:
             continue
         scores = {c["seed"]: c["scores"][split]["bleu"] for c in row_of(BLEU, name)["cells"]}
-        nowhere = [
+        flat = [
             cell["seed"]
             for cell in cells
-            if not any(grows_sharper([layer["share"] for layer in cell[kind]]) for kind in KINDS)
+            if all(cell[kind][-1]["share"] >= cell[kind][0]["share"] for kind in KINDS)
         ]
-        ahead = [seed for seed in nowhere if scores[seed] > best]
-        says = f"`{name}`: {len(nowhere)} of {len(cells)} seeds grow sharper nowhere, "
+        ahead = [seed for seed in flat if scores[seed] > best]
+        says = f"`{name}`: {len(flat)} of {len(cells)} seeds end no sharper in any attention, "
         says += f"{len(ahead)} of them above {best:.1f} BLEU, the best of `sinusoidal`"
         found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))
     return found
 
 
 def costs(what: str) -> list[Evidence]:
-    """Time of ``train`` or ``decode`` at the longest length, × without positions."""
+    """Time of ``train`` or ``decode`` at the longest length, × without positions.
+
+    Encodings that leave attention as it is show how far times vary by themselves.
+    """
     cost = read_summary(RESULTS / COST)
-    rows = {row["name"]: row[what] for row in cost["rows"]}
+    rows = {row["name"].partition("(")[0]: row[what] for row in cost["rows"]}
+    times = {name: row[-1]["seconds"] / rows["none"][-1]["seconds"] for name, row in rows.items()}
+    least, most = (pick(times[name] for name in UNTOUCHED) for pick in (min, max))
     found = []
     for name in (*BIASES, "rotary"):
-        whole = next(each for each in rows if each.partition("(")[0] == name)
-        times = rows[whole][-1]["seconds"] / rows["none"][-1]["seconds"]
-        vote = FOR if times >= SLOW else AGAINST if times <= COSTS_NOTHING else NEITHER
-        says = f"`{name}` × {times:.2f} at {cost['lengths'][-1]:,} tokens"
+        vote = FOR if times[name] > most else AGAINST if times[name] < least else NEITHER
+        says = f"`{name}` × {times[name]:.2f} at {cost['lengths'][-1]:,} tokens"
         found.append(Evidence(says, None if name == "rotary" else vote, COST))
-    return found
+    says = f"with {', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
+    return [*found, Evidence(says, None, COST)]
 
 
 def scales(name: str) -> list[Evidence]:
@@ -169,11 +175,14 @@ def decay_trained() -> list[Evidence]:
     encodings = read_results(RESULTS / "rotary-parts")["encodings"]
     found = []
     for name in ("rotary", "none"):
-        falls = [[decay(layer) for layer in cell["scores"]] for cell in encodings[name]["cells"]]
-        least, most = (pick(map(pick, falls)) for pick in (min, max))
-        vote = FOR if least > 0 else AGAINST if most < 0 else NEITHER
+        layers = [layer for cell in encodings[name]["cells"] for layer in cell["scores"]]
+        falls = [decay(layer) for layer in layers]
+        rising = sum(eighths[-1] > min(eighths) for eighths in map(by_eighths, layers))
+        vote = FOR if min(falls) > 0 and not rising else AGAINST if rising == len(layers) else 0
         says = (
-            f"`{name}`, {len(falls)} seeds of {len(falls[0])} layers: {least:+.2f} to {most:+.2f}"
+            f"`{name}`: from the nearest eighth to the farthest {min(falls):+.2f} to "
+            f"{max(falls):+.2f}; in {rising} of {len(layers)} layers (all seeds) the farthest is "
+            f"not the lowest"
         )
         found.append(Evidence(says, vote if name == "rotary" else None, "rotary-parts"))
     return found

@@ -42,8 +42,9 @@ CLAIMS = {
     ),
     "faster-linear": Claim(
         "… and in linear attention, to a lower loss.",
-        f"{ROFORMER}, figure 3 right",
-        f"Loss at the end against sinusoids: {BETTER}.",
+        f"{ROFORMER}, figure 3 right (probably made with rotation before the feature map)",
+        f"Loss at the end against sinusoids, with rotation behind the feature map (eq. 19) and "
+        f"before it: {BETTER}.",
     ),
     "sharper": Claim(
         "With rotary, attention grows sharper from layer to layer.",
@@ -54,20 +55,20 @@ CLAIMS = {
     "sharper-why": Claim(
         "… and that is why it translates better.",
         REPORT,
-        "Against it if a seed that grows sharper in no kind of attention, with `rotary` or with "
-        "another encoding that is shown to be better, has more BLEU than all of `sinusoidal`.",
+        "Against it if a seed of an encoding that is shown to be better has more BLEU than all of "
+        "`sinusoidal`, and in no kind of attention a last layer that is sharper than the first.",
     ),
     "bias-slow": Claim(
         "Relative biases are slow at long sequences.",
         f"{ALIBI}, of T5's; {TUTORIALS}",
-        "Time of a training step at the longest length, × none, as implemented here: for it from "
-        "1.25 on, against it up to 1.1 (20 % is noise).",
+        "Time of a training step at the longest length, × none, as implemented here: for it above "
+        "all encodings that leave attention as it is, against it below all of them.",
     ),
     "bias-cache": Claim(
         "… and in the way of a key/value cache.",
         TUTORIALS,
         "Time of a token decoded on a cache of the longest length, × none, as implemented here: "
-        "for it from 1.25 on, against it up to 1.1.",
+        "for it above all encodings that leave attention as it is, against it below all of them.",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
@@ -78,8 +79,8 @@ CLAIMS = {
     "decay-trained": Claim(
         "Scores decay with distance, in trained models.",
         f"{ROFORMER}, section 3.4.3; {TUTORIALS}",
-        "Mean score of the nearest eighth of distances less that of the farthest: for it if above "
-        "0 in every layer and seed, against it if below 0 in every one.",
+        "Mean scores of `rotary` by eighths of the distance: for it if in every layer and seed the "
+        "farthest is the lowest, against it if in none.",
     ),
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",
@@ -109,7 +110,7 @@ CLAIMS = {
         "Bits of the position are jumpy, and so harder to learn from than sinusoids.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Step between neighbours, largest × smallest: for it from 2 on. Loss of `binary` against "
-        f"`sinusoidal`: {BETTER}.",
+        f"`sinusoidal` at the trained length and 8 times it: {BETTER}.",
     ),
     "positions-stay": Claim(
         "Added positions stay in the hidden states; rotation leaves them out.",
@@ -148,12 +149,12 @@ CLAIMS = {
         "fall against it, and so is none shown with an interval within 0.01.",
     ),
     "linear-works": Claim(
-        "Rotation works with linear attention.",
+        "Rotation works with linear attention (Performer, rotation behind the feature map).",
         f"{ROFORMER}, section 3.3 and eq. 19",
         f"Loss of `rotary` against `none`: {BETTER}.",
     ),
     "longer-contexts": Claim(
-        "Rotary serves longer contexts than it was trained on.",
+        "Rotary serves contexts of 8 times the trained length.",
         f"{TUTORIALS}; doubted by {ALIBI}",
         "As for T5's bias, with plain `rotary` and no rule of scaling.",
     ),

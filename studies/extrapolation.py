@@ -52,7 +52,7 @@ def readme(results: Facts) -> str:
     parts = [
         "# Past the trained length",
         GENERATED,
-        "Each encoding, trained at one length and scored at multiples of it. A dash: no result, "
+        "Each encoding, trained up to one length and scored at multiples of it. A dash: no result, "
         "since the encoding has no such positions, training reached none of its rows there, or the "
         "task has no such size. Small numbers are seeds. What differs by more than chance stands "
         "in each task's own table.",
@@ -72,8 +72,9 @@ def readme(results: Facts) -> str:
         if run["rules"] is not None:
             parts += [
                 "Rules of rotary, without further training: the models above, trained on at most "
-                f"{run['rules']['trained_tokens']} tokens with plain rotary. At m times the length "
-                "the rule stretches by m.",
+                f"{run['rules']['trained_tokens']} tokens with plain rotary, which is `none` here. "
+                "At m times the length a rule stretches by m, DynamicNTK (factor 2) by 2m − 1; at "
+                "the trained length rules change nothing that was asked, and were not tried.",
                 _by_length(run["rules"]["scores"], run["metric"]["digits"]),
                 tests_table(run["rules"]),
             ]

@@ -97,14 +97,15 @@ def readme(results: Facts) -> str:
     most = {name: max(row[name] for row in results["rows"]) for name in ("all", *STRATA)}
     trials = results["trials"]
     error = 100 * math.sqrt(LEVEL * (1 - LEVEL) / trials)
-    third = 100 * math.sqrt(LEVEL * (1 - LEVEL) / (trials // 3))
+    largest = max(row[name] for row in results["rows"] for name in STRATA)
+    third = 100 * math.sqrt(largest * (1 - largest) / (trials // 3))
     parts = [
         "# How often systems alike come out different",
         GENERATED,
         f"Pairs of systems that differ by chance alone were compared {trials:,} times for each "
         f"number of seeds and each spread of the seeds (in logits of a word being right), on "
         f"{results['sentences']} simulated sentences: the share with p < {LEVEL}, which should be "
-        f"5 %. One standard error is {error:.1f} points, of a third {third:.1f}.",
+        f"5 %. One standard error is {error:.1f} points at 5 %, {third:.1f} of the largest third.",
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
         f"Thirds of the trials by the variance of the seeds' BLEU. Of all trials at most "
         f"{most['all']:.1%} are rejected; of the third whose seeds agree, up to "

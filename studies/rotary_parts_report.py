@@ -26,6 +26,12 @@ def slow_share(norms: list[Facts], name: str) -> list[float]:
     return shares
 
 
+def by_eighths(scores: list[float]) -> list[float]:
+    """Give the mean score in each eighth of the distances from 1 on, nearest first."""
+    rest = torch.tensor(scores[1:])
+    return [float(part.mean()) for part in rest.tensor_split(8)]
+
+
 def decay(scores: list[float]) -> float:
     """Give how far the mean score falls from the nearest eighth of distances to the farthest."""
     part = max(1, len(scores) // 8)
@@ -101,6 +107,8 @@ def _norms(results: Facts) -> list[str]:
         cells = [cell for cell in row["cells"] if "norms" in cell]
         if not cells:
             continue
+        if "frequency=" in name:  # all pairs turn alike: none is slower
+            continue
         for part in ("q", "k"):
             layers = torch.tensor([slow_share(cell["norms"], part) for cell in cells])
             rows.append(
@@ -150,8 +158,9 @@ def _positions(results: Facts) -> list[str]:
     return [
         "## How much of a position is left",
         "R² of a linear map (ridge regression, judged on windows it has not seen) from a token's "
-        "vector to its position: 1 reads it exactly, 0 knows nothing of it. What is added to the "
-        "embedding has to survive; with the others, the causal mask alone lets layers count.",
+        "vector to its position: 1 reads it exactly, 0 knows nothing of it. The causal mask alone "
+        "lets layers count, as `none` shows: from the second layer on, a position that can be read "
+        "may be one that was counted and not the one that was added.",
         markdown_table(head, rows),
     ]
 

@@ -203,7 +203,7 @@ def readme(results: Facts) -> str:
             parts.append(
                 f"So of two models that differ in their seed alone, the one is at least {gap} % "
                 f"better on {n} sentences in {alike['above']:.0%} of draws, and at least as much "
-                f"worse in {alike['below']:.0%}: such a gap tells nothing of an encoding."
+                f"worse in {alike['below']:.0%}: such a gap alone is no evidence for an encoding."
             )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"

@@ -201,9 +201,10 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
         ("peak memory", "peak_memory_bytes", -1),
     ):
         taken.append((name, row[key]["mean"], first[key]["mean"], sign))
-    for place, bin_ in enumerate(results.get("length_bins", {}).get(splits[0], ())):
-        here, there = (_bin_mean(x, splits[0], place) for x in (row, first))
-        taken.append((f"{splits[0]} sentences of {bin_label(bin_)} words", here, there, 1))
+    for split, bins in results.get("length_bins", {}).items():
+        for place, bin_ in enumerate(bins):
+            here, there = (_bin_mean(x, split, place) for x in (row, first))
+            taken.append((f"{split} sentences of {bin_label(bin_)} words", here, there, 1))
     behind = [
         name
         for name, here, there, sign in taken
@@ -212,11 +213,12 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     known = sum(here is not None and there is not None for _, here, there, _ in taken)
     if not behind:
         return (
-            f"{row['name']} is ahead of {first['name']} in the mean of all {known} measures taken."
+            f"{row['name']} is ahead of {first['name']} in the mean of all {known} measures of "
+            f"quality and memory."
         )
     return (
         f"{row['name']} is not ahead of {first['name']} in the mean of {len(behind)} of {known} "
-        f"measures taken: {format_list(behind)}."
+        f"measures of quality and memory: {format_list(behind)}."
     )
 
 
