@@ -3,6 +3,7 @@
 ``python studies/extrapolation.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task``
 (causal-lm and generated sequences), tries every scaling rule on their rotary models without further
 training, and writes results/extrapolation, or another folder, with a README made of the numbers.
+Of a published folder, which has no models, scores are read and the rules stay as they were written.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from extrapolation_rules import tests_table, try_rules
 
 from ropewalk.figures import static
 from ropewalk.figures.palette import style
+from ropewalk.files import read_json
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import column_title
 from ropewalk.lab.results import read_results
@@ -162,6 +164,15 @@ def length_figure(run: Facts) -> bytes:
     return static.png(figure)
 
 
+def _rules(run: Path, folder: Path) -> Facts | None:
+    """Try the rules on a run's models; of a published folder give what was written of its task."""
+    if (run / "config.json").exists():
+        return try_rules(run)
+    task, written = read_results(run)["config"]["task"], folder / "results.json"
+    runs = read_json(written)["runs"] if written.exists() else []
+    return next((held["rules"] for held in runs if held["task"] == task), None)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Gather the runs, try the rules, and write the folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -171,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: Facts = {
         "commit": commit(),
         "versions": versions(),
-        "runs": [{**scores_of(run), "rules": try_rules(run)} for run in options.runs],
+        "runs": [{**scores_of(run), "rules": _rules(run, options.out)} for run in options.runs],
     }
     pictures = {
         f"by-length-{place}.png": length_figure(run) for place, run in enumerate(results["runs"], 1)

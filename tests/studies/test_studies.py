@@ -14,6 +14,7 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
@@ -155,6 +156,15 @@ def test_rules_are_tested_against_plain_rotary(text_run):
         assert versus["difference"] == pytest.approx(expected, abs=1e-6)
         assert versus["low"] <= versus["difference"] <= versus["high"]
         assert versus["p"] <= versus["p_holm"] <= 1
+
+
+def test_a_published_folder_keeps_the_rules_that_were_tried(text_run, tmp_path):
+    """Fails if scores of a published folder can't be read again, or its rules are lost by it."""
+    extrapolation.main([str(text_run), "--out", str(tmp_path / "study")])
+    tried = read_json(tmp_path / "study" / "results.json")["runs"]
+    publish(text_run, tmp_path / "published")
+    extrapolation.main([str(tmp_path / "published"), "--out", str(tmp_path / "study")])
+    assert read_json(tmp_path / "study" / "results.json")["runs"] == tried
 
 
 def test_rules_without_statistics_are_no_finding():
