@@ -44,12 +44,10 @@ def eight_percent() -> list[Evidence]:
         gains.append(
             (folder, split, [test[key] / base * 100 for key in ("difference", "low", "high")])
         )
-    inside = [
-        low <= gap <= high and low > 0 for folder, _, (_, low, high) in gains if folder == BLEU
-    ]
-    vote = FOR if all(inside) else NEITHER if any(inside) else AGAINST
     found = []
     for folder, split, each in gains:
+        _, least, most = each
+        vote = FOR if 0 < least <= gap <= most else NEITHER if least <= gap <= most else AGAINST
         mean, low, high = (format_number(gain, 1, signed=True) for gain in each)
         says = f"{folder}, {split}: {mean} % ({low} to {high} %)"
         found.append(Evidence(says, vote if folder == BLEU else None, folder))

@@ -32,7 +32,7 @@ CLAIMS = {
         "… and by 8 % of BLEU.",
         f"{REPORT} (+8.01 % on five sentences)",
         "The interval of the gain on Multi30k's test sets, in % of the mean of `sinusoidal`: for "
-        "it if it holds 8.01 % and not 0 on each, against it if on none. Phrases stand beside.",
+        "it if it holds 8.01 % and not 0, against it if 8.01 % lies outside. Phrases stand beside.",
     ),
     "faster-masked": Claim(
         "Rotary trains faster than absolute positions on masked tokens.",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ropewalk.files import Facts, readable_json, write_bytes
+from ropewalk.files import Facts, read_json, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"
@@ -28,17 +28,25 @@ def study_one_run(
     readme: Callable[[Facts], str],
     folder: Path,
     arguments: Sequence[str] | None = None,
+    added: Callable[[Facts, Facts], Facts] | None = None,
 ) -> None:
     """Study a split of the run that the command line names, and write the folder.
 
-    about: what the script says of itself, the first line of which is its help.
+    about: what the script says of itself, the first line of which is its help; added: puts results
+    among those that are there, for a study that has ``--add``.
     """
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("run", type=finished_run, help="folder of a finished translation run")
     parser.add_argument("--split", help="the first test split if not given")
     parser.add_argument("--out", type=Path, default=folder)
+    if added is not None:
+        parser.add_argument("--add", action="store_true", help="keep what other runs gave there")
     options = parser.parse_args(arguments)
-    write_study(options.out, study(options.run, options.split), readme)
+    results, there = study(options.run, options.split), options.out / "results.json"
+    if added is not None and options.add and there.exists():
+        held = read_json(there)
+        results = {**added(held, results), "command": held["command"]}
+    write_study(options.out, results, readme)
 
 
 def write_study(
@@ -47,8 +55,12 @@ def write_study(
     readme: Callable[[Facts], str],
     pictures: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write results with the command that made them, pictures, and the README made of them."""
-    results["command"] = shlex.join(["python", *sys.argv])
+    """Write results with the command that made them, pictures, and the README made of them.
+
+    Commands that results name already made some of them, and stay.
+    """
+    commands = [*results.get("command", "").splitlines(), shlex.join(["python", *sys.argv])]
+    results["command"] = "\n".join(dict.fromkeys(commands))
     write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
     for name, content in (pictures or {}).items():
         write_bytes(folder / name, content)

@@ -38,6 +38,8 @@ RULE_TRIALS = {
 def try_rules(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None where it has no rotary."""
     config = Config.model_validate(read_results(run)["config"])
+    if config.sweep:
+        raise ValueError(f"run must have no sweep, got {run}: its rotary has settings of its own")
     if "rotary" not in config.encodings:
         return None
     task = open_task(config, run)

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import torch
 from common import GENERATED, Facts, markdown_table
 
+from ropewalk.encodings import build
 from ropewalk.figures import static
 from ropewalk.figures.palette import LIGHT_PAGE, style
+from ropewalk.lab.config import Config
 
+SMALL = 0.1  # rad, within which sine and cosine hardly leave 0 and 1
 PLAIN = ("none", "sinusoidal", "learned")  # encodings that leave attention as it is
 
 
@@ -61,7 +64,35 @@ def _losses(results: Facts) -> list[str]:
         "turns back; with `frequency` all pairs turn alike. Whether differences on the test text "
         "are shown by more than chance stands in the table of the run itself.",
         markdown_table(["encoding", "validation loss", "seeds"], rows),
+        *_alike_by_design(results),
     ]
+
+
+def _alike_by_design(results: Facts) -> list[str]:
+    """Say of each p-RoPE how far the pairs that it leaves alone would turn within a window."""
+    said = []
+    for name in results["encodings"]:
+        if "rule=proportional" not in name:
+            continue
+        angle = left_out_angle(name, Config.model_validate(results["config"]))
+        said.append(
+            f"`{name}` leaves alone pairs that would turn by at most {angle:.2f} rad within a "
+            f"window of {results['config']['train_length']} tokens: at this length it is nearly "
+            f"`rotary` by design, so its row says nothing of p-RoPE."
+            if angle < SMALL
+            else f"`{name}` leaves alone pairs that would turn by up to {angle:.2f} rad within a "
+            f"window of {results['config']['train_length']} tokens."
+        )
+    return said
+
+
+def left_out_angle(name: str, config: Config) -> float:
+    """Give the greatest angle, in rad, within a window of the pairs that p-RoPE does not turn."""
+    shape = config.shape(vocabulary=1).stack_shape(causal=True)
+    turned = build(name, shape).for_layer(0).rope.spec.inverse_frequencies()
+    plain = build("rotary", shape).for_layer(0).rope.spec.inverse_frequencies()
+    left_out = plain[turned == 0]
+    return float(left_out.max()) * (config.train_length - 1) if len(left_out) else 0.0
 
 
 def _norms(results: Facts) -> list[str]:

@@ -39,6 +39,8 @@ ended() { # NAME: a result has been published
 
 there() { [[ -e $1 && ! (${AGAIN:-} == 1 && -n $wanted) ]]; } # FILE of a result that is not to be made anew
 
+holds() { there "$1" && grep -qF "\"slug\": \"$2\"" "$1"; } # FILE of a result, and an encoding's folder name
+
 unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
   local name=$1
   shift
@@ -52,11 +54,20 @@ unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
 part() { # NAME and the folder name of an encoding in it, which is added, then as above
   local name=$1 slug=$2
   shift 2
-  if [[ $name/$slug != "$wanted"* ]] || there "$results/$name/encodings/$slug.json"; then return; fi
+  if [[ $name/$slug != "$wanted"* ]] || holds "$results/$name/results.json" "$slug"; then return; fi
   echo "== $name, $slug"
   compare "$runs/$name/$slug" "$@"
   "$python" -m ropewalk.lab.report.publish "$runs/$name/$slug" "$results/$name" --add
   ended "$name/$slug"
+}
+
+study() { # NAME, the run whose models it looks into, then what stands behind `python`
+  local name=$1 run=$2
+  shift 2
+  if [[ $name != "$wanted"* || ! -e $run/results.json ]] || there "$results/$name/results.json"; then return; fi
+  echo "== $name"
+  "$python" "$@" --out "$results/$name"
+  ended "$name"
 }
 
 causal=(--task causal-lm --seeds 1,2,3 examples=2000)
@@ -68,12 +79,7 @@ unit claims/sizes-small --task causal-lm --seeds 1,2,3 examples=2000 --encodings
 unit claims/sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
 
 # What positions that are added leave of a token: models of the unit above, looked into.
-name=claims/token-left
-if [[ $name == "$wanted"* && -e $runs/claims/sizes-large/results.json ]] && ! there "$results/$name/results.json"; then
-  echo "== $name"
-  "$python" studies/token_left.py "$runs/claims/sizes-large" --out "$results/$name"
-  ended "$name"
-fi
+study claims/token-left "$runs/claims/sizes-large" studies/token_left.py "$runs/claims/sizes-large"
 
 # Distances clipped near and far, where a distance has to be told exactly and on text.
 unit claims/clip-copy --task copy --preset quick --seeds 1,2,3 "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=4)" --against rotary length_multiples=1
@@ -102,6 +108,15 @@ if [[ $name == "$wanted"* ]] && ! there "$results/$name/results.json"; then
   fi
   ended "$name"
 fi
+
+# Every encoding on stories, past the trained length too; rules of rotary without training; what the parts of a rope do.
+every='sinusoidal,none,integer,binary,learned,rotary,rotary(rule=proportional,fraction=0.75),rotary(frequency=0.1),rotary(values=True),xpos,alibi,t5,kerple,fire(length=64),tupe,shaw,transformer_xl,deberta(distance=64),cope'
+unit causal-lm --task causal-lm --encodings "$every" --seeds 1,2,3 examples=1000
+study extrapolation "$runs/causal-lm" studies/extrapolation.py "$runs/causal-lm"
+if [[ rotary-parts == "$wanted"* && -e $runs/causal-lm/results.json ]] && ! there "$results/rotary-parts/results.json"; then
+  compare "$runs/gradients" --task causal-lm --encodings "sinusoidal,integer,integer(length=512),rotary" --seeds 1,2,3 examples=300 length_multiples=1
+fi
+study rotary-parts "$runs/gradients" studies/rotary_parts.py "$runs/causal-lm" "$runs/gradients"
 
 # Masked tokens, each encoding with its own learning rate.
 unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --seeds 1,2,3 --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000
@@ -132,6 +147,11 @@ done
 while read -r slug encoding; do
   part multi30k-tuned "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
     --sweep learning_rate=2e-3,4e-3,8e-3 --sweep length_penalty=0.6,1,1.4,1.8,2.2
+  sharp=$results/multi30k-tuned-sharpness/results.json
+  if [[ -e $runs/multi30k-tuned/$slug/results.json ]] && ! grep -qF "\"$encoding\":" "$sharp" 2>/dev/null; then
+    "$python" studies/sharpness.py "$runs/multi30k-tuned/$slug" --out "${sharp%/*}" --add
+    ended multi30k-tuned-sharpness
+  fi
 done <<'ENCODINGS'
 sinusoidal sinusoidal
 rotary rotary

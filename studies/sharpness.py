@@ -2,7 +2,7 @@
 
 ``python studies/sharpness.py RUN_FOLDER`` reads the models of a finished translation run, measures
 the entropy of all their attention over a whole test split, and writes results/sharpness with a
-README made of the numbers.
+README made of the numbers. With ``--add`` what another run gave there stays.
 """
 
 from __future__ import annotations
@@ -54,6 +54,22 @@ def study_run(run: Path, split: str | None) -> Facts:
         "split": split,
         "sentences": len(encoded),
         "encodings": encodings,
+    }
+
+
+def added(held: Facts, found: Facts) -> Facts:
+    """Give what was held with another run's encodings among them; those of one name are replaced.
+
+    Raises ValueError if they were measured on other sentences.
+    """
+    for name in ("split", "sentences"):
+        if held[name] != found[name]:
+            raise ValueError(f"{name} must be {held[name]} as in what is there, got {found[name]}")
+    commands = (*held["asked"].splitlines(), *found["asked"].splitlines())
+    return {
+        **found,
+        "asked": "\n".join(dict.fromkeys(commands)),
+        "encodings": held["encodings"] | found["encodings"],
     }
 
 
@@ -116,7 +132,7 @@ def _cell(seeds: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the folder."""
-    study_one_run(__doc__, study_run, readme, FOLDER, arguments)
+    study_one_run(__doc__, study_run, readme, FOLDER, arguments, added=added)
 
 
 if __name__ == "__main__":

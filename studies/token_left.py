@@ -45,7 +45,7 @@ def study_run(run: Path) -> Facts:
     for row in results["encodings"]:
         encodings[row["name"]] = []
         for cell in row["cells"]:
-            path = Cell(row["name"], cell["seed"]).folder(run) / "model.safetensors"
+            path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))
                 assert isinstance(model, LanguageModel)

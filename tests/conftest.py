@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import sys
+import warnings
 
 import pytest
 import torch
@@ -19,3 +21,22 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def seeds():
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def in_process(monkeypatch, capfd):
+    """Run a command in this process: its status, and what it says on standard error."""
+    from ropewalk.cli import run_command  # needs the extra lab, which not every test has
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.getsignal(number) for number in numbers]
+
+    def run(words, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["ropewalk", *words])
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        return run_command(), capfd.readouterr().err
+
+    yield run
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)

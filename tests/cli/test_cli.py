@@ -11,12 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
 
-from ropewalk.cli import run_command
 from ropewalk.cli.common import one_line
 from ropewalk.lab.decoding.translator import read_sentences
 
@@ -50,23 +48,6 @@ def tiny(**changed):
     """The small config with some fields changed: none may be given twice."""
     fields = dict(setting.split("=") for setting in TINY) | {k: str(v) for k, v in changed.items()}
     return [f"{name}={value}" for name, value in fields.items()]
-
-
-@pytest.fixture
-def in_process(monkeypatch, capfd):
-    """Run a command in this process: its status, and what it says on standard error."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.getsignal(number) for number in numbers]
-
-    def run(words, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", *words])
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        return run_command(), capfd.readouterr().err
-
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 WHILE_STARTING = """
@@ -369,7 +350,11 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["compare", "--sweep", "learning_rat=1,2"], "did you mean 'learning_rate'?"),
         (["compare", "--sweep", "clip=1", "--sweep", "clip=2"], "must name 'clip' once"),
         (["compare", "--sweep", "heads=2,3"], "sweep, heads=3: heads must divide width"),
-        (["compare", "--sweep", "clip=" + "1," * 9_000], "sweep must give clip one value or more"),
+        (
+            ["compare", "--sweep", "clip=" + "1," * 9_000],
+            "--sweep must have a value before and after each",
+        ),
+        (["compare", "clip=1", "--sweep", "clip=1,2"], "'clip' must be given once, got a value"),
         (["tune", "nowhere", "beam=1,2"], "RUN must be the folder of a finished run"),
         (["tune", "nowhere"], "SWEEP must be given; see ropewalk tune --help"),
         (["tune", "nowhere", "--jobs", "0", "beam=1"], "--jobs must be an integer of at least 1"),

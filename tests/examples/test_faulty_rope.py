@@ -8,9 +8,6 @@ comparison does not run on the file.
 import itertools
 import json
 import math
-import signal
-import sys
-import warnings
 from pathlib import Path
 
 import encoding_cases as cases
@@ -18,7 +15,6 @@ import pytest
 import torch
 from encoding_cases import BACK, BOTH, close, random
 
-from ropewalk.cli import run_command
 from ropewalk.encodings import REGISTRY, Placement, StackShape, build, import_encodings, outside
 from ropewalk.model import DecoderCache, LanguageModel, TransformerShape
 
@@ -252,23 +248,6 @@ def test_rows_do_not_depend_on_their_neighbors():
     for place in range(0, 2000, 7):
         for table, row in zip(together, site.tables(torch.tensor([place])), strict=True):
             assert torch.equal(table[place], row[0])
-
-
-@pytest.fixture
-def in_process(monkeypatch, capfd):
-    """Run a command in this process: its status, and what it says on standard error."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.getsignal(number) for number in numbers]
-
-    def run(words, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", *words])
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        return run_command(), capfd.readouterr().err
-
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 SETTINGS = (

@@ -10,6 +10,8 @@ from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
 from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_reader import make_config, read_run_config
+from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.run import prepare, train_one
 from ropewalk.lab.sweep import (
     DECODING_FIELDS,
     TRAINING_FIELDS,
@@ -31,7 +33,7 @@ sweeps = st.dictionaries(st.sampled_from(["dropout", "clip", "beam", "average"])
 def test_points_are_every_combination_once(sweep):
     found = points(sweep, sweep)
     assert len(set(found)) == len(found)
-    assert all([name for name, _ in point] == list(sweep) for point in found)
+    assert all({name for name, _ in point} == sweep.keys() for point in found)
     for name, held in sweep.items():
         for value in held:
             share = sum((name, value) in point for point in found)
@@ -84,11 +86,13 @@ def test_commas_in_brackets_do_not_split_values():
         ({"learning_rat": [1]}, "did you mean 'learning_rate'"),
         ({"vocabulary": [99, 100]}, "'vocabulary' is none of them"),
         ({"heads": [2, 3]}, "sweep, heads=3: heads must divide width, got heads=3, width=16"),
-        ({"learning_rate": [-1]}, "of learning_rate must be a finite number above 0"),
-        ({"learning_rate": [1, 1.0]}, "must give learning_rate one value or more, each of them"),
-        ({"learning_rate": []}, "must give learning_rate one value or more"),
+        ({"learning_rate": [-1]}, "must give learning_rate a finite number above 0"),
+        ({"learning_rate": [1, 1.0]}, "must give each value of learning_rate once"),
+        ({"learning_rate": []}, "must give learning_rate a list of values, not []"),
+        ({"learning_rate": 0.1}, "must give learning_rate a list of values, not 0.1"),
+        ({"seeds": [1]}, "'seeds' is none of them, got"),
         ({"layers": [1, 2]}, "can't vary layers, which task translation does not have"),
-        ({"beam": [True]}, "of beam must be an integer"),
+        ({"beam": [True]}, "must give beam an integer from 1 to 100, not True"),
         ({"beam": list(range(1, 21)), "clip": [1, 2, 3, 4, 5, 6]}, "at most 100 combinations"),
         (3, "must be fields, each with a list of values"),
     ],
@@ -109,6 +113,45 @@ def test_a_sweep_that_reads_otherwise_is_refused(text):
 def test_a_field_that_is_swept_twice_is_refused():
     with pytest.raises(ValueError, match="write all its values in one"):
         read_sweep(["clip=1", "clip=2"])
+
+
+VALUES = {
+    "kv_heads": [None, 1],
+    "attention": ["softmax", "elu"],
+    "schedule": ["noam", "linear"],
+    "batch_sentences": [None, 8],
+    "select": ["average", "best"],
+    "dropout": [0.0, 0.5],
+    "label_smoothing": [0.0, 0.1],
+    "warmup": [0.0, 0.1],
+    "width": [8, 16],
+}
+
+
+@pytest.mark.parametrize("name", [*TRAINING_FIELDS, *DECODING_FIELDS])
+def test_every_field_that_is_offered_can_be_swept(name):
+    values = VALUES.get(name, [2, 4])
+    sweep = {"sweep": {name: values}, "heads": 4, "keep": 5, "encodings": "none"}
+    config = config_of("copy", **sweep) if name == "layers" else translation_config(**sweep)
+    assert list(config.sweep[name]) == values
+    found = [getattr(config.with_settings(point), name) for point in points(config.sweep, [name])]
+    assert found == values
+
+
+def test_the_order_of_a_command_line_changes_no_folder():
+    one, other = {"clip": [1.0], "learning_rate": [0.1]}, {"learning_rate": [0.1], "clip": [1.0]}
+    assert points(one, one) == points(other, other)
+
+
+def test_settings_are_not_chosen_and_scored_on_the_same_data():
+    with pytest.raises(ValueError, match="must not have validation with a sweep"):
+        translation_config(sweep={"beam": [1, 2]}, splits=("validation",))
+
+
+@pytest.mark.parametrize("text", ["clip=1,", "clip=1,,2", "clip=", "clip=,1"])
+def test_an_empty_value_is_refused(text):
+    with pytest.raises(ValueError, match="must have a value before and after each comma"):
+        read_sweep([text])
 
 
 def test_a_run_without_a_sweep_keeps_its_config():
@@ -194,6 +237,43 @@ def test_decoding_is_chosen_on_validation_by_all_seeds(compare, pairs, tmp_path)
         assert {name: held[name] for name in sweep} == row["settings"]
 
 
+def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, pairs, tmp_path):
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    fields |= {"seeds": 1, "learning_rate": 1e30, "clip": 1e30}
+    config = make_config(settings={**fields, "sweep": {"length_penalty": [0.0, 1.0]}})
+    row = compare(config, tmp_path / "run")["encodings"][0]
+    assert row["cells"][0]["status"] == "diverged"
+    assert [trial["mean_bleu"] for trial in row["decoding_trials"]] == [None, None]
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_model_translates_with_the_settings_that_it_was_scored_with(compare, pairs, tmp_path):
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    sweep = {"length_penalty": [1.75], "beam": [3]}
+    compare(make_config(settings={**fields, "seeds": 1, "sweep": sweep}), tmp_path / "run")
+    translator = Translator.load(tmp_path / "run")
+    assert (translator.beam, translator.length_penalty) == (3, 1.75)
+    assert Translator.load(tmp_path / "run", beam=2).beam == 2
+
+
+def test_tune_does_not_train_what_is_missing(compare, pairs, tmp_path):
+    run = tmp_path / "run"
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    compare(make_config(settings={**fields, "seeds": 1}), run)
+    prepare(make_config(settings={**fields, "seeds": (1, 2)}), run)
+    with pytest.raises(ValueError, match="none, seed 2 is not trained; finish it with ropewalk"):
+        read_tuned_config(run, ["length_penalty=0.5,1.5"])
+
+
+def test_commands_that_made_a_run_stay_when_it_is_tuned(compare, pairs, tmp_path):
+    run = tmp_path / "run"
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    compare(make_config(settings={**fields, "seeds": 1}), run, command=["ropewalk", "compare"])
+    config = read_tuned_config(run, ["length_penalty=0.5,1.5"])
+    results = compare(config, run, command=["ropewalk", "tune", "r"], after="ropewalk compare")
+    assert results["command"] == "ropewalk compare\nropewalk tune r"
+
+
 def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
     run = tmp_path / "run"
     fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
@@ -207,6 +287,24 @@ def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
     # A second choice takes the place of the first.
     results = compare(read_tuned_config(run, ["average=1,2"]), run)
     assert set(results["encodings"][0]["settings"]) == {"average"}
+
+
+def test_trials_of_another_beam_are_not_taken_for_these(compare, pairs, tmp_path):
+    """Fails if a setting that the sweep does not vary may change under its trials."""
+    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
+    fields |= {"seeds": 1, "sweep": {"length_penalty": [0.0, 1.0]}}
+    for beam in (1, 3):
+        compare(make_config(settings={**fields, "beam": beam}), tmp_path / "run")
+    path = Cell("none", 1).folder(tmp_path / "run") / "decoding.json"
+    trials = read_checked_json(path)["trials"]
+    assert [trial["decoding"]["beam"] for trial in trials] == [1, 1, 3, 3]
+
+
+def test_one_model_is_trained_without_a_sweep(tmp_path):
+    config = config_of("copy", encodings="none", seeds=1, sweep=RATES)
+    with pytest.raises(ValueError, match="sweep must be empty to train one model"):
+        train_one(config, tmp_path / "run", lambda *event: None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_tune_refuses_what_it_cannot_do(tmp_path):

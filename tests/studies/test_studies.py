@@ -193,6 +193,23 @@ def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
     assert "## Cross-attention" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
+def test_sharpness_of_another_run_is_added(phrases_run, tmp_path):
+    """Fails if what is there is lost, or encodings of other sentences stand beside it."""
+    sharpness.main([str(phrases_run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")
+    first, *_ = held["encodings"]
+    renamed = {"another": held["encodings"][first]}
+    found = sharpness.added(held, {**held, "asked": "ropewalk compare x", "encodings": renamed})
+    assert found["encodings"] == held["encodings"] | renamed
+    assert found["asked"].splitlines() == [held["asked"], "ropewalk compare x"]
+    with pytest.raises(ValueError, match="sentences must be"):
+        sharpness.added(held, {**held, "sentences": 3})
+    sharpness.main([str(phrases_run), "--out", str(tmp_path), "--add"])
+    again = read_json(tmp_path / "results.json")
+    assert again["encodings"] == held["encodings"]
+    assert again["command"] == held["command"]
+
+
 def test_a_seed_grows_sharper_only_if_every_layer_does():
     """Fails if a mean over seeds, or the first and last layer alone, pass for a trend."""
     assert sharpness.grows_sharper([0.4, 0.3, 0.2, 0.1])
@@ -201,3 +218,12 @@ def test_a_seed_grows_sharper_only_if_every_layer_does():
     assert sharpness.chance(0, 3, 4) == pytest.approx(1)
     assert sharpness.chance(1, 3, 4) == pytest.approx(1 - (23 / 24) ** 3)
     assert sharpness.chance(3, 3, 4) == pytest.approx(24**-3)
+
+
+def test_what_p_rope_leaves_alone_turns_by_its_fastest_pair():
+    config = make_config(settings={"task": "causal-lm", "width": 128, "heads": 4})
+    (report,) = load_scripts("studies", "rotary_parts_report")
+    name = "rotary(rule=proportional,fraction=0.75)"
+    wanted = (config.train_length - 1) * 10_000 ** (-24 / 32)  # pair 12 of 16 is the first
+    assert report.left_out_angle(name, config) == pytest.approx(wanted)
+    assert report.left_out_angle("rotary", config) == 0

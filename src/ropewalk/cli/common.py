@@ -133,6 +133,11 @@ def path_of(option: str, text: str | None) -> Path | None:
     return Path(text)
 
 
+def names_of(texts: list[str] | None) -> list[str]:
+    """Read names of encodings as the config writes them, without white space."""
+    return ["".join(text.split()) for text in texts or ()]
+
+
 def config_of(
     preset: str,
     file: str | None,
@@ -157,7 +162,13 @@ def config_of(
     if imports:
         given["imports"] = [import_encodings(source) for source in imports]
     if sweep:
-        given["sweep"] = read_sweep(sweep)
+        swept = read_sweep(sweep)
+        for name in ("sweep", *swept):
+            if name in given:
+                raise ValueError(
+                    f"{shown(name)} must be given once, got a value and --sweep; leave one out"
+                )
+        given["sweep"] = swept
     config = make_config(preset, path_of("--config", file), given, fallback)
     pick_device(config.device)  # before any work goes into the data
     return config

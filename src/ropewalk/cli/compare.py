@@ -22,6 +22,7 @@ from ropewalk.cli.common import (
     TaskName,
     config_of,
     errors,
+    names_of,
     new_console,
     path_of,
 )
@@ -80,7 +81,7 @@ def compare(
                     jobs=at_once,
                     command=["ropewalk", *sys.argv[1:]],
                     note=note,
-                    against=["".join(name.split()) for name in against or ()],
+                    against=names_of(against),
                     watch=watcher.watch,
                     stage=watcher.stage,
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -27,7 +28,7 @@ def fetch(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="The .deb or .zip it is read from, or a folder of them; fetched if not given.",
+            help="The .deb or .zip file to read, or a folder of them; without it they are fetched.",
         ),
     ] = None,
 ) -> None:
@@ -43,4 +44,6 @@ def fetch(
         )
         held = ", ".join(f"{split} {size / 1e6:.2f} MB" for split, size in sizes.items())
         print(f"{folder} {'was there and is whole' if was_there else 'is written'}: {held}")
-        print(f"ropewalk compare --task causal-lm --data {folder if out else name}")
+        print(
+            f"ropewalk compare --task causal-lm --data {shlex.quote(str(folder)) if out else name}"
+        )

@@ -14,6 +14,7 @@ from ropewalk.cli.common import (
     Jobs,
     Note,
     errors,
+    names_of,
     new_console,
     path_of,
 )
@@ -34,16 +35,18 @@ def tune(
     note: Note = None,
     imports: Imports = None,
 ) -> None:
-    """Choose how each encoding of a finished run is decoded, on validation data; score it so.
+    """Choose on validation data how each encoding of a finished run is decoded; score that.
 
-    Nothing is trained. All encodings have the same choice, and every combination is tried with
-    every seed. The run's results and report are written anew.
+    Nothing is trained. The same values are tried for every encoding, in all combinations and with
+    every seed; a field that was tuned before and is not named is the config's again. Results and
+    report are rewritten.
     """
     with errors() as interruption:
         from ropewalk.encodings import import_encodings
         from ropewalk.lab.compare import compare as run_comparison
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_table
+        from ropewalk.lab.results import read_results
         from ropewalk.lab.tuning import read_tuned_config
 
         folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
@@ -52,6 +55,7 @@ def tune(
             path_of("--import", source)
             import_encodings(source)
         config = read_tuned_config(folder, sweep)
+        former = read_results(folder)
         console = new_console()
         interruption.message = GOES_ON
         with Watcher(console) as watcher:
@@ -60,8 +64,9 @@ def tune(
                 folder,
                 jobs=at_once,
                 command=["ropewalk", *sys.argv[1:]],
-                note=note,
-                against=["".join(name.split()) for name in against or ()],
+                note=former.get("note") if note is None else note,
+                against=former.get("against", ()) if against is None else names_of(against),
+                after=former["command"],
                 watch=watcher.watch,
                 stage=watcher.stage,
             )

@@ -58,6 +58,7 @@ def compare(
     *,
     jobs: int | None = None,
     command: Sequence[str] = (),
+    after: str = "",
     note: str | None = None,
     against: Sequence[str] = (),
     watch: Watch = lambda cell, event: None,
@@ -66,7 +67,8 @@ def compare(
     """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
 
     What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
-    ``stage`` of what is done otherwise. ``note`` is a remark on the run's conditions. Each
+    ``stage`` of what is done otherwise. ``after`` are the commands before this one that made the
+    run, line by line. ``note`` is a remark on the run's conditions. Each
     encoding is tested against the first, and against those that ``against`` names.
     """
     began, started = time.monotonic(), datetime.now(UTC)
@@ -88,7 +90,8 @@ def compare(
     results = assemble(task, against)
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
-    results |= {"command": shlex.join(command), "note": note, **sittings.facts()}
+    commands = [*after.splitlines(), shlex.join(command)]
+    results |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sittings.facts()}
     write_checked_json(run / "results.json", results)
     stage("drawing attention")
     write_checked_json(run / "examples.json", task.examples(results))

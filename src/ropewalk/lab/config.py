@@ -27,7 +27,7 @@ from ropewalk.lab.sweep import (
     DECODING_FIELDS,
     MOST_POINTS,
     Settings,
-    check_swept_names,
+    check_sweep,
     count_points,
     described,
     points,
@@ -135,14 +135,14 @@ class Config(BaseModel):
             raise ValueError("must name at least one")
         return value
 
-    @field_validator("sweep")
+    @field_validator("sweep", mode="before")
     @classmethod
-    def _check_sweep(cls, sweep: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-        check_swept_names(sweep)
+    def _check_sweep(cls, sweep: Any) -> dict[str, tuple[Any, ...]]:
+        check_sweep(sweep, cls.model_fields)
         read = {name: tuple(cls._read_field(name, v) for v in sweep[name]) for name in sweep}
         for name, values in read.items():
-            if len(set(values)) < max(1, len(values)):
-                raise ValueError(f"must give {name} one value or more, each of them once")
+            if len(set(values)) < len(values):
+                raise ValueError(f"must give each value of {name} once")
         if count_points(read) > MOST_POINTS:
             raise ValueError(f"must have at most {MOST_POINTS} combinations")
         return read
@@ -154,10 +154,12 @@ class Config(BaseModel):
         try:
             if isinstance(value, bool):
                 raise ValueError
-            kind: Any = Annotated[field.annotation, *field.metadata]
+            kind: Any = field.annotation
+            for mark in field.metadata:
+                kind = Annotated[kind, mark]
             return TypeAdapter(kind).validate_python(value)
         except ValueError:
-            raise ValueError(f"of {name} must be {rule_of(field)}, got {shown(value)}") from None
+            raise ValueError(f"must give {name} {rule_of(field)}, not {shown(value)}") from None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
@@ -189,6 +191,10 @@ class Config(BaseModel):
         except (ValueError, TypeError) as error:
             mistakes.append(str(error))
         others = [name for name in self.sweep if name in fields_of_other_tasks(self.task)]
+        if self.sweep and "validation" in (self.splits or ()):
+            mistakes.append(
+                "splits must not have validation with a sweep, whose settings are chosen on it"
+            )
         if others:
             mistakes.append(f"sweep can't vary {others[0]}, which task {self.task} does not have")
         if not mistakes:

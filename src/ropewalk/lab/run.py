@@ -135,6 +135,11 @@ def train_one(config: Config, run: Path, watch: Watch) -> Path:
                 f"{name} must name one to train one model, got {list(found)}; ropewalk compare "
                 f"trains several"
             )
+    if config.sweep:
+        raise ValueError(
+            f"sweep must be empty to train one model, got {shown(dict(config.sweep))}; ropewalk "
+            f"compare tries its values"
+        )
     quickest: Facts = {"length_multiples": (1,)}
     if config.task == "translation":
         quickest = {"splits": ("validation",)}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ropewalk.checks import did_you_mean, shown
-from ropewalk.encodings import split_names
+from ropewalk.encodings.parsing import split_at
 from ropewalk.files import Facts
 from ropewalk.lab.fields import read_value
 
@@ -28,6 +28,7 @@ TRAINING_FIELDS = (
 #: Fields that a trained model is decoded by.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 
+KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)
 MOST_POINTS = 100  # of a grid
 
 
@@ -44,24 +45,40 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
                 f"{option} must name {shown(name)} once, got it twice; write all its values in one"
             )
         words = name == "attention"  # "performer(features=8)" is no YAML
-        sweep[name] = [each if words else read_value(each) for each in split_names(values)]
+        each = [value.strip() for value in split_at(values, ",")]
+        if "" in each:
+            raise ValueError(
+                f"{option} must have a value before and after each comma, got {shown(text)}"
+            )
+        sweep[name] = each if words else [read_value(value) for value in each]
     return sweep
 
 
-def check_swept_names(sweep: Collection[str]) -> None:
-    """Raise ValueError unless each name is that of a field that a sweep can vary."""
-    known = (*TRAINING_FIELDS, *DECODING_FIELDS)
-    for name in sweep:
-        if name not in known:
+def check_sweep(sweep: object, fields: Collection[str]) -> None:
+    """Raise ValueError unless this names fields that a sweep can vary, each with its values.
+
+    fields: the names of all fields of a config.
+    """
+    if not isinstance(sweep, dict):
+        raise ValueError("must be fields, each with a list of values")
+    for name, values in sweep.items():
+        if name not in KNOWN:
+            hint = "" if name in fields else did_you_mean(str(name)[:80], KNOWN)
             raise ValueError(
                 f"must vary fields of the model, of training or of decoding, such as "
-                f"learning_rate; {shown(name)} is none of them{did_you_mean(name, known)}"
+                f"learning_rate; {shown(name)} is none of them{hint}"
             )
+        if not isinstance(values, (list, tuple)) or not values:
+            raise ValueError(f"must give {name} a list of values, not {shown(values)}")
 
 
 def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
-    """Give every combination of the values of those swept fields; one empty point if none is."""
-    axes = [[(name, value) for value in values] for name, values in sweep.items() if name in fields]
+    """Give every combination of the values of those swept fields; one empty point if none is.
+
+    Fields come in an order of their own, so that the order of a command line changes no folder.
+    """
+    swept = [name for name in KNOWN if name in sweep and name in fields]
+    axes = [[(name, value) for value in sweep[name]] for name in swept]
     return list(itertools.product(*axes))
 
 

@@ -61,14 +61,15 @@ def is_trained(cell: Cell, run: Path) -> bool:
 def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
     """Choose each encoding's training settings from its trials, by encoding.
 
-    The lowest validation loss at the end wins; one that diverged loses to any other.
+    The lowest validation loss wins: that at the end, or with select=best the best. A training that
+    diverged loses to any other.
     """
     cells = trial_cells(config)
     if not cells:
         return {name: Choice() for name in config.encodings}
     choices = {}
     for name in config.encodings:
-        trials = [_trial(cell, run) for cell in cells if cell.encoding == name]
+        trials = [_trial(cell, config, run) for cell in cells if cell.encoding == name]
         found = best(trials, "validation_loss", higher_is_better=False)
         choices[name] = Choice(tuple(found["settings"].items()), tuple(trials))
     return choices
@@ -84,7 +85,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
     for name, choice in choices.items():
         cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
         tried = [_read_decoding(cell.folder(run)) for cell in cells]
-        trials = [_over_seeds(point, tried) for point in grid]
+        trials = [_over_seeds(config, point, tried, metric.key) for point in grid]
         found = best(trials, f"mean_{metric.key}", higher_is_better=metric.higher_is_better)
         settings = choice.settings + tuple(found["settings"].items())
         choices[name] = Choice(settings, choice.trials, tuple(trials))
@@ -94,32 +95,35 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
 def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
     """Decode validation with a cell's model in each setting that is not there yet."""
     held = _read_decoding(folder)
-    missing = [point for point in grid if _find(held, point) is None]
-    groups: dict[tuple[str, int], list[Settings]] = {}
+    missing = [point for point in grid if _find(held, task.config, point) is None]
+    groups: dict[tuple[str, int, int], list[Settings]] = {}
     for point in missing:
         config = task.config.with_settings(point)
-        groups.setdefault((config.select, config.average), []).append(point)
-    for (select, average), together in groups.items():
+        groups.setdefault((config.select, config.average, config.beam), []).append(point)
+    for (select, average, _), together in groups.items():
         snapshots = chosen_snapshots(folder, select, average, record.validation)
         model, _ = load_model(snapshots[-1], pick_device(task.config.device))
         load_weights(model, mean_of(snapshots)[0])
         scores = task.validation_scores(model, [task.config.with_settings(p) for p in together])
         held += [
-            {"settings": dict(point), **score}
+            {"decoding": _decoding(task.config, point), "scores": score}
             for point, score in zip(together, scores, strict=True)
         ]
         write_checked_json(folder / _TRIALS, {"trials": held})
 
 
-def _trial(cell: Cell, run: Path) -> Facts:
+def _trial(cell: Cell, config: Config, run: Path) -> Facts:
     path = cell.folder(run) / _RECORD
     record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
-    finished = record.status == "finished"
+    loss = None
+    if record.status == "finished":
+        losses = [seen["loss"] for seen in record.validation]
+        loss = min(losses) if config.select == "best" else losses[-1]
     return {
         "settings": dict(cell.settings),
         "seed": cell.seed,
         "status": record.status,
-        "validation_loss": record.validation[-1]["loss"] if finished else None,
+        "validation_loss": loss,
     }
 
 
@@ -130,19 +134,31 @@ def _read_decoding(folder: Path) -> list[Facts]:
     return list(read_checked_json(path, "trials")["trials"])
 
 
-def _find(trials: Sequence[Facts], point: Settings) -> Facts | None:
-    return next((trial for trial in trials if trial["settings"] == dict(point)), None)
+def _decoding(config: Config, point: Settings) -> Facts:
+    """Give all that a setting decodes by, what the sweep does not vary included."""
+    held = config.with_settings(point).decoding()
+    return {name: held[name] for name in DECODING_FIELDS if name in held}
 
 
-def _over_seeds(point: Settings, tried: Sequence[Sequence[Facts]]) -> Facts:
-    """Give each score of a decoding setting as a list over seeds, and its mean."""
-    found = [_find(trials, point) or {} for trials in tried]
+def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | None:
+    wanted = _decoding(config, point)
+    return next((trial["scores"] for trial in trials if trial.get("decoding") == wanted), None)
+
+
+def _over_seeds(
+    config: Config, point: Settings, tried: Sequence[Sequence[Facts]], key: str
+) -> Facts:
+    """Give each score of a decoding setting as a list over seeds, and its mean under mean_….
+
+    A seed that diverged has None and counts in no setting's mean; ``key`` is there in any case.
+    """
+    found = [_find(trials, config, point) or {} for trials in tried]
     facts: Facts = {"settings": dict(point)}
-    for key in dict.fromkeys(key for each in found for key in each if key != "settings"):
-        values = [each.get(key) for each in found]
+    for name in dict.fromkeys([key, *(name for each in found for name in each)]):
+        values = [each.get(name) for each in found]
         known = [value for value in values if value is not None]
-        facts[key] = values
-        facts[f"mean_{key}"] = sum(known) / len(known) if len(known) == len(values) else None
+        facts[name] = values
+        facts[f"mean_{name}"] = sum(known) / len(known) if known else None
     return facts
 
 
@@ -164,5 +180,16 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
             f"training, ropewalk compare --sweep tries"
         )
     config = read_run_config(run)
+    cells = [
+        Cell(name, seed, choice.settings)
+        for name, choice in chosen_training(config, run).items()
+        for seed in config.seeds
+    ]
+    waiting = [cell for cell in cells if not is_trained(cell, run)]
+    if waiting:
+        raise ValueError(
+            f"RUN must be the folder of a finished run, got {shown(str(run))}: {waiting[0]} is not "
+            f"trained; finish it with ropewalk compare"
+        )
     trained = {name: held for name, held in config.sweep.items() if name not in DECODING_FIELDS}
     return with_sweep(config, {**trained, **sweep})

@@ -138,6 +138,7 @@ def _write_final_model(config: Config, record: Record, folder: Path) -> None:
     chosen = chosen_snapshots(folder, config.select, config.average, record.validation)
     tensors, facts = mean_of(chosen)
     facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
+    facts |= {"decoding": config.decoding()}
     write_tensors(folder / "model.safetensors", tensors, facts)
 
 

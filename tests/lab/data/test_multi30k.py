@@ -111,13 +111,21 @@ def test_a_changed_hub_file_is_refused(hub, web):
 
 def test_a_changed_file_of_2017_is_refused(hub, web, cache):
     """Fails if the second side is read unchecked, or the file in the cache is not named."""
-    known = digest(hub / "test_2017_flickr.en.gz")
-    (hub / "test_2017_flickr.en.gz").write_bytes(gzip.compress(b"another\n", mtime=0))
+    load_corpus("multi30k")
+    kept = cache / "test_2017_flickr.en.gz"
+    known = digest(kept)
+    kept.write_bytes(gzip.compress(b"another\n", mtime=0))
     text = message()
     assert text.startswith("test_2017_flickr.en.gz of https://raw.githubusercontent.com/multi30k/")
-    kept = cache / "test_2017_flickr.en.gz"
     assert f"(SHA-256 {digest(kept)[:12]}..., expected {known[:12]}...); delete {kept}" in text
     assert text.endswith("or give a folder that holds the corpus")
+
+
+def test_what_comes_in_place_of_the_file_is_not_kept(hub, web, cache):
+    """Fails if the page of a captive portal stays in the cache."""
+    (hub / "test_2017_flickr.en.gz").write_bytes(b"<html>please log in</html>")
+    assert "(what came is not this file); put the file there" in message()
+    assert not (cache / "test_2017_flickr.en.gz").exists()
 
 
 def test_without_a_network_the_place_of_the_file_is_given(hub, web, cache, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from cells_here import run_cells_here
 from tiny_tasks import config_of
 
 from ropewalk.files import read_json, write_json
@@ -17,9 +18,7 @@ from ropewalk.lab.report.conditions import conditions
 from ropewalk.lab.report.parts import differences, parts_of, with_part
 from ropewalk.lab.report.publish import add, main, publish
 from ropewalk.lab.results import read_results
-from ropewalk.lab.run import cells_of
 from ropewalk.lab.verdicts import add_verdicts
-from ropewalk.lab.worker import run_cell
 
 PARTS = {
     "first": {"encodings": "none,rotary", "seeds": (1, 2)},
@@ -32,15 +31,9 @@ PARTS = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Published results of each part, in memory."""
-
-    def run_cells(config, run, jobs, watch):
-        for cell in cells_of(config):
-            run_cell(run, cell, lambda event: None)
-        return 1
-
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells)
+        patch.setattr(comparison, "run_cells", run_cells_here)
         for name, fields in PARTS.items():
             run, folder = (tmp_path_factory.mktemp(name) for _ in range(2))
             config = config_of("copy", test_examples=12, **fields)
@@ -186,3 +179,32 @@ def test_a_refused_run_leaves_the_folder_as_it_was(made, tmp_path, capsys):
         main([str(made["seed"]["run"]), str(tmp_path), "--add"])
     assert "torch is" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def tuned_by(results, rate):
+    """Give results as a sweep leaves them."""
+    results["config"]["sweep"] = {"learning_rate": [0.1, 0.2]}
+    for row in results["encodings"]:
+        row["settings"] = {"learning_rate": rate}
+    return results
+
+
+def test_an_encoding_that_was_not_tuned_is_not_put_among_those_that_were(made):
+    """Fails if encodings with another budget are tested against one another."""
+    tuned, plain = tuned_by(results_of(made, "first"), 0.1), results_of(made, "other")
+    with pytest.raises(ValueError, match="config sweep is"):
+        with_part(tuned, plain)
+    with pytest.raises(ValueError, match="config sweep is"):
+        with_part(results_of(made, "first"), tuned_by(plain, 0.1))
+
+
+def test_a_tuned_encoding_is_replaced_whole_or_not_at_all(made):
+    """Fails if cells of other seeds stand beside trials that they had no part in."""
+    tuned = tuned_by(results_of(made, "first"), 0.1)
+    with pytest.raises(ValueError, match="were chosen with all of its seeds"):
+        with_part(tuned, tuned_by(results_of(made, "seed"), 0.1))
+    again = tuned_by(results_of(made, "whole"), 0.1)
+    for row in again["encodings"]:
+        row["trials"] = ["those of the other run"]
+    rows = {row["name"]: row for row in with_part(tuned, again)["encodings"]}
+    assert rows["none"]["trials"] == ["those of the other run"]

@@ -16,7 +16,12 @@ def row(name, losses, chosen, decodings=None):
     if decodings:
         facts["settings"]["length_penalty"] = max(decodings, key=lambda penalty: decodings[penalty])
         facts["decoding_trials"] = [
-            {"settings": {"length_penalty": k}, "mean_bleu": v, "mean_brevity_penalty": 0.98}
+            {
+                "settings": {"length_penalty": k},
+                "bleu": [v, v],
+                "mean_bleu": v,
+                "mean_brevity_penalty": 0.98,
+            }
             for k, v in decodings.items()
         ]
     return facts
@@ -82,6 +87,29 @@ def test_a_choice_at_an_end_is_said():
         "b chose learning_rate at an end of what was tried, from 0.001 to 0.004: a better value "
         "may lie beyond."
     ]
+
+
+def test_no_end_is_said_of_what_has_no_value_below_nor_of_two_values():
+    """Fails if length_penalty=0, or one of two values, is said to have a better one beyond."""
+    least = row("a", (3.0, 2.0, 2.5), 0.002, {0.0: 41.0, 1.0: 40.25, 1.4: 40.0})
+    said = tuned.sentences(results(least, length_penalty=[0.0, 1.0, 1.4]))
+    two = row("a", (3.0, 2.0, 2.5), 0.002, {1.0: 40.25, 1.4: 40.0})
+    said += tuned.sentences(results(two, length_penalty=[1.0, 1.4]))
+    assert not [sentence for sentence in said if "at an end" in sentence]
+
+
+def test_a_swept_size_is_said_to_be_unequal():
+    given = row("a", (3.0, 2.0, 2.5), 0.002)
+    given["settings"]["width"] = 64
+    said = " ".join(tuned.sentences(results(given, width=[32, 64])))
+    assert "Encodings that chose another width differ in size or in training too" in said
+
+
+def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
+    given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
+    given["cells"].append({"seed": 3})
+    said = " ".join(tuned.sentences(results(given, length_penalty=[0.6, 1.0, 1.4])))
+    assert "the mean of 2 seeds" in said
 
 
 def test_results_without_a_sweep_say_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from http.client import HTTPException
@@ -44,10 +45,11 @@ def download(repository: str, filename: str) -> Path:
         ) from error
 
 
-def fetch(url: str, corpus: str, most_bytes: int) -> Path:
+def fetch(url: str, corpus: str, most_bytes: int, sha256: str) -> Path:
     """Give a file of a corpus from the web, from the user's cache where it is there.
 
-    The cache is ropewalk/CORPUS in $XDG_CACHE_HOME, or in ~/.cache. The content is not checked.
+    The cache is ropewalk/CORPUS in $XDG_CACHE_HOME, or in ~/.cache. What comes
+    from the web is kept only if it has this SHA-256; what is there already is not looked into.
 
     Raises:
         CorpusError: the file cannot be fetched or kept, or has more than `most_bytes` bytes.
@@ -61,6 +63,8 @@ def fetch(url: str, corpus: str, most_bytes: int) -> Path:
             content = answer.read(most_bytes + 1)
         if len(content) > most_bytes:
             raise OSError(f"it has more than {most_bytes:,} bytes")
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise OSError("what came is not this file")
         write_bytes(path, content)
     except (OSError, HTTPException) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -61,7 +61,8 @@ def read_multi30k(source: str, target: str, notes: list[str]) -> dict[str, tuple
     for split, sides in WEB_FILES.items():
         paths = {}
         for language, (filename, expected) in sides.items():
-            paths[language] = fetch(f"{WEB_FOLDER}/{filename}", "multi30k", MOST_WEB_BYTES)
+            url = f"{WEB_FOLDER}/{filename}"
+            paths[language] = fetch(url, "multi30k", MOST_WEB_BYTES, expected)
             _check_content(paths[language], filename, WEB_FOLDER, expected)
         splits[split] = read_sides(paths[source], paths[target], split, notes)
     return splits

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from pydantic import ValidationError
+
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
+from ropewalk.lab.checkpoint import read_tensors
+from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY, Config, first_line
 from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.sweep import DECODING_FIELDS
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
@@ -60,7 +64,7 @@ class Translator:
                 f"{file} has no tokenizer.json in the folders above it; give a model that "
                 f"lies in its run folder"
             )
-        config = read_run_config(run)
+        config = _as_scored(read_run_config(run), file)
         tokens = Tokens.of_run(run)
         if tokens.size != model.shape.vocabulary:
             raise ValueError(
@@ -92,6 +96,18 @@ class Translator:
         for i, hypotheses in zip(filled, found, strict=True):
             out[i] = self.tokens.decode(best(hypotheses, self.length_penalty).ids)
         return out
+
+
+def _as_scored(config: Config, file: Path) -> Config:
+    """Give a run's config with the settings by which this model of it was scored."""
+    decoding = read_tensors(file)[1].get("decoding")  # of an earlier version: None
+    if not isinstance(decoding, dict):
+        return config
+    own = tuple((name, decoding[name]) for name in DECODING_FIELDS if name in decoding)
+    try:
+        return config.with_settings(own)
+    except ValidationError as error:
+        raise ValueError(f"{file} holds wrong decoding settings: {first_line(error)}") from None
 
 
 def read_sentences(file: Path | None) -> list[str]:

@@ -7,6 +7,7 @@ phrases, the very file whose SHA-256 the scores name; or the words of a generate
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes, read_checked_json, write_bytes
@@ -22,9 +23,10 @@ def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
     found = {}
     for row in results["encodings"]:
         for cell in row["cells"]:
-            folder = Cell(row["name"], cell["seed"]).folder(run)
+            folder = Cell.of_row(row, cell["seed"]).folder(run)
             for split in results["splits"]:
                 content = _content(folder, results, split)
+                _check_scored(content, cell["scores"][split], folder / split)
                 if content is not None:
                     found[f"{FOLDER}/{row['slug']}/seed-{cell['seed']}.{split}.txt"] = content
     return found
@@ -37,6 +39,16 @@ def write_hypotheses(folder: Path, found: dict[str, bytes], *, keep: bool) -> No
     for path in () if keep else list((folder / FOLDER).glob("*/seed-*.txt")):
         if path.relative_to(folder).as_posix() not in found:
             path.unlink()
+
+
+def _check_scored(content: bytes | None, scores: Facts, place: Path) -> None:
+    wanted = scores.get("hypotheses_sha256")
+    if content is None or wanted is None or hashlib.sha256(content).hexdigest() == wanted:
+        return
+    raise ValueError(
+        f"run must hold the translations that were scored, and {place} are others; give the "
+        f"command of the run again"
+    )
 
 
 def _content(folder: Path, results: Facts, split: str) -> bytes | None:

@@ -91,8 +91,11 @@ def differences(results: Facts, part: Facts) -> list[str]:
     rows = {row["name"]: row for row in results["encodings"]}
     for row in part["encodings"]:
         if row["name"] in rows:
-            own = ({k: r.get(k) for k in OF_AN_ENCODING} for r in (rows[row["name"]], row))
+            held = rows[row["name"]]
+            own = ({k: r.get(k) for k in OF_AN_ENCODING} for r in (held, row))
             found += [f"{row['name']}: {text}" for text in _different(*own)]
+            if "settings" in held and not _replaces(row, held):
+                found.append(f"the settings of {row['name']} were chosen with all of its seeds")
     return found
 
 
@@ -149,8 +152,16 @@ def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
     return sorted([*kept, *added], key=lambda each: (each["started"], each["command"]))
 
 
+def _replaces(row: Facts, held: Facts) -> bool:
+    """Tell whether a row has a cell for every seed that was held."""
+    seeds = {cell["seed"] for cell in row["cells"]}
+    return all(cell["seed"] in seeds for cell in held["cells"])
+
+
 def _with_cells(row: Facts, other: Facts) -> Facts:
     """Give a row with the cells of another run of the same encoding."""
+    if _replaces(other, row):
+        return other
     cells = {cell["seed"]: cell for held in (row, other) for cell in held["cells"]}
     whole = {**other, **row, "cells": [cells[seed] for seed in sorted(cells)]}
     maps = [held["attention"] for held in (row, other) if "attention" in held]
@@ -176,7 +187,7 @@ def _fixed_fields(results: Facts, other: Facts) -> Facts:
     """
     free = [*FREE, *(["data"] if all("data_digest" in held for held in (results, other)) else [])]
     held = {name: value for name, value in results["config"].items() if name not in FREE}
-    held = Config.model_validate(held).facts()
+    held = {"sweep": {}, **Config.model_validate(held).facts()}
     return {f"config {name}": value for name, value in held.items() if name not in free}
 
 

@@ -62,7 +62,9 @@ def add(run: Path, folder: Path) -> list[str]:
         publish(run, folder)
         return []
     results, part = _published(folder), _results_of_run(run)
-    write_published(folder, with_part(results, part))
+    whole = with_part(results, part)
+    readme(whole, [], None)  # what it can't say fails before anything is written
+    write_published(folder, whole)
     write_hypotheses(folder, free_hypotheses(run, part), keep=True)
     _draw(folder)
     rewrite_readme(folder)

@@ -11,6 +11,14 @@ from ropewalk.lab.report.tables import Table, TableCell
 from ropewalk.lab.sweep import TRAINING_FIELDS, described
 from ropewalk.lab.tasks import CLASSES
 
+#: Swept fields that change the size of a model, or how much it is trained.
+LARGER = (
+    *("width", "heads", "kv_heads", "feed_forward", "encoder_layers", "decoder_layers", "layers"),
+    *("epochs", "batch_tokens", "batch_sentences", "accumulate"),
+)
+#: The least value that a field can have.
+LEAST = {"beam": 1, "average": 1, "length_penalty": 0.0, "dropout": 0.0, "label_smoothing": 0.0}
+
 
 def is_tuned(results: Facts) -> bool:
     """Tell whether the encodings of these results have settings of their own."""
@@ -69,9 +77,11 @@ def sentences(results: Facts) -> list[str]:
     if trials := row.get("trials"):
         said.append(
             f"Every encoding was trained with {format_count(len(trials), 'setting')} and seed "
-            f"{trials[0]['seed']}, and kept the one of the lowest validation loss at the end, "
-            f"which its other seeds were trained with. No test split was looked at."
+            f"{trials[0]['seed']}, and kept the one of the lowest validation loss."
         )
+        if len(seeds) > 1:
+            said[-1] += " Its other seeds were trained with that one."
+        said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
                 f"Change by tuning: how far the difference in validation loss moves when each "
@@ -83,25 +93,35 @@ def sentences(results: Facts) -> list[str]:
         penalty = ", in brackets its brevity penalty" if "mean_brevity_penalty" in tried[0] else ""
         said.append(
             f"How each encoding is decoded was chosen by {metric.name} on validation data, the "
-            f"mean of {format_count(len(seeds), 'seed')}{penalty}: the same "
-            f"{format_count(len(tried), 'setting')} for every encoding, tried before any test "
-            f"split was translated with them."
+            f"mean of {format_count(len(tried[0][metric.key]), 'seed')}{penalty}: the same "
+            f"{format_count(len(tried), 'setting')} for every encoding."
         )
     return said + _edges(results)
+
+
+def _unequal(results: Facts) -> list[str]:
+    """Say which swept fields make the model or its training larger."""
+    fields = [name for name in results["config"]["sweep"] if name in LARGER]
+    if not fields:
+        return []
+    return [
+        f"Encodings that chose another {format_list(fields)} differ in size or in training too, "
+        f"not in the encoding alone."
+    ]
 
 
 def _edges(results: Facts) -> list[str]:
     """Say which numbers were chosen at an end of what was tried: a better one may lie beyond."""
     said = []
     for name, values in results["config"].get("sweep", {}).items():
-        if len(values) < 2 or not all(isinstance(value, (int, float)) for value in values):
+        if len(values) < 3 or not all(isinstance(value, (int, float)) for value in values):
             continue
-        ends = (min(values), max(values))
-        at_end = [row["name"] for row in results["encodings"] if row["settings"][name] in ends]
+        ends = {min(values), max(values)} - {LEAST.get(name)}  # nothing lies below the least
+        at_end = [r["name"] for r in results["encodings"] if r["settings"].get(name) in ends]
         if at_end:
             said.append(
-                f"{format_list(at_end)} chose {name} at an end of what was tried, from {ends[0]} "
-                f"to {ends[1]}: a better value may lie beyond."
+                f"{format_list(at_end)} chose {name} at an end of what was tried, from "
+                f"{min(values)} to {max(values)}: a better value may lie beyond."
             )
     return said
 

@@ -91,6 +91,24 @@ def test_a_fetched_folder_is_what_data_takes(debs, tmp_path):
     assert files["COPYRIGHT-kjv"] == b"PD\n"
 
 
+def test_another_text_in_the_place_is_not_taken_for_this_one(debs, tmp_path):
+    """Fails if a name whose text has no digest of its own takes any folder that was fetched."""
+    fetch("kjv", tmp_path / "out", debs)
+    with pytest.raises(ValueError, match=r"holds no debian-handbook by its README\.md"):
+        fetch("debian-handbook", tmp_path / "out", debs)
+
+
+def test_a_folder_without_a_split_is_not_whole(debs, tmp_path):
+    fetch("kjv", tmp_path / "out", debs)
+    lines = (tmp_path / "out" / "SHA256SUMS").read_text("utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if "  test/" not in line]
+    (tmp_path / "out" / "SHA256SUMS").write_text("".join(kept), "utf-8")
+    for path in (tmp_path / "out" / "test").iterdir():
+        path.unlink()
+    with pytest.raises(ValueError, match="SHA256SUMS lacks a split"):
+        fetch("kjv", tmp_path / "out", debs)
+
+
 def test_two_fetches_give_the_same_bytes_and_parts_keep_their_splits(debs, tmp_path):
     fetch("debian-texts", tmp_path / "one", debs)
     fetch("debian-texts", tmp_path / "two", debs)

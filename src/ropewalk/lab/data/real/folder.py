@@ -18,6 +18,7 @@ from ropewalk.lab.data.real.catalogue import REAL_TEXTS, RealText
 from ropewalk.lab.data.real.obtain import FetchError, obtain
 
 SUMS = "SHA256SUMS"
+SPLITS = ("train", "validation", "test")
 MOST_SUMS = 2**22  # bytes of it
 
 Files = dict[str, bytes]
@@ -102,10 +103,12 @@ def check_folder(text: RealText, out: Path) -> dict[str, int]:
         if "  " in line
     )
     there = {
-        path.relative_to(out).as_posix()
-        for split in ("train", "validation", "test")
-        for path in (out / split).glob("*")
+        path.relative_to(out).as_posix() for split in SPLITS for path in (out / split).glob("*")
     }
+    if not text.digest and not _was_fetched_as(text, out):
+        raise ValueError(f"{shown_path(out)} holds no {text.name} by its README.md; {way_out}")
+    if any(not any(path.startswith(f"{split}/") for path in listed) for split in SPLITS):
+        raise ValueError(f"{shown_path(out)} is not whole: {SUMS} lacks a split; {way_out}")
     if other := sorted(there ^ listed.keys()):
         raise ValueError(
             f"{shown_path(out)} is not whole: {SUMS} and the folder differ in "
@@ -118,6 +121,15 @@ def check_folder(text: RealText, out: Path) -> dict[str, int]:
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"{shown_path(out / path)} was changed since; {way_out}")
     return _sizes(sizes)
+
+
+def _was_fetched_as(text: RealText, out: Path) -> bool:
+    """Tell whether a folder's README names this text and the files that it was made from."""
+    try:
+        said = read_bytes(out / "README.md", MOST_SUMS).decode("utf-8", "replace")
+    except ValueError:
+        return False
+    return said.startswith(f"# {text.name}\n") and all(p.file.sha256 in said for p in text.parts)
 
 
 def _sums(files: Mapping[str, bytes]) -> bytes:
