@@ -92,8 +92,8 @@ CLAIMS = {
         "Learned positions do as well as sinusoids.",
         "Vaswani et al. (arXiv 1706.03762, section 3.5, table 3 row E)",
         "Score against `sinusoidal`: a shown difference, either way, is against it; for it if none "
-        "is shown and the interval stays within 0.5 BLEU or 0.01 of loss. On Multi30k its rows began "
-        "eleven times smaller than words, elsewhere at their size.",
+        "is shown and the interval stays within 0.5 BLEU or 0.01 of loss. On Multi30k its "
+        "rows began eleven times smaller than words, elsewhere at their size.",
     ),
     "near-far": Claim(
         "Absolute positions see 1 and 2 as far apart as 2 and 500.",
