@@ -256,6 +256,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.slow  # a process for each of five encodings
 def test_a_comparison_runs(tmp_path, in_process):
     nouns = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Baum": "tree", "Bär": "bear"}
     pairs = [

@@ -95,6 +95,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(softmax_attention, "BLOCK", 1)
 
 
+@pytest.mark.slow  # compiles for each size
 @needs_kernel
 @pytest.mark.parametrize("name", ["alibi", "t5"])
 def test_it_serves_compiled_inference_that_looks_back_alone(small_blocks, name):
@@ -160,6 +161,7 @@ def check_compiled(attention: Attention, sizes, mask: str = "", batched: bool = 
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
+@pytest.mark.slow  # compiles for each size
 @needs_kernel
 def test_compiled_it_answers_as_uncompiled_at_each_size(small_blocks):
     """The first size takes the kernel; at the second, sizes are left open, which takes blocks."""

@@ -173,7 +173,9 @@ def test_rules_without_statistics_are_no_finding():
     assert extrapolation.tests_table(rules).startswith("An observation of 3 seeds, not a finding")
 
 
-def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path):
+@pytest.mark.slow  # models that translate, badly and at length
+def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(small_samples, "SAMPLES", 500)
     small_samples.main([str(phrases_run), "--out", str(tmp_path)])
     score = read_json(phrases_run / "results.json")["encodings"][0]["cells"][0]["scores"]
     hypotheses = read_hypotheses(Cell("sinusoidal", 1).folder(phrases_run), "validation")
@@ -192,6 +194,7 @@ def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path
     assert "## Mean of the 5 sentences' own BLEU" in readme
 
 
+@pytest.mark.slow  # models that translate, badly and at length
 def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
     sharpness.main([str(phrases_run), "--out", str(tmp_path)])
     held = read_json(tmp_path / "results.json")["encodings"]
@@ -203,6 +206,7 @@ def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
     assert "## Cross-attention" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # models that translate, badly and at length
 def test_sharpness_of_another_run_is_added(phrases_run, tmp_path):
     """Fails if what is there is lost, or encodings of other sentences stand beside it."""
     sharpness.main([str(phrases_run), "--out", str(tmp_path)])
