@@ -60,7 +60,7 @@ def _member(content: bytes, name: str) -> bytes:
             found = file.read(MOST_BYTES + 1)
     except KeyError:
         raise ValueError(f"it has no {name}") from None
-    # NotImplementedError: a compression that zipfile has not; RuntimeError: encrypted.
+    # RuntimeError: the member is encrypted, or compressed in a way that zipfile can't read.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise ValueError(f"it is not a whole zip archive: {error}") from None
     if len(found) > MOST_BYTES:
