@@ -73,6 +73,11 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     """Read ``name`` or ``name(key=value, …)`` into the name and its checked arguments.
 
     Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
+
+    Example:
+        >>> from ropewalk.encodings import parse
+        >>> parse("rotary(pairing=interleaved, theta=1e6)")
+        ('rotary', {'pairing': 'interleaved', 'theta': 1000000.0})
     """
     name, arguments = read_call("encoding", text, _names_for(text))
     known = [*_parameters(REGISTRY[name], arguments), "cross"]
@@ -93,6 +98,16 @@ def build(encoding: str, shape: StackShape) -> Encoding:
     """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``.
 
     Names joined by + act together, as ``sinusoidal+rotary``.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import StackShape, build
+        >>> from ropewalk.model import Attention
+        >>> shape = StackShape(1, heads=2, kv_heads=2, head_dim=8, width=16, causal=True)
+        >>> site = build("rotary(theta=1e6)", shape).for_layer(0)
+        >>> attention = Attention(16, heads=2, encoding=site)
+        >>> attention(torch.randn(1, 5, 16), causal=True).output.shape
+        torch.Size([1, 5, 16])
     """
     parts = _parts(encoding)
     if any("cross" in arguments for _, arguments in parts):
@@ -103,7 +118,13 @@ def build(encoding: str, shape: StackShape) -> Encoding:
 
 
 class EncoderDecoder(NamedTuple):
-    """One encoding, built for both stacks of an encoder-decoder and, if asked, for between them."""
+    """One encoding, built for both stacks of an encoder-decoder and, if asked, for between them.
+
+    Example:
+        >>> from ropewalk.encodings import EncoderDecoder, Encoding
+        >>> EncoderDecoder(encoder=Encoding(), decoder=Encoding(), cross=None).cross is None
+        True
+    """
 
     encoder: Encoding
     decoder: Encoding
@@ -117,6 +138,17 @@ def build_encoder_decoder(
 
     Every encoding that acts inside attention has the argument ``cross``; by default nothing acts in
     cross-attention. What acts there is built for a stack that is not causal: it looks both ways.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ropewalk.encodings import StackShape, build_encoder_decoder
+        >>> decoder = StackShape(2, heads=2, kv_heads=2, head_dim=8, width=16, causal=True)
+        >>> encoder = replace(decoder, causal=False)
+        >>> built = build_encoder_decoder("rotary(cross=True)", encoder, decoder)
+        >>> type(built.cross).__name__
+        'Rotary'
+        >>> build_encoder_decoder("rotary", encoder, decoder).cross is None
+        True
     """
     parts = _parts(encoding)
     crossing = [(name, arguments) for name, arguments in parts if arguments.pop("cross", False)]
@@ -155,6 +187,18 @@ def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
     """Import ``FILE.py`` or ``installed.module``, which adds to ``REGISTRY``; say what it was.
 
     With ``digest``, a file that is no longer the same is a ``ValueError``.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from ropewalk.encodings import REGISTRY, import_encodings
+        >>> file = Path(tempfile.mkdtemp(), "mine.py")
+        >>> code = "import ropewalk.encodings as e; e.REGISTRY['mine'] = lambda shape: e.Encoding()"
+        >>> _ = file.write_text(code)
+        >>> imported = import_encodings(str(file))
+        >>> "mine" in REGISTRY, len(imported.digest)
+        (True, 64)
+        >>> _ = REGISTRY.pop("mine")  # so that the other examples do not see it
     """
     return import_source(source, REGISTRY, digest)
 

@@ -36,6 +36,14 @@ class StackShape:
     encoder's and cross-attention do not. Encodings that act by distance need to know (T5 halves its
     buckets between the two sides). ``head_dim`` is the size of the vectors that ``rotate`` gets:
     in linear attention that rotates features, the number of features.
+
+    Example:
+        >>> from ropewalk.encodings import StackShape, build
+        >>> shape = StackShape(
+        ...     layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=True
+        ... )
+        >>> build("learned(max_positions=128)", shape).max_positions
+        128
     """
 
     layers: int
@@ -56,6 +64,13 @@ class Placement:
     formed once (``memoize``); it ends with the pass, so nothing can be answered from earlier calls'
     history. A sequence that is too long to attend at once does so in blocks of queries: ``bias``
     and ``attend`` then meet a placement of each block, and in training meet it twice.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Placement
+        >>> step = Placement(queries=torch.tensor([3]), keys=torch.arange(4))  # decode token 3
+        >>> step.keys - step.queries
+        tensor([-3, -2, -1,  0])
     """
 
     def __init__(
@@ -78,7 +93,17 @@ class Placement:
 
 
 class Attended(NamedTuple):
-    """What content-dependent attention gives back."""
+    """What content-dependent attention gives back.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Placement, StackShape, build
+        >>> site = build("shaw", StackShape(1, 2, 2, 4, 8, causal=False)).for_layer(0)
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 4)
+        >>> attended = site.attend(q, k, v, Placement(torch.arange(5)), mask=None)
+        >>> attended.output.shape, attended.probabilities
+        (torch.Size([1, 2, 5, 4]), None)
+    """
 
     output: Tensor  # (B, H, S, D)
     probabilities: Tensor | None  # (B, H, S, T), formed only on request
@@ -91,6 +116,17 @@ class AttentionEncoding(nn.Module):
     has ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
     after ``rotate`` (each key is rotated once), ``"raw"`` keys (``rotate`` sees all of them at each
     step), or ``"none"`` where the published method allows no cache.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import AttentionEncoding
+        >>> from ropewalk.model import Attention
+        >>> class Nearer(AttentionEncoding):
+        ...     def bias(self, placement):
+        ...         distance = placement.keys - placement.queries[:, None]
+        ...         return -distance.abs()[None].float()  # (H or 1, S, T)
+        >>> Attention(8, heads=1, encoding=Nearer())(torch.randn(2, 5, 8)).output.shape
+        torch.Size([2, 5, 8])
     """
 
     scale: float | None = None
@@ -155,6 +191,15 @@ class Encoding(nn.Module):
     ``trained_rows`` is True where each position has parameters of its own, which are as they
     started where training never came; ``crosses`` is False where it is not defined between a source
     and a target.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> class Ramp(Encoding):
+        ...     def embed(self, x, positions):
+        ...         return x + positions[..., None] / 100
+        >>> Ramp().embed(torch.zeros(1, 3, 2), torch.arange(3))[0, :, 0]
+        tensor([0.0000, 0.0100, 0.0200])
     """
 
     max_positions: int | None = None

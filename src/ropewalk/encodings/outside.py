@@ -28,7 +28,13 @@ _SHOWN = 200  # characters of a foreign error in a message
 
 @dataclass(frozen=True)
 class ImportedSource:
-    """What was imported: a file's whole path or a module's name, and the SHA-256 of its bytes."""
+    """What was imported: a file's whole path or a module's name, and the SHA-256 of its bytes.
+
+    Example:
+        >>> from ropewalk.encodings import ImportedSource
+        >>> ImportedSource("mypackage.encodings", digest="5891b5b5…").source
+        'mypackage.encodings'
+    """
 
     source: str
     digest: str

@@ -46,7 +46,13 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
 
 
 def split_names(text: str) -> list[str]:
-    """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets."""
+    """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets.
+
+    Example:
+        >>> from ropewalk.encodings import split_names
+        >>> split_names("sinusoidal,rotary(theta=1e6, pairing=half)")
+        ['sinusoidal', 'rotary(theta=1e6, pairing=half)']
+    """
     return [part for part in split_at(text, ",") if part]
 
 

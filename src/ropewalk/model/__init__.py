@@ -5,8 +5,9 @@ from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCac
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.initialise import initialise
 from ropewalk.model.language_model import LanguageModel
+from ropewalk.model.shape import TransformerShape
 from ropewalk.model.softmax_attention import attention_probabilities
-from ropewalk.model.transformer import AttentionMaps, Transformer, TransformerShape
+from ropewalk.model.transformer import AttentionMaps, Transformer
 
 __all__ = [
     "Attention",

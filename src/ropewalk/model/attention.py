@@ -19,7 +19,16 @@ from ropewalk.model.linear import Linear
 
 
 class AttentionOutput(NamedTuple):
-    """Output of attention, and its probabilities where they were asked for."""
+    """Output of attention, and its probabilities where they were asked for.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import Attention
+        >>> attention = Attention(16, heads=2)
+        >>> output, probabilities = attention(torch.randn(1, 5, 16), need_probabilities=True)
+        >>> output.shape, probabilities.shape
+        (torch.Size([1, 5, 16]), torch.Size([1, 2, 5, 5]))
+    """
 
     output: Tensor  # (B, S, width)
     probabilities: Tensor | None  # (B, H, S, T)
@@ -37,6 +46,19 @@ class Attention(nn.Module):
     Self-attention: ``attention(x, causal=True)``; cross-attention: ``attention(x, memory,
     mask=mask)``. It can be used alone in a model of your own.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import StackShape, build
+        >>> from ropewalk.model import Attention, KeyValueCache
+        >>> shape = StackShape(1, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
+        >>> encoding = build("rotary", shape).for_layer(0)
+        >>> attention = Attention(32, heads=4, kv_heads=2, encoding=encoding)
+        >>> cache = KeyValueCache()
+        >>> prompt = attention(torch.randn(1, 10, 32), causal=True, cache=cache).output
+        >>> token = attention(torch.randn(1, 1, 32), causal=True, cache=cache).output
+        >>> token.shape, cache.length
+        (torch.Size([1, 1, 32]), 11)
     """
 
     def __init__(

@@ -12,6 +12,16 @@ class KeyValueCache:
     """Keys and values of one attention layer: k and v ``(B, K, T, D)``, T growing as tokens come.
 
     Memory is taken in doublings, so that n single tokens copy O(n) rows and not O(n^2).
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import KeyValueCache
+        >>> cache = KeyValueCache()
+        >>> k, v = torch.randn(2, 1, 4, 10, 8)
+        >>> keys, values = cache.append(k, v)  # the prompt
+        >>> keys, values = cache.append(k[:, :, :1], v[:, :, :1])  # a token
+        >>> keys.shape, cache.length
+        (torch.Size([1, 4, 11, 8]), 11)
     """
 
     def __init__(self) -> None:
@@ -76,6 +86,15 @@ class LinearAttentionCache:
 
     Where it is *branching*, each token of a step is a beam with sums of its own, and the batch of
     the sums is ``(B * beams)``.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import Attention, LinearAttentionCache
+        >>> attention, cache = Attention(16, heads=2, kind="elu"), LinearAttentionCache()
+        >>> for _ in range(100):
+        ...     out = attention(torch.randn(1, 1, 16), causal=True, cache=cache).output
+        >>> cache.length, cache.sums.values.shape
+        (100, torch.Size([1, 2, 8, 8]))
     """
 
     def __init__(self, *, branching: bool = False) -> None:
@@ -106,6 +125,16 @@ class DecoderCache:
     tokens that it goes on from (``add_tokens``, ``follow``), and all share the keys of their
     memory. Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and
     they are copied when beams are followed.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> from ropewalk.model import DecoderCache, LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 16, 2, 32, encoder_layers=0, decoder_layers=2)
+        >>> model, cache = LanguageModel(shape, Encoding(), causal=True), DecoderCache(layers=2)
+        >>> hidden = model(torch.tensor([[5, 17, 42]]), cache=cache)
+        >>> model(torch.tensor([[7]]), cache=cache).shape, cache.length
+        (torch.Size([1, 1, 16]), 4)
     """
 
     def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:

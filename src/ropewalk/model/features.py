@@ -167,6 +167,11 @@ def rotated_dim(attention: str, head_dim: int) -> int:
     """Give the size of the vectors that an encoding's ``rotate`` gets in this kind of attention.
 
     It is the ``head_dim`` of the ``StackShape`` for which encodings are built.
+
+    Example:
+        >>> from ropewalk.model import rotated_dim
+        >>> rotated_dim("softmax", 64), rotated_dim("performer(features=256)", 64)
+        (64, 256)
     """
     kind = parse_attention(attention)
     if kind is None or kind.rotate == "before":

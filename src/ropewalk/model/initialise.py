@@ -20,6 +20,14 @@ def initialise(model: nn.Module, seed: int) -> None:
     Rows of ``PositionTable`` are N(0, 1): the size of a word once the model has scaled it by
     sqrt(width). A parameter of any other module keeps the value from its constructor. The random
     features of linear attention, which are not learned, are drawn likewise.
+
+    Example:
+        >>> from ropewalk.model import Attention, initialise
+        >>> first, second = Attention(16, heads=2), Attention(16, heads=2)
+        >>> initialise(first, seed=1)
+        >>> initialise(second, seed=1)
+        >>> bool((first.query.weight == second.query.weight).all())
+        True
     """
     for path, module in model.named_modules():
         if isinstance(module, RandomFeatures):

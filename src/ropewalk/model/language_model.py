@@ -15,7 +15,8 @@ from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import DecoderCache
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.linear import linear
-from ropewalk.model.transformer import SelfAttentionLayer, TransformerShape
+from ropewalk.model.shape import TransformerShape
+from ropewalk.model.transformer import SelfAttentionLayer
 
 
 class LanguageModel(nn.Module):
@@ -25,6 +26,16 @@ class LanguageModel(nn.Module):
     (Radford et al. 2018). Otherwise an encoder, of ``shape.encoder_layers``, that fills in what is
     masked (Devlin et al. 2019, arXiv 1810.04805). ``encoding`` is built for this one stack.
     Embeddings are N(0, 1/width) times sqrt(width), as in ``Transformer``.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import build
+        >>> from ropewalk.model import LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=0, decoder_layers=2)
+        >>> encoding = build("rotary", shape.stack_shape(causal=True))
+        >>> model = LanguageModel(shape, encoding, causal=True)
+        >>> model.logits(model(torch.tensor([[5, 17, 42]]))).shape
+        torch.Size([1, 3, 100])
     """
 
     def __init__(self, shape: TransformerShape, encoding: Encoding, *, causal: bool) -> None:

@@ -248,6 +248,14 @@ def attention_probabilities(
     """Form softmax(scale * q k^T + bias) ``(B, H, S, T)`` in float32, or float64 if q is.
 
     Masked keys get exactly 0, also where a query may look nowhere.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import attention_probabilities
+        >>> q = k = torch.zeros(1, 1, 3, 8)
+        >>> back = torch.ones(3, 3, dtype=torch.bool).tril()
+        >>> attention_probabilities(q, k, scale=8**-0.5, bias=None, mask=back)[0, 0, 1]
+        tensor([0.5000, 0.5000, 0.0000])
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):

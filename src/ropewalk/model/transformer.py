@@ -6,74 +6,32 @@ Axes: ``B`` batch, ``S`` source or target tokens, ``V`` vocabulary.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int
-from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.model.attention import Attention, self_placement
+from ropewalk.encodings import AttentionEncoding, Encoding, Placement
+from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
-from ropewalk.model.features import parse_attention, rotated_dim
 from ropewalk.model.linear import Linear, linear
-
-
-@dataclass(frozen=True)
-class TransformerShape:
-    """Sizes of a transformer and its kind of attention.
-
-    ``vocabulary`` is shared by source and target; ``attention`` is ``softmax``, ``performer``,
-    ``performer(features=64, rotate=before)`` or ``elu``, in all of its attentions.
-    """
-
-    vocabulary: int
-    width: int
-    heads: int
-    feed_forward: int
-    encoder_layers: int
-    decoder_layers: int
-    kv_heads: int | None = None
-    dropout: float = 0.0
-    attention: str = "softmax"
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "heads", "feed_forward"):
-            check_int(name, getattr(self, name), 1)
-        for name in ("encoder_layers", "decoder_layers"):
-            check_int(name, getattr(self, name), 0)
-
-    def stack_shape(self, *, causal: bool) -> StackShape:
-        """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
-        return StackShape(
-            layers=self.decoder_layers if causal else self.encoder_layers,
-            heads=self.heads,
-            kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
-            head_dim=rotated_dim(self.attention, self.width // self.heads),
-            width=self.width,
-            causal=causal,
-        )
-
-    def new_attention(self, encoding: AttentionEncoding) -> Attention:
-        """Make an attention of these sizes with this site of an encoding."""
-        return Attention(
-            self.width,
-            self.heads,
-            kv_heads=self.kv_heads,
-            encoding=encoding,
-            kind=self.attention,
-        )
-
-    def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:
-        """Make an empty cache for so many layers of this kind of attention."""
-        linear = parse_attention(self.attention) is not None
-        return DecoderCache(layers, branching=branching, linear=linear)
+from ropewalk.model.shape import TransformerShape
 
 
 class AttentionMaps(NamedTuple):
-    """Attention probabilities of one forward pass, one ``(B, H, S, T)`` tensor for each layer."""
+    """Attention probabilities of one forward pass, one ``(B, H, S, T)`` tensor for each layer.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> from ropewalk.model import Transformer, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=2, decoder_layers=2)
+        >>> model = Transformer(shape, Encoding(), Encoding())
+        >>> maps = model.attention_maps(torch.tensor([[5, 17, 42]]), torch.tensor([[1, 9]]))
+        >>> len(maps.cross), maps.cross[0].shape
+        (2, torch.Size([1, 4, 2, 3]))
+    """
 
     encoder: list[Tensor]
     decoder: list[Tensor]
@@ -190,6 +148,17 @@ class Transformer(nn.Module):
     ``encoder`` and ``decoder`` are the encodings of the two stacks; ``cross`` acts in
     cross-attention, where by default nothing does. Embeddings are N(0, 1/width) times sqrt(width)
     for every encoding.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import build_encoder_decoder
+        >>> from ropewalk.model import Transformer, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=2, decoder_layers=2)
+        >>> stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
+        >>> model = Transformer(shape, *build_encoder_decoder("rotary", *stacks))
+        >>> hidden = model(torch.tensor([[5, 17, 42]]), torch.tensor([[1, 9]]))
+        >>> model.logits(hidden).shape
+        torch.Size([1, 2, 100])
     """
 
     def __init__(
