@@ -1,13 +1,13 @@
-"""The Annotated Transformer's way: the baseline of ``training.py`` and ``translation.py``.
+"""The Annotated Transformer's way: the baseline of `training.py` and `translation.py`.
 
 Written anew, it follows The Annotated Transformer (Rush 2018; Huang et al. 2022,
 https://nlp.seas.harvard.edu/annotated-transformer/) in all that costs time: every sentence padded
 to the same length, attention and layer norm spelled out in elementary operations, dropout on
 probabilities and inside the feed-forward, a vocabulary for each side, log-probabilities at every
-padded position, and a loss against a dense ``(N, V)`` distribution.
+padded position, and a loss against a dense `(N, V)` distribution.
 
-Axes: ``B`` batch, ``H`` heads, ``S`` queries, ``T`` keys, ``D`` head_dim, ``N`` tokens,
-``V`` vocabulary.
+Axes: `B` batch, `H` heads, `S` queries, `T` keys, `D` head_dim, `N` tokens,
+`V` vocabulary.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACCUMULATE = 10  # batches whose gradients make one step
 
 
 def padded_batch(split: EncodedSplit, rows: Sequence[int], length: int = LENGTH) -> Batch:
-    """Gather these rows, begin and end mark on both sides, each side padded to ``length``."""
+    """Gather these rows, begin and end mark on both sides, each side padded to `length`."""
     sides = []
     for side in (split.source, split.target):
         ids = torch.full((len(rows), length), PAD, dtype=torch.int64)
@@ -153,13 +153,13 @@ class AnnotatedTransformer(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Give log-probabilities ``(B, S, V)`` of every target position, padding among them."""
+        """Give log-probabilities `(B, S, V)` of every target position, padding among them."""
         source_mask = batch.source_mask[:, None, None, :]
         hidden = self.decode(batch.target_in, self.encode(batch.source, source_mask), source_mask)
         return self.generate(hidden)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Encode source ``(B, S)`` into memory ``(B, S, width)``; mask ``(B, 1, 1, S)``."""
+        """Encode source `(B, S)` into memory `(B, S, width)`; mask `(B, 1, 1, S)`."""
         memory = self._embed(0, source)
         for layer in self.encoder:
             memory = layer(memory, mask, None, None)
@@ -167,7 +167,7 @@ class AnnotatedTransformer(nn.Module):
         return out
 
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Give the hidden states ``(B, S, width)`` of every target position."""
+        """Give the hidden states `(B, S, width)` of every target position."""
         real = (target != PAD)[:, None, None, :]
         target_mask = real & causal_mask(real.shape[-1], real.shape[-1], real.device)
         x = self._embed(1, target)
@@ -187,9 +187,9 @@ class AnnotatedTransformer(nn.Module):
 
 
 def smoothed_divergence(log_p: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Give the summed divergence of the smoothed targets from log_p ``(N, V)``, padding left out.
+    """Give the summed divergence of the smoothed targets from log_p `(N, V)`, padding left out.
 
-    The word ``target`` has probability 1 - smoothing, padding none, and the other V - 2 words share
+    The word `target` has probability 1 - smoothing, padding none, and the other V - 2 words share
     the rest: a distribution for every row, written out.
     """
     wanted = torch.full_like(log_p, smoothing / (log_p.shape[-1] - 2))
@@ -207,7 +207,7 @@ def annotated_loss(model: AnnotatedTransformer, batch: Batch, smoothing: float) 
 
 @torch.no_grad()
 def with_weights_of(model: Transformer) -> AnnotatedTransformer:
-    """Give the Annotated Transformer that computes what a sinusoidal ``model`` does."""
+    """Give the Annotated Transformer that computes what a sinusoidal `model` does."""
     if not isinstance(model.decoder_encoding, Sinusoidal):
         raise ValueError(
             f"model must be sinusoidal, as The Annotated Transformer is, "

@@ -1,4 +1,4 @@
-"""What was measured of exactness, as tables and a figure of ``exactness.py``'s numbers."""
+"""What was measured of exactness, as tables and a figure of `exactness.py`'s numbers."""
 
 from __future__ import annotations
 

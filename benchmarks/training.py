@@ -87,7 +87,7 @@ class AnnotatedWay:
         )
 
     def row(self, name: str, precision: str, *, fixed: bool) -> Row:
-        """Give a row; ``fixed``: 32 sentences padded to 72, else batches of like lengths."""
+        """Give a row; `fixed`: 32 sentences padded to 72, else batches of like lengths."""
 
         def batch(rows: list[int]) -> tuple[int, float]:
             made = (annotated.padded_batch if fixed else make_batch)(self.split, rows)

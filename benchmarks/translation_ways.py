@@ -1,4 +1,4 @@
-"""The ways to translate that ``translation.py`` measures: ropewalk's, and searches without a cache.
+"""The ways to translate that `translation.py` measures: ropewalk's, and searches without a cache.
 
 Those that search without a cache take one sentence at a time and compute the whole prefix anew at
 each step.
@@ -51,11 +51,11 @@ def uncached_search(model: Transformer, source: list[int], beam: int) -> list[Hy
 
 
 def search_alone(next_words: Callable[[Tensor], Tensor], limit: int, beam: int) -> list[Hypothesis]:
-    """Search for one sentence, given what makes log-probabilities ``(B, V)`` of prefixes.
+    """Search for one sentence, given what makes log-probabilities `(B, V)` of prefixes.
 
-    The rules of ``ropewalk.lab.decoding.beam_search.beam_search``, written out for lists: of the
-    ``2 * beam`` likeliest continuations, those of the first ``beam`` that end are kept, and the
-    first ``beam`` that do not end go on, until ``beam`` have ended or the length limit is met.
+    The rules of `ropewalk.lab.decoding.beam_search.beam_search`, written out for lists: of the
+    `2 * beam` likeliest continuations, those of the first `beam` that end are kept, and the
+    first `beam` that do not end go on, until `beam` have ended or the length limit is met.
     """
     going, scores = [[BOS]], torch.zeros(1)
     ended: list[Hypothesis] = []

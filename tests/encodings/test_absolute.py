@@ -160,9 +160,9 @@ def test_binary_refuses_what_has_more_bits(bits, position):
             "integer(lenght=5)",
             "'integer' has no argument 'lenght'; it has length, cross; did you m",
         ),
-        ("binary(bits=0)", "bits must be an int from 1 to width=32, one column for each, got 0"),
-        ("binary(bits=33)", "bits must be an int from 1 to width=32, one column for each, got 33"),
-        ("binary(bits=True)", "bits must be an int from 1 to width=32, one column for each, got T"),
+        ("binary(bits=0)", "bits must be an int from 1 to width=32, one column per bit, got 0"),
+        ("binary(bits=33)", "bits must be an int from 1 to width=32, one column per bit, got 33"),
+        ("binary(bits=True)", "bits must be an int from 1 to width=32, one column per bit, got T"),
     ],
 )
 def test_a_wrong_value_is_named(text, message):

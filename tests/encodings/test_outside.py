@@ -142,11 +142,11 @@ def mine(shape):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return None", "TypeError: callable(shape) must give an Encoding, got NoneType"),
-        ("return object()", "must give an Encoding, got object"),
+        ("return None", "TypeError: callable(shape) must return an Encoding, got NoneType"),
+        ("return object()", "must return an Encoding, got object"),
         ("return Bare()", "AttributeError"),
         ("return Site()", "KeyError: 0"),
-        ("return NoSite()", "for_layer(0) must give an AttentionEncoding, got NoneType"),
+        ("return NoSite()", "for_layer(0) must return an AttentionEncoding, got NoneType"),
         ("raise KeyError('width')", "KeyError: 'width'"),
         ("return shape.breadth", "AttributeError: 'StackShape' object has no attribute"),
         ("raise SystemExit(0)", "SystemExit: 0"),

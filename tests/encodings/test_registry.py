@@ -168,7 +168,7 @@ def test_none_does_nothing():
     assert site.rotate(q, k, placement) == (q, k)
     assert site.bias(placement) is None
     assert site.scale is None
-    with pytest.raises(RuntimeError, match="says attends = False"):
+    with pytest.raises(RuntimeError, match="its attends is False"):
         site.attend(q, k, k, placement, None)
 
 

@@ -113,10 +113,10 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
         ("rotary(rule=yarm)", ValueError, "rule must be one of linear, ntkaware, dynamicntk, yarn, "
          "longrope, llama3, proportional, got 'yarm'; did you mean 'yarn'?"),
         ("rotary(rule=3)", ValueError, "rule must be one of linear, ntkaware, dynamicntk"),
-        ("rotary(rule=yarn, factor=4)", ValueError, "rule=yarn must have original_length as well, "
-         "got factor; it has factor, original_length, beta_fast, beta_slow, truncate, attention"),
-        ("rotary(rule=linear)", ValueError, "rule=linear must have factor as well, got none of its "
-         "fields; it has factor"),
+        ("rotary(rule=yarn, factor=4)", ValueError, "rule=yarn also needs original_length, "
+         "got factor; its fields are factor, original_length, beta_fast, beta_slow, truncate, att"),
+        ("rotary(rule=linear)", ValueError, "rule=linear also needs factor, got none of its "
+         "fields; its fields are factor"),
         ("rotary(rule=linear, facter=4)", ValueError, "has no argument 'facter'; it has theta, "),
         ("rotary(rule=linear, facter=4)", ValueError, "did you mean 'factor'?"),
         ("rotary(rule=linear, factor=4, original_length=9)", ValueError,
@@ -130,18 +130,18 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
         ("rotary(beta_fast=4)", ValueError, "rule must be given with beta_fast=4, which is a field "
          "of yarn; write rotary(rule=yarn, beta_fast=4)"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8)", ValueError,
-         "length must be given with rule=DynamicNTK, whose frequencies depend on how long"),
+         "length must be given with rule=DynamicNTK, whose frequencies depend on the length"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8, length=9.5)", TypeError,
          "length must be an int, got 9.5"),
         ("rotary(rule=linear, factor=2, length=9)", ValueError,
-         "length must be left out where frequencies do not depend on it, got 9; they do"),
+         "length must be left out if frequencies do not depend on it, got 9; they depend"),
         ("rotary(learned=True, rule=dynamicntk, factor=2, original_length=8, length=9)", ValueError,
          "spec must have frequencies that do not depend on the length, since they are learned"),
         ("rotary(frequency=0)", ValueError, "frequency must be finite and above 0, got 0; rev"),
         ("rotary(frequency=one)", TypeError, "frequency must be a float, got 'one'"),
-        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out where all pairs "
-         "rotate at one frequency=1"),
-        ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out where "),
+        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out with "
+         "frequency=1, which is the same for all pairs"),
+        ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out with f"),
         ("rotary(learned=heads)", ValueError, "learned must be True, False, 'layer' or 'head', "),
         ("rotary(values=1)", ValueError, "values must be True, False or 'absolute', got 1"),
         ("rotary(fields_of_rule=1)", ValueError, "'rotary' has no argument 'fields_of_rule'"),

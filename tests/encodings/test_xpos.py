@@ -139,8 +139,8 @@ def test_in_bfloat16_tables_stay_in_float32():
 
 def test_a_stack_that_looks_both_ways_has_to_say_what_acts_there():
     message = (
-        "both_ways must say what acts where attention looks both ways, as an encoder's and "
-        "cross-attention do, got None: xPos is for causal attention, since its scores grow"
+        "both_ways must be rotary or xpos in an encoder or in cross-attention, which look both "
+        "ways, got None: xPos is for causal attention, because its scores grow"
     )
     build("xpos", BACK)
     for refused in (

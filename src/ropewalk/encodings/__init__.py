@@ -1,4 +1,4 @@
-"""Every position encoding behind one interface; ``build`` makes one from its name."""
+"""Every position encoding, with one interface; `build` makes one from its name."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ from ropewalk.encodings.xpos import XPos
 
 
 def _none(shape: StackShape) -> Encoding:
-    """No position encoding at all (NoPE): only a causal mask tells order.
+    """No position encoding at all (NoPE): only the causal mask gives order.
 
-    An encoder without one sees a bag of words. Source: Kazemnejad et al. 2023, arXiv 2305.19466.
+    An encoder without one sees a bag of words.
+    Source: Kazemnejad et al. 2023, arXiv 2305.19466.
     """
     return Encoding()
 
 
-#: A new encoding is one class and one line here; every task, plot and report then has it. Code from
-#: outside adds its own: ``REGISTRY["name"] = callable(shape, **arguments)``.
+#: A new encoding is one class and one line here; every task, plot and report then has it.
+#: User-defined encodings add their own: `REGISTRY["name"] = callable(shape, **arguments)`.
 REGISTRY: dict[str, Callable[..., Encoding]] = {
     "none": _none,
     "integer": Integer,
@@ -70,9 +71,10 @@ _OWN = frozenset(REGISTRY)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``name`` or ``name(key=value, …)`` into the name and its checked arguments.
+    """Read `name` or `name(key=value, …)` and return the name and its checked arguments.
 
-    Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
+    Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
+    Raises ValueError if the name or an argument is unknown.
 
     Example:
         >>> from ropewalk.encodings import parse
@@ -89,15 +91,15 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def has_trained_rows(encoding: str) -> bool:
-    """Tell whether an encoding, or a part of it, has parameters for each position by itself."""
+    """Return whether an encoding, or a part of it, has separate parameters for each position."""
     names = [name_of(part) for part in split_at(encoding, "+")]
     return any(getattr(REGISTRY.get(name or ""), "trained_rows", False) for name in names)
 
 
 def build(encoding: str, shape: StackShape) -> Encoding:
-    """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``.
+    """Build an encoding for a stack from its name, such as `rotary` or `rotary(theta=1e6)`.
 
-    Names joined by + act together, as ``sinusoidal+rotary``.
+    Names joined by + act together, as in `sinusoidal+rotary`.
 
     Example:
         >>> import torch
@@ -118,7 +120,7 @@ def build(encoding: str, shape: StackShape) -> Encoding:
 
 
 class EncoderDecoder(NamedTuple):
-    """One encoding, built for both stacks of an encoder-decoder and, if asked, for between them.
+    """An encoding built for both stacks of an encoder-decoder and, on request, for cross-attention.
 
     Example:
         >>> from ropewalk.encodings import EncoderDecoder, Encoding
@@ -134,10 +136,10 @@ class EncoderDecoder(NamedTuple):
 def build_encoder_decoder(
     encoding: str, encoder: StackShape, decoder: StackShape
 ) -> EncoderDecoder:
-    """Build an encoding for an encoder-decoder; ``rotary(cross=True)`` acts between both too.
+    """Build an encoding for an encoder-decoder; `rotary(cross=True)` acts in cross-attention too.
 
-    Every encoding that acts inside attention has the argument ``cross``; by default nothing acts in
-    cross-attention. What acts there is built for a stack that is not causal: it looks both ways.
+    Every encoding that acts inside attention has the argument `cross`. By default, nothing acts in
+    cross-attention. The encoding for cross-attention is built for a stack that is not causal.
 
     Example:
         >>> from dataclasses import replace
@@ -161,8 +163,8 @@ def build_encoder_decoder(
             )
         if not part.crosses:
             raise ValueError(
-                f"cross must be False for {name!r} with {arguments}, got True: a target may stand "
-                f"where some of its heads see no source at all"
+                f"cross must be False for {name!r} with {arguments}, got True: at some target "
+                f"positions, some heads would see no source at all"
             )
     between = _made(crossing, shape) if crossing else None
     return EncoderDecoder(_made(parts, encoder), _made(parts, decoder), between)
@@ -184,9 +186,9 @@ def _make(name: str, arguments: dict[str, Any], shape: StackShape) -> Encoding:
 
 
 def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
-    """Import ``FILE.py`` or ``installed.module``, which adds to ``REGISTRY``; say what it was.
+    """Import `FILE.py` or `installed.module`, which adds to `REGISTRY`; return what was imported.
 
-    With ``digest``, a file that is no longer the same is a ``ValueError``.
+    Raises ValueError if the source fails, or if it no longer has the SHA-256 in `digest`.
 
     Example:
         >>> import tempfile
@@ -204,7 +206,7 @@ def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
 
 
 def _names_for(text: str) -> list[str]:
-    """Give the names that an encoding may have; installed packages are asked for unknown ones."""
+    """Return the names that an encoding may have; search installed packages for unknown names."""
     if (name := name_of(text)) is None or name in REGISTRY:
         return list(REGISTRY)
     add_installed(name, REGISTRY)
@@ -212,7 +214,7 @@ def _names_for(text: str) -> list[str]:
 
 
 def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:
-    """Name what an encoding takes; some arguments bring further ones (rotary's scaling rule)."""
+    """Return the argument names of an encoding; some arguments add others (rotary's rule)."""
     parameters = inspect.signature(make).parameters.values()
     named = [p.name for p in parameters if p.name != "shape" and p.kind is not p.VAR_KEYWORD]
     further = getattr(make, "further_arguments", None)

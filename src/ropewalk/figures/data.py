@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Curve:
-    """Loss of one training over ``x``, steps or seconds; a diverged one ends early."""
+    """Loss of one training over `x`, steps or seconds; a diverged one ends early."""
 
     seed: int
     x: tuple[float, ...]
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def smoothed(curve: Curve, width: int) -> Curve:
-    """Give the centred moving mean over ``width`` points (odd), fewer at the ends."""
+    """Give the centred moving mean over `width` points (odd), fewer at the ends."""
     loss = curve.loss
     reach = (width - 1) // 2
     windows = [loss[max(0, i - reach) : i + reach + 1] for i in range(len(loss))]
@@ -67,7 +67,7 @@ def spans_decades(scores: Mapping[str, Sequence[Sequence[float | None]]]) -> boo
 
 
 def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
-    """Give the highest loss of all behind the first ``share`` of each, where it falls steeply."""
+    """Give the highest loss of all behind the first `share` of each, where it falls steeply."""
     late = [
         loss
         for curve in curves

@@ -37,7 +37,7 @@ $scripts
 def html_page(
     title: str, body: str, *, css: str, scripts: Sequence[str], data: Any, policy: str = OFFLINE
 ) -> str:
-    """Give a whole page; ``body`` is HTML, and scripts find ``data`` as JSON in ``#data``."""
+    """Give a whole page; `body` is HTML, and scripts find `data` as JSON in `#data`."""
     return _PAGE.substitute(
         title=escape(title),
         body=body,
@@ -49,7 +49,7 @@ def html_page(
 
 
 def script_json(value: Any) -> str:
-    """Write JSON that can stand in a script element: no ``<``, and null for what is no number."""
+    """Write JSON that can stand in a script element: no `<`, and null for what is no number."""
     text = json.dumps(
         without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )

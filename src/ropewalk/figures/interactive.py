@@ -1,4 +1,4 @@
-"""Plotly figures as plain ``{"data": […], "layout": {…}}``; a page adds colours of text and grid.
+"""Plotly figures as plain `{"data": […], "layout": {…}}`; a page adds colours of text and grid.
 
 Encodings come in the order of the comparison, which gives them their colour and shape.
 """
@@ -52,7 +52,7 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Spec:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines join the means.
 
     Where a seed has no score (None), there is no mean.
     """

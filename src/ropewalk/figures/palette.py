@@ -27,7 +27,7 @@ _DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."))
 class Style:
     """Colour, shape and dashes of an encoding.
 
-    plotly calls the latter ``symbol`` and ``dash``, matplotlib ``marker`` and ``line``.
+    plotly calls the latter `symbol` and `dash`, matplotlib `marker` and `line`.
     """
 
     colour: str

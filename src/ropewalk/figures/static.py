@@ -60,7 +60,7 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Figure:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines join the means.
 
     Where a seed has no score (None), there is no mean.
     """
@@ -90,7 +90,7 @@ def score_by_encoding(
 ) -> Figure:
     """Draw a score, dots for seeds and a bar for the mean, beside differences from the first.
 
-    ``tested_metric``: of which score these are, where that is another one.
+    `tested_metric`: of which score these are, where that is another one.
     """
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())

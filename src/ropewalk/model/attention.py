@@ -1,7 +1,7 @@
 """Multi-head attention that receives its position encoding from outside.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class AttentionOutput(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention whose key/value heads may be fewer than its query heads.
 
-    ``encoding`` is a site of an encoding (``build("rotary", shape).for_layer(layer)``); without
-    one, attention knows nothing of positions. ``kind`` is softmax or linear attention:
-    ``performer``, ``performer(features=64, rotate=before)``, ``elu``; an encoding for it is built
-    for heads of ``rotated_dim(kind, head_dim)``, and one that cannot act there is refused
-    (``check_encoding``).
+    `encoding` is a site of an encoding (`build("rotary", shape).for_layer(layer)`); without
+    one, attention knows nothing of positions. `kind` is softmax or linear attention:
+    `performer`, `performer(features=64, rotate=before)`, `elu`; an encoding for it is built
+    for heads of `rotated_dim(kind, head_dim)`, and one that cannot act there is refused
+    (`check_encoding`).
 
-    Self-attention: ``attention(x, causal=True)``; cross-attention: ``attention(x, memory,
+    Self-attention: `attention(x, causal=True)`; cross-attention: ``attention(x, memory,
     mask=mask)``. It can be used alone in a model of your own.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 
@@ -103,10 +103,10 @@ class Attention(nn.Module):
         cache: AttentionCache | None = None,
         need_probabilities: bool = False,
     ) -> AttentionOutput:
-        """Attend from x ``(B, S, width)`` to itself, or to memory ``(B, T, width)`` where given.
+        """Attend from x `(B, S, width)` to itself, or to memory `(B, T, width)` where given.
 
         placement: positions of queries and keys (default: 0, 1, … and, behind a cache, on from
-        there); mask: boolean, True where a query may look, broadcasting to ``(B, H, S, T)``, in
+        there); mask: boolean, True where a query may look, broadcasting to `(B, H, S, T)`, in
         linear attention the same for all queries; causal: look back only; cache: holds what is kept
         of earlier calls, a KeyValueCache, or the LinearAttentionCache of linear attention. With
         memory, a filled cache stands for it, and memory is not projected again. A query that may
@@ -200,7 +200,7 @@ class Attention(nn.Module):
         placement: Placement,
         cache: KeyValueCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotate and cache, in the order that the encoding's ``cached_keys`` asks for."""
+        """Rotate and cache, in the order that the encoding's `cached_keys` asks for."""
         if kv is None:
             assert cache is not None
             k, v = cache.held()
@@ -245,7 +245,7 @@ class Attention(nn.Module):
 
 
 def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
-    """Place the tokens at these positions ``(T,)``, of which the last ``new`` are the queries."""
+    """Place the tokens at these positions `(T,)`, of which the last `new` are the queries."""
     queries = everything[everything.shape[0] - new :]
     new_keys = queries if encoding.cached_keys == "rotated" else everything
     return Placement(queries, everything, new_keys)

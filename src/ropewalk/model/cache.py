@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys and values of one attention layer: k and v ``(B, K, T, D)``, T growing as tokens come.
+    """Keys and values of one attention layer: k and v `(B, K, T, D)`, T growing as tokens come.
 
     Memory is taken in doublings, so that n single tokens copy O(n) rows and not O(n^2).
 
@@ -85,7 +85,7 @@ class LinearAttentionCache:
     """The sums of one layer of linear attention: of one size, however many tokens come.
 
     Where it is *branching*, each token of a step is a beam with sums of its own, and the batch of
-    the sums is ``(B * beams)``.
+    the sums is `(B * beams)`.
 
     Example:
         >>> import torch
@@ -122,8 +122,8 @@ class DecoderCache:
 
     A *branching* cache serves beam search: a row is a sentence, and each step brings one token for
     each of its beams, all at one position. No key is ever moved or repeated: a beam sees the cached
-    tokens that it goes on from (``add_tokens``, ``follow``), and all share the keys of their
-    memory. Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and
+    tokens that it goes on from (`add_tokens`, `follow`), and all share the keys of their
+    memory. Linear attention (`linear`) keeps no keys, but sums: there each beam has its own, and
     they are copied when beams are followed.
 
     Example:
@@ -159,10 +159,10 @@ class DecoderCache:
         return self.own[0].length if self.own else 0
 
     def add_tokens(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Take note of new tokens ``(B, S)`` that the layers are about to append.
+        """Take note of new tokens `(B, S)` that the layers are about to append.
 
-        Gives the positions ``(T,)`` of all tokens, the new ones last, and what these may look at,
-        ``(B, S, T)``, or None where they look back at everything.
+        Gives the positions `(T,)` of all tokens, the new ones last, and what these may look at,
+        `(B, S, T)`, or None where they look back at everything.
         """
         new, device = target.shape[1], target.device
         if not self.branching:
@@ -179,7 +179,7 @@ class DecoderCache:
         return positions, None if self.linear else self._see(target)
 
     def follow(self, parents: Tensor) -> None:
-        """Let the next step's beams go on from these of the last one's: ``(B, beams)``."""
+        """Let the next step's beams go on from these of the last one's: `(B, beams)`."""
         if not self._awaited:
             raise RuntimeError("only the beams of a branching cache can be followed, after a step")
         if self.linear and bool(((parents < 0) | (parents >= self._awaited)).any()):
@@ -216,12 +216,12 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep these beams, ``(beams,)`` or ``(rows, beams)``, of these rows."""
+        """Keep these beams, `(beams,)` or `(rows, beams)`, of these rows."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Give the mask ``(S, T)`` by which the last S of T tokens look at themselves and back."""
+    """Give the mask `(S, T)` by which the last S of T tokens look at themselves and back."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

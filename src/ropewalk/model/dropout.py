@@ -29,7 +29,7 @@ class Dropout(nn.Module):
         return x * self._mask(x)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Give ``residual + dropout(x)`` in the residual's dtype, in one pass over both."""
+        """Give `residual + dropout(x)` in the residual's dtype, in one pass over both."""
         x = x.to(residual.dtype)
         if not self.training or self.p == 0:
             return residual + x

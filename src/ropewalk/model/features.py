@@ -1,6 +1,6 @@
 """Feature maps of linear attention: φ with φ(q)·φ(k) in place of exp(q·k/√D).
 
-Axes: ``B`` batch, ``H`` heads, ``S`` tokens, ``D`` head_dim, ``M`` features.
+Axes: `B` batch, `H` heads, `S` tokens, `D` head_dim, `M` features.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RotateWhen = Literal["after", "before"]
 
 
 class Features(NamedTuple):
-    """φ(x) as ``values * exp(log_scale)``, since exponentials alone leave float's range."""
+    """φ(x) as `values * exp(log_scale)`, since exponentials alone leave float's range."""
 
     values: Tensor  # (..., M)
     log_scale: Tensor  # (...)
@@ -28,8 +28,8 @@ class Features(NamedTuple):
 class RandomFeatures(nn.Module):
     """Positive features whose products are exp(q·k/√D) in the mean: FAVOR+.
 
-    φ(x) = exp(w_i·y - |y|²/2)/√M with y = x D^(-1/4) and random rows w_i of ``projection``
-    ``(M, D)``. They are not learned, but kept and saved like weights, always in float32.
+    φ(x) = exp(w_i·y - |y|²/2)/√M with y = x D^(-1/4) and random rows w_i of `projection`
+    `(M, D)`. They are not learned, but kept and saved like weights, always in float32.
     Source: Choromanski et al. 2021, arXiv 2009.14794, lemma 1 and section 2.4.
     """
 
@@ -47,7 +47,7 @@ class RandomFeatures(nn.Module):
         self.projection.copy_(orthogonal_rows(features, head_dim, generator))
 
     def forward(self, x: Tensor) -> Features:
-        """Give the features of x ``(..., D)``."""
+        """Give the features of x `(..., D)`."""
         y = x * x.shape[-1] ** -0.25
         log = y @ self.projection.to(y.dtype).mT
         log = log - (y.square().sum(-1, keepdim=True) + math.log(log.shape[-1])) / 2
@@ -58,7 +58,7 @@ class RandomFeatures(nn.Module):
         return f"head_dim={self.projection.shape[1]}, features={self.projection.shape[0]}"
 
     def _apply(self, fn: Any, recurse: bool = True) -> RandomFeatures:
-        """Move the rows, but never round them: ``.half()`` is for what is learned."""
+        """Move the rows, but never round them: `.half()` is for what is learned."""
         held = self.projection
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.projection.dtype != held.dtype:
@@ -73,13 +73,13 @@ class EluFeatures(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Features:
-        """Give the features of x ``(..., D)``."""
+        """Give the features of x `(..., D)`."""
         # elu(x) + 1 as written would round e^x to steps of 1e-7 for negative x.
         return Features(x.clamp(max=0).exp() + x.relu(), x.new_zeros(x.shape[:-1]))
 
 
 def orthogonal_rows(count: int, width: int, generator: Generator | None = None) -> Tensor:
-    """Draw rows ``(count, width)``, each as of N(0, 1), of which every ``width`` are orthogonal.
+    """Draw rows `(count, width)`, each as of N(0, 1), of which every `width` are orthogonal.
 
     Directions are the rows of random rotations, lengths those of normal vectors, in float64.
     Source: Choromanski et al. 2021, arXiv 2009.14794, section 2.4.
@@ -101,9 +101,9 @@ def orthogonal_rows(count: int, width: int, generator: Generator | None = None) 
 class Performer:
     """Linear attention with random features, which approaches softmax attention as they grow.
 
-    ``features``: how many; by default D ln D, the order that the paper's theorem 4 has. ``rotate``:
-    whether an encoding rotates features (``after``; Su et al. 2021, arXiv 2104.09864, eq. 19) or
-    queries and keys ``before`` features are made of them (as lucidrains/performer-pytorch does).
+    `features`: how many; by default D ln D, the order that the paper's theorem 4 has. `rotate`:
+    whether an encoding rotates features (`after`; Su et al. 2021, arXiv 2104.09864, eq. 19) or
+    queries and keys `before` features are made of them (as lucidrains/performer-pytorch does).
     """
 
     features: int | None = None
@@ -132,7 +132,7 @@ class Performer:
 
 @dataclass(frozen=True)
 class Elu:
-    """Linear attention with the features elu(x) + 1; ``rotate`` as of ``Performer``."""
+    """Linear attention with the features elu(x) + 1; `rotate` as of `Performer`."""
 
     rotate: RotateWhen = "after"
 
@@ -152,7 +152,7 @@ KINDS: dict[str, type[Performer] | type[Elu]] = {"performer": Performer, "elu": 
 
 
 def parse_attention(text: str) -> Performer | Elu | None:
-    """Read ``softmax`` (None), ``performer`` or ``performer(features=64, rotate=before)``, ``elu``.
+    """Read `softmax` (None), `performer` or `performer(features=64, rotate=before)`, `elu`.
 
     Raises ValueError or TypeError that names the mistake.
     """
@@ -164,9 +164,9 @@ def parse_attention(text: str) -> Performer | Elu | None:
 
 
 def rotated_dim(attention: str, head_dim: int) -> int:
-    """Give the size of the vectors that an encoding's ``rotate`` gets in this kind of attention.
+    """Give the size of the vectors that an encoding's `rotate` gets in this kind of attention.
 
-    It is the ``head_dim`` of the ``StackShape`` for which encodings are built.
+    It is the `head_dim` of the `StackShape` for which encodings are built.
 
     Example:
         >>> from ropewalk.model import rotated_dim

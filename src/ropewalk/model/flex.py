@@ -1,12 +1,12 @@
 """Attention that computes the bias of each pair inside its kernel, where torch.compile is at work.
 
 torch's flex_attention holds neither the scores nor the bias of all pairs once it is compiled to a
-kernel; uncompiled, or by a backend that writes none (``eager``), it holds them all. So it serves
+kernel; uncompiled, or by a backend that writes none (`eager`), it holds them all. So it serves
 those who compile, who have a C++ compiler and give it seconds. It has no backward on CPU, and in
 training queries attend as they do without it.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def serves(q: Tensor, k: Tensor) -> bool:
-    """Tell whether q ``(B, H, S, D)`` and k are compiled to where a kernel for them was tried.
+    """Tell whether q `(B, H, S, D)` and k are compiled to where a kernel for them was tried.
 
     The kernel is compiled for one size. A compiler that has seen several leaves sizes open, and
     gets blocks instead: compiling for each length takes seconds, and ends in an error at the ninth.
@@ -56,10 +56,10 @@ def attend(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)``: the output ``(B, H, S, D)``.
+    """Attend from q `(B, H, S, D)` to k and v `(B, K, T, D)`: the output `(B, H, S, D)`.
 
-    rows are what the encoding looks up, ``(H, …)``; mask is boolean and broadcasts to
-    ``(B, H, S, T)``; looking back (``causal``), the last query's key is the last one. A query that
+    rows are what the encoding looks up, `(H, …)`; mask is boolean and broadcasts to
+    `(B, H, S, T)`; looking back (`causal`), the last query's key is the last one. A query that
     may look nowhere gets zeros. Sizes are fixed (see `serves`).
     """
     _fix_sizes(q, k, placement.queries, placement.keys, *([] if mask is None else [mask]))

@@ -1,6 +1,6 @@
 """A pre-norm stack over one sequence, whose position encoding is passed in.
 
-Axes: ``B`` batch, ``S`` tokens, ``V`` vocabulary.
+Axes: `B` batch, `S` tokens, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ropewalk.model.transformer import SelfAttentionLayer
 class LanguageModel(nn.Module):
     """One stack with one table for input and output embeddings.
 
-    ``causal``: a decoder without memory, of ``shape.decoder_layers``, that foretells the next token
-    (Radford et al. 2018). Otherwise an encoder, of ``shape.encoder_layers``, that fills in what is
-    masked (Devlin et al. 2019, arXiv 1810.04805). ``encoding`` is built for this one stack.
-    Embeddings are N(0, 1/width) times sqrt(width), as in ``Transformer``.
+    `causal`: a decoder without memory, of `shape.decoder_layers`, that foretells the next token
+    (Radford et al. 2018). Otherwise an encoder, of `shape.encoder_layers`, that fills in what is
+    masked (Devlin et al. 2019, arXiv 1810.04805). `encoding` is built for this one stack.
+    Embeddings are N(0, 1/width) times sqrt(width), as in `Transformer`.
 
     Example:
         >>> import torch
@@ -60,12 +60,12 @@ class LanguageModel(nn.Module):
         cache: DecoderCache | None = None,
         maps: list[Tensor] | None = None,
     ) -> Tensor:
-        """Give the last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+        """Give the last hidden states `(B, S, width)`; `logits` makes scores of them.
 
-        tokens: ids ``(B, S)``, with a cache, which is for causal models, the new ones alone; a
-        branching cache takes one for each beam of a row. mask: boolean ``(B, T)``, True at real
+        tokens: ids `(B, S)`, with a cache, which is for causal models, the new ones alone; a
+        branching cache takes one for each beam of a row. mask: boolean `(B, T)`, True at real
         tokens, of all T that the cache will hold, which padding behind a causal model's tokens does
-        not need; ``maps`` collects attention.
+        not need; `maps` collects attention.
         """
         if cache is not None and not self.causal:
             raise ValueError(
@@ -94,12 +94,12 @@ class LanguageModel(nn.Module):
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        """Score the vocabulary: `(…, width)` to `(…, V)`."""
         return linear(hidden, self.embedding.weight)
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> list[Tensor]:
-        """Run once with all attention probabilities formed: ``(B, H, S, S)`` for each layer."""
+        """Run once with all attention probabilities formed: `(B, H, S, S)` for each layer."""
         maps: list[Tensor] = []
         self(tokens, maps=maps)
         return maps

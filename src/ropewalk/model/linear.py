@@ -17,9 +17,9 @@ _HAS_BOTH = (
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply x ``(…, I)`` with weight ``(O, I)`` and add bias ``(O,)``: ``(…, O)``.
+    """Multiply x `(…, I)` with weight `(O, I)` and add bias `(O,)`: `(…, O)`.
 
-    Within ``torch.inference_mode``, float32 on CPU goes to oneDNN. Otherwise torch takes MKL, whose
+    Within `torch.inference_mode`, float32 on CPU goes to oneDNN. Otherwise torch takes MKL, whose
     products take 2.3 times as long on a processor of AMD's with AVX-512.
     """
     if _serves(x, weight, bias):
@@ -29,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, by ``linear``."""
+    """torch's linear layer, by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return linear(x, self.weight, self.bias)

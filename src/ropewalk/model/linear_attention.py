@@ -1,6 +1,6 @@
 """Attention in time and memory that grow with the length alone: sums over keys, seen through φ.
 
-With features φ (``features``) and positions put in by an encoding, R, a query at m gets
+With features φ (`features`) and positions put in by an encoding, R, a query at m gets
 
     Σ_n (R_m φ(q_m))·(R_n φ(k_n)) v_n / Σ_n φ(q_m)·φ(k_n),
 
@@ -15,8 +15,8 @@ to the largest scale seen so far, so that it cannot overflow. That of a query ca
 smaller than the largest by more than float's range is lost: where queries and keys are so large
 (norms of some hundreds) that no feature is large for both, their products fade to 0.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim, ``M`` features.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim, `M` features.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Placed(NamedTuple):
         return self._each(lambda x: x[:, :, start:end])
 
     def apart(self) -> Placed:
-        """Make each token a row of its own, with one token: ``(B * S, heads, 1, M)``."""
+        """Make each token a row of its own, with one token: `(B * S, heads, 1, M)`."""
         return self._each(_apart)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Placed:
@@ -82,7 +82,7 @@ def place(
     *,
     rotate_features: bool,
 ) -> tuple[Placed, Placed | None]:
-    """Form features of q ``(B, H, S, D)`` and k ``(B, K, T, D)`` and rotate these or q and k."""
+    """Form features of q `(B, H, S, D)` and k `(B, K, T, D)` and rotate these or q and k."""
     if not rotate_features:
         q, k = encoding.rotate(q, k, placement)
     query: Features = features(q)
@@ -97,7 +97,7 @@ def place(
 
 
 def hide(key: Placed, mask: Tensor) -> Placed:
-    """Take keys out of all sums where mask, broadcasting to ``(B, 1, 1, T)``, is False.
+    """Take keys out of all sums where mask, broadcasting to `(B, 1, 1, T)`, is False.
 
     A mask that covers cached keys as well, which come first, has acted on those already.
     """
@@ -120,9 +120,9 @@ def attend(
     cache: LinearAttentionCache | None,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend to keys and values v ``(B, K, T, D)`` and what the cache holds, or to that alone.
+    """Attend to keys and values v `(B, K, T, D)` and what the cache holds, or to that alone.
 
-    Gives ``(B, H, S, D)`` and, on request and without a cache, the weights ``(B, H, S, T)``.
+    Gives `(B, H, S, D)` and, on request and without a cache, the weights `(B, H, S, T)`.
     """
     if key is None or v is None:
         assert cache is not None
@@ -157,7 +157,7 @@ def attend(
 
 
 def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
-    """Add keys and values v ``(B, K, T, D)`` to the sums of those before them."""
+    """Add keys and values v `(B, K, T, D)` to the sums of those before them."""
     scale = _largest(key.log_scale).squeeze(-1)
     if held is not None:
         scale = torch.maximum(scale, held.scale)
@@ -172,7 +172,7 @@ def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
 
 
 def look(query: Placed, sums: Sums) -> Tensor:
-    """Let all queries look at all that the sums hold: ``(B, H, S, D)``."""
+    """Let all queries look at all that the sums hold: `(B, H, S, D)`."""
     kv_heads = sums.features.shape[1]
     numerator = _rows(query.rotated, kv_heads) @ sums.values
     denominator = _rows(query.plain, kv_heads) @ sums.features[..., None]
@@ -184,7 +184,7 @@ def look_back(
 ) -> tuple[Tensor, Sums]:
     """Let each query look at its own key and those before it, and at what the sums hold.
 
-    Gives ``(B, H, S, D)`` and the sums of all keys. Memory is O(S): all pairs are formed within a
+    Gives `(B, H, S, D)` and the sums of all keys. Memory is O(S): all pairs are formed within a
     chunk only, for the gradient too.
     """
     outputs = []
@@ -198,7 +198,7 @@ def look_back(
 
 
 def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
-    """Form what each query takes of each value ``(B, H, S, T)``, which no computation needs.
+    """Form what each query takes of each value `(B, H, S, T)`, which no computation needs.
 
     Where features are rotated they can be negative, and their sum differs from 1.
     """
@@ -211,7 +211,7 @@ def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
 
 
 def _apart(x: Tensor) -> Tensor:
-    """``(B, heads, S, …)`` to ``(B * S, heads, 1, …)``."""
+    """`(B, heads, S, …)` to `(B * S, heads, 1, …)`."""
     return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
@@ -232,9 +232,9 @@ def _look_back_in_chunk(query: Placed, key: Placed, v: Tensor, held: Sums | None
 
 
 def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None]:
-    """Give exp(scale of key t - largest scale up to s) for t <= s ``(B, K, S, S)``, else 0.
+    """Give exp(scale of key t - largest scale up to s) for t <= s `(B, K, S, S)`, else 0.
 
-    And the same of what the sums hold, ``(B, K, S)``. No key ahead of a query is in its scale.
+    And the same of what the sums hold, `(B, K, S)`. No key ahead of a query is in its scale.
     """
     largest = _finite(log_scale.cummax(-1).values)
     kept = None
@@ -249,7 +249,7 @@ def _shares_of_all(log_scale: Tensor) -> Tensor:
 
 
 def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
-    """Give q·k times its share for all pairs: ``(B, K, G S, T)``, G query heads to a key head."""
+    """Give q·k times its share for all pairs: `(B, K, G S, T)`, G query heads to a key head."""
     kv_heads, tokens = k.shape[1], q.shape[-2]
     products: Tensor = _rows(q, kv_heads) @ k.mT
     products = products.unflatten(2, (q.shape[1] // kv_heads, tokens)) * shares[:, :, None]
@@ -257,7 +257,7 @@ def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
 
 
 def _rows(q: Tensor, kv_heads: int) -> Tensor:
-    """Put query heads that share a key head below each other: ``(B, K, G S, M)``."""
+    """Put query heads that share a key head below each other: `(B, K, G S, M)`."""
     batch, heads, tokens, width = q.shape
     return q.reshape(batch, kv_heads, heads // kv_heads * tokens, width)
 
@@ -270,7 +270,7 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 def _largest(log_scale: Tensor) -> Tensor:
-    """Give the largest scale of each head ``(…, 1)``; without keys, the least that there is."""
+    """Give the largest scale of each head `(…, 1)`; without keys, the least that there is."""
     if not log_scale.shape[-1]:
         log_scale = log_scale.new_full((*log_scale.shape[:-1], 1), -torch.inf)
     return _finite(log_scale.amax(-1, keepdim=True))

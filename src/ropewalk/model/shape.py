@@ -15,8 +15,8 @@ from ropewalk.model.features import parse_attention, rotated_dim
 class TransformerShape:
     """Sizes of a transformer and its kind of attention.
 
-    ``vocabulary`` is shared by source and target; ``attention`` is ``softmax``, ``performer``,
-    ``performer(features=64, rotate=before)`` or ``elu``, in all of its attentions.
+    `vocabulary` is shared by source and target; `attention` is `softmax`, `performer`,
+    `performer(features=64, rotate=before)` or `elu`, in all of its attentions.
 
     Example:
         >>> from ropewalk.model import TransformerShape

@@ -1,7 +1,7 @@
 """Attention by softmax over scores, of queries and keys that stand at their positions.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def attend(
     causal: bool,
     need_probabilities: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)`` as the encoding wants it.
+    """Attend from q `(B, H, S, D)` to k and v `(B, K, T, D)` as the encoding wants it.
 
-    Gives the output ``(B, H, S, D)`` and, on request, the probabilities ``(B, H, S, T)``. Looking
-    back (``causal``), the last query's key is the last one. Where something must be formed for all
+    Gives the output `(B, H, S, D)` and, on request, the probabilities `(B, H, S, T)`. Looking
+    back (`causal`), the last query's key is the last one. Where something must be formed for all
     pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
     is computed once more for its gradients (but not under torch.compile and torch.func, which need
     all at once, as torch.export does). Compiled, looking back, in inference, a bias may come from
-    the kernel (``flex``).
+    the kernel (`flex`).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -190,7 +190,7 @@ def _exporting() -> bool:
 
 
 def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
-    """Cut a mask, broadcasting to ``(B, H, S, T)``, to some queries and the first keys."""
+    """Cut a mask, broadcasting to `(B, H, S, T)`, to some queries and the first keys."""
     if mask.ndim > 1 and mask.shape[-2] > 1:
         mask = mask[..., start:end, :]
     return mask[..., :reach]
@@ -245,7 +245,7 @@ def _few(q: Tensor) -> bool:
 def attention_probabilities(
     q: Tensor, k: Tensor, scale: float, bias: Tensor | None, mask: Tensor | None
 ) -> Tensor:
-    """Form softmax(scale * q k^T + bias) ``(B, H, S, T)`` in float32, or float64 if q is.
+    """Form softmax(scale * q k^T + bias) `(B, H, S, T)` in float32, or float64 if q is.
 
     Masked keys get exactly 0, also where a query may look nowhere.
 

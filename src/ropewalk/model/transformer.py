@@ -1,6 +1,6 @@
 """A pre-norm encoder-decoder transformer whose position encodings are passed in.
 
-Axes: ``B`` batch, ``S`` source or target tokens, ``V`` vocabulary.
+Axes: `B` batch, `S` source or target tokens, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ropewalk.model.shape import TransformerShape
 
 
 class AttentionMaps(NamedTuple):
-    """Attention probabilities of one forward pass, one ``(B, H, S, T)`` tensor for each layer.
+    """Attention probabilities of one forward pass, one `(B, H, S, T)` tensor for each layer.
 
     Example:
         >>> import torch
@@ -54,7 +54,7 @@ class FeedForward(nn.Module):
 class SelfAttentionLayer(nn.Module):
     """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm).
 
-    An encoder's layer; looking back only (``causal``), the layer of a decoder without memory.
+    An encoder's layer; looking back only (`causal`), the layer of a decoder without memory.
     """
 
     def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
@@ -75,7 +75,7 @@ class SelfAttentionLayer(nn.Module):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        """Give the next x `(B, S, width)` and, where asked for, the attention probabilities."""
         output, probabilities = self.attention(
             self.attention_norm(x),
             placement=placement,
@@ -115,9 +115,9 @@ class DecoderLayer(nn.Module):
         caches: tuple[AttentionCache | None, AttentionCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, both attentions' probabilities.
+        """Give the next x `(B, S, width)` and, where asked for, both attentions' probabilities.
 
-        ``own`` places the target's tokens, ``across`` them and memory's; ``masks`` and ``caches``
+        `own` places the target's tokens, `across` them and memory's; `masks` and `caches`
         likewise. Without a mask of its own, the target looks back at everything.
         """
         output, own_probabilities = self.attention(
@@ -145,7 +145,7 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder with one table for source, target and output embeddings.
 
-    ``encoder`` and ``decoder`` are the encodings of the two stacks; ``cross`` acts in
+    `encoder` and `decoder` are the encodings of the two stacks; `cross` acts in
     cross-attention, where by default nothing does. Embeddings are N(0, 1/width) times sqrt(width)
     for every encoding.
 
@@ -185,22 +185,22 @@ class Transformer(nn.Module):
         self.dropout = Dropout(shape.dropout)
 
     def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Give the decoder's last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+        """Give the decoder's last hidden states `(B, S, width)`; `logits` makes scores of them.
 
-        source and target: token ids ``(B, S)``; source_mask: boolean ``(B, S)``, True at real
+        source and target: token ids `(B, S)`; source_mask: boolean `(B, S)`, True at real
         tokens. Target padding needs no mask: it comes last, and causal attention never looks ahead.
         """
         memory = self.encode(source, source_mask)
         return self.decode(target, memory, source_mask)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        """Score the vocabulary: `(…, width)` to `(…, V)`."""
         return linear(hidden, self.embedding.weight)
 
     def encode(
         self, source: Tensor, mask: Tensor | None = None, maps: list[Tensor] | None = None
     ) -> Tensor:
-        """Encode source ``(B, S)`` into memory ``(B, S, width)``; ``maps`` collects attention."""
+        """Encode source `(B, S)` into memory `(B, S, width)`; `maps` collects attention."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self._embed(source, positions, self.encoder_encoding)
         placement = Placement(positions)
@@ -220,7 +220,7 @@ class Transformer(nn.Module):
         cache: DecoderCache | None = None,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> Tensor:
-        """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone.
+        """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
         A branching cache takes one new token for each beam of a row.
         """
