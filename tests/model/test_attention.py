@@ -391,7 +391,7 @@ def test_a_cache_holds_what_was_appended(steps):
 
 def test_a_cache_moves_seldom_and_is_empty_at_first():
     cache, places = KeyValueCache(), set()
-    with pytest.raises(RuntimeError, match="holds nothing yet"):
+    with pytest.raises(RuntimeError, match="the cache is empty"):
         cache.held()
     for _ in range(300):
         places.add(cache.append(*torch.zeros(2, 1, 1, 1, 4))[0].data_ptr())
@@ -465,7 +465,7 @@ def test_another_batch_is_not_appended():
     attention, cache = Attention(32, 4), KeyValueCache()
     with torch.no_grad():
         attention(torch.randn(2, 5, 32), cache=cache, causal=True)
-        with pytest.raises(ValueError, match=r"keys must be as those in the cache, \(2, 4, 1, 8\)"):
+        with pytest.raises(ValueError, match=r"keys must fit those in the cache, \(2, 4, 1, 8\)"):
             attention(torch.randn(1, 1, 32), cache=cache)
         with pytest.raises(ValueError, match=r"of torch\.float32, got .* of torch\.float64"):
             attention.double()(torch.randn(2, 1, 32).double(), cache=cache)

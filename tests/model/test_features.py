@@ -238,13 +238,13 @@ def test_a_kind_is_written_like_an_encoding(text, kind):
             ValueError,
             "attention 'elu' has no argument 'features'; it has rotate",
         ),
-        ("elu(rotate=never)", ValueError, "rotate must be after or before the features are formed"),
+        ("elu(rotate=never)", ValueError, "rotate must be 'after' or 'before', got 'never'"),
         ("performer(features=1)", ValueError, "features must be at least 2, got 1"),
         ("performer(features=8.0)", TypeError, "features must be an int, got 8.0 of type float"),
         (
             "performer(features=9)",
             ValueError,
-            "features must be even where an encoding rotates pairs",
+            "features must be even if an encoding rotates pairs",
         ),
     ],
 )

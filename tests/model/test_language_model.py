@@ -79,7 +79,7 @@ def test_attention_maps_are_probabilities_of_every_layer():
 
 def test_a_stack_without_layers_is_refused():
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=2, decoder_layers=0)
-    with pytest.raises(ValueError, match="decoder_layers must be at least 1 where causal=True"):
+    with pytest.raises(ValueError, match="decoder_layers must be at least 1 with causal=True"):
         LanguageModel(shape, build("none", shape.stack_shape(causal=True)), causal=True)
 
 
@@ -190,5 +190,5 @@ def test_padding_in_front_is_hidden_from_cached_steps_too(attention):
 
 def test_an_encoder_has_no_cache():
     model = toy(causal=False)
-    with pytest.raises(ValueError, match="cache must be None where causal=False"):
+    with pytest.raises(ValueError, match="cache must be None with causal=False"):
         model(torch.tensor([[3]]), cache=model.shape.new_cache(2))

@@ -418,7 +418,7 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(kind, name, data
 def test_a_step_brings_a_token_for_each_beam():
     model = transformer("elu")
     cache = model.shape.new_cache(2, branching=True)
-    with pytest.raises(RuntimeError, match="only the beams of a branching cache can be followed"):
+    with pytest.raises(RuntimeError, match="follow needs a branching cache, after its first step"):
         cache.follow(torch.zeros(1, 3, dtype=torch.int64))
     memory = model.encode(words(1, 5))
     model.decode(words(1, 1), memory, cache=cache)
@@ -513,15 +513,19 @@ class Scaled(Raw):
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("alibi", "elu", "got 'elu': it changes scores, of which linear attention forms none"),
+        ("alibi", "elu", "got 'elu': it changes scores, and linear attention computes no scores"),
         ("t5", "performer", "got 'performer': it changes scores"),
-        ("shaw", "performer(features=8)", "got 'performer(features=8)': it attends by itself"),
-        ("raw", "elu", "it needs all keys at each step, of which linear attention keeps but sums"),
+        (
+            "shaw",
+            "performer(features=8)",
+            "got 'performer(features=8)': it has its own attention, ",
+        ),
+        ("raw", "elu", "it needs all keys at each step, and linear attention stores o"),
         ("scaled", "elu", "it changes scores"),
         (
             "rotary(values=True)",
             "performer(features=12)",
-            "it rotates values, which have another size than features; write rotate=before",
+            "it rotates values, whose size differs from that of features; write rotate=before",
         ),
     ],
 )
@@ -558,8 +562,8 @@ def test_values_can_rotate_where_they_have_the_size_of_what_is_rotated(kind):
         (
             {"mask": torch.ones(2, 1, 3, 3, dtype=torch.bool)},
             ValueError,
-            "mask must be the same for all queries and heads in linear attention, which sums over "
-            "keys once for all of them: (B, 1, 1, T), got (2, 1, 3, 3)",
+            "mask must be the same for all queries and heads in linear attention, because they "
+            "share the sums over keys: (B, 1, 1, T), got (2, 1, 3, 3)",
         ),
         (
             {"mask": torch.ones(4, 1, 3, dtype=torch.bool)},
@@ -574,8 +578,7 @@ def test_values_can_rotate_where_they_have_the_size_of_what_is_rotated(kind):
         (
             {"cache": KeyValueCache()},
             TypeError,
-            "cache must be a LinearAttentionCache, which this kind of attention reads, got a "
-            "KeyValueCache",
+            "cache must be a LinearAttentionCache in this kind of attention, got a KeyValueCache",
         ),
     ],
 )

@@ -127,7 +127,7 @@ class Binary(Encoding):
                 f"shorten the input, or choose another encoding"
             )
         if first < 0:
-            raise ValueError(f"positions must be at least 0 to be written in bits, got {first}")
+            raise ValueError(f"positions must be at least 0, to be written in bits, got {first}")
 
 
 class PositionTable(nn.Embedding):

@@ -1,4 +1,4 @@
-"""Attention, its cache and an encoder-decoder; position encodings come from outside."""
+"""Attention, its caches and transformers; they receive position encodings as arguments."""
 
 from ropewalk.model.attention import Attention, AttentionOutput
 from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCache

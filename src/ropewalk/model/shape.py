@@ -1,4 +1,4 @@
-"""Sizes of a transformer, from which its parts are built."""
+"""Sizes of a transformer, and the parts that are built from them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ropewalk.model.features import parse_attention, rotated_dim
 class TransformerShape:
     """Sizes of a transformer and its kind of attention.
 
-    `vocabulary` is shared by source and target; `attention` is `softmax`, `performer`,
-    `performer(features=64, rotate=before)` or `elu`, in all of its attentions.
+    Source and target share `vocabulary`; `attention` is `softmax`, `performer`,
+    `performer(features=64, rotate=before)` or `elu`, for all attentions of the model.
 
     Example:
         >>> from ropewalk.model import TransformerShape
@@ -45,7 +45,7 @@ class TransformerShape:
             check_int(name, getattr(self, name), 0)
 
     def stack_shape(self, *, causal: bool) -> StackShape:
-        """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
+        """Return the shape for which to build the decoder's encoding (causal) or the encoder's."""
         return StackShape(
             layers=self.decoder_layers if causal else self.encoder_layers,
             heads=self.heads,
@@ -56,7 +56,7 @@ class TransformerShape:
         )
 
     def new_attention(self, encoding: AttentionEncoding) -> Attention:
-        """Make an attention of these sizes with this site of an encoding."""
+        """Return an attention of these sizes with this site of an encoding."""
         return Attention(
             self.width,
             self.heads,
@@ -66,6 +66,6 @@ class TransformerShape:
         )
 
     def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:
-        """Make an empty cache for so many layers of this kind of attention."""
+        """Return an empty cache for so many layers of this kind of attention."""
         linear = parse_attention(self.attention) is not None
         return DecoderCache(layers, branching=branching, linear=linear)

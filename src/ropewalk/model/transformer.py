@@ -1,4 +1,4 @@
-"""A pre-norm encoder-decoder transformer whose position encodings are passed in.
+"""A pre-norm encoder-decoder transformer; it receives its position encodings as arguments.
 
 Axes: `B` batch, `S` source or target tokens, `V` vocabulary.
 """
@@ -39,7 +39,7 @@ class AttentionMaps(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a ReLU between (Vaswani et al. 2017, eq. 2)."""
+    """Two linear maps with a ReLU between them (Vaswani et al. 2017, eq. 2)."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -52,9 +52,9 @@ class FeedForward(nn.Module):
 
 
 class SelfAttentionLayer(nn.Module):
-    """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm).
+    """Self-attention and feed-forward, each after a norm and added to its input (pre-norm).
 
-    An encoder's layer; looking back only (`causal`), the layer of a decoder without memory.
+    It is the layer of an encoder or, with `causal`, of a decoder without memory.
     """
 
     def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
@@ -75,7 +75,7 @@ class SelfAttentionLayer(nn.Module):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Give the next x `(B, S, width)` and, where asked for, the attention probabilities."""
+        """Return the next x `(B, S, width)` and the attention probabilities, or None."""
         output, probabilities = self.attention(
             self.attention_norm(x),
             placement=placement,
@@ -115,10 +115,10 @@ class DecoderLayer(nn.Module):
         caches: tuple[AttentionCache | None, AttentionCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Give the next x `(B, S, width)` and, where asked for, both attentions' probabilities.
+        """Return the next x `(B, S, width)` and the probabilities of both attentions, or None.
 
-        `own` places the target's tokens, `across` them and memory's; `masks` and `caches`
-        likewise. Without a mask of its own, the target looks back at everything.
+        `own` places the target's tokens, `across` these and the memory's; `masks` and `caches` have
+        the same order. Without its own mask, the target looks back at everything.
         """
         output, own_probabilities = self.attention(
             self.attention_norm(x),
@@ -145,9 +145,9 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder with one table for source, target and output embeddings.
 
-    `encoder` and `decoder` are the encodings of the two stacks; `cross` acts in
-    cross-attention, where by default nothing does. Embeddings are N(0, 1/width) times sqrt(width)
-    for every encoding.
+    `encoder` and `decoder` are the encodings of the two stacks; `cross` acts in cross-attention,
+    where nothing acts by default. Embeddings are N(0, 1/width) times sqrt(width) with every
+    encoding.
 
     Example:
         >>> import torch
@@ -185,16 +185,16 @@ class Transformer(nn.Module):
         self.dropout = Dropout(shape.dropout)
 
     def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Give the decoder's last hidden states `(B, S, width)`; `logits` makes scores of them.
+        """Return the decoder's last hidden states `(B, S, width)`, the input of `logits`.
 
-        source and target: token ids `(B, S)`; source_mask: boolean `(B, S)`, True at real
-        tokens. Target padding needs no mask: it comes last, and causal attention never looks ahead.
+        source and target: token ids `(B, S)`; source_mask: boolean `(B, S)`, True at real tokens.
+        Target padding needs no mask: it comes last, and causal attention never looks ahead.
         """
         memory = self.encode(source, source_mask)
         return self.decode(target, memory, source_mask)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary: `(…, width)` to `(…, V)`."""
+        """Return scores of the vocabulary: `(…, width)` to `(…, V)`."""
         return linear(hidden, self.embedding.weight)
 
     def encode(
@@ -245,7 +245,7 @@ class Transformer(nn.Module):
     def attention_maps(
         self, source: Tensor, target: Tensor, source_mask: Tensor | None = None
     ) -> AttentionMaps:
-        """Run once with all attention probabilities formed, and give them."""
+        """Run once and return all attention probabilities."""
         maps = AttentionMaps([], [], [])
         memory = self.encode(source, source_mask, maps.encoder)
         self.decode(target, memory, source_mask, maps=(maps.decoder, maps.cross))
