@@ -1,7 +1,8 @@
-"""Arguments of encodings that ask for too much: refused in our words, before anything is made.
+"""Arguments of encodings that are too large: refused with our messages, before anything is made.
 
-Fails when an argument allocates without bound, takes time that grows faster than its size, makes
-NaN, is echoed whole, or when what Python's parser cannot nest ends in an error of Python's.
+Fails if an argument allocates without limit, takes time that grows faster than its size, gives NaN
+or is repeated in full in the message, or if text that Python's parser cannot nest raises Python's
+own error.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def test_sinusoids_of_a_tiny_theta_are_refused():
 
 
 def plain_borders(buckets: int, distance: int) -> list[int]:
-    """Give the borders by whole numbers alone, in time that grows with the cube of the buckets."""
+    """Return the borders by whole numbers alone, in time cubic in the number of buckets."""
     exact, wide = buckets // 2, buckets - buckets // 2
     borders = list(range(1, exact + 1))
     for k in range(1, wide):

@@ -1,9 +1,9 @@
-"""Rotary as an encoding: every rope that can be asked for by name, in attention and in models.
+"""Rotary as an encoding: every rope that a name can describe, in attention and in models.
 
-These fail when arguments become another spec than they say, when scores or rotated values differ
-from the papers' equations, when they depend on absolute positions, when a cache, chunks, padding or
-packing change a result, when learned frequencies get a wrong gradient or too few sets, and when a
-mistake in the arguments is not named with the way out.
+These fail if arguments become another spec than they say, if scores or rotated values differ from
+the papers' equations or depend on absolute positions, if a cache, chunks, padding or packing change
+a result, if learned frequencies get a wrong gradient or too few sets, and if the message for a
+wrong argument does not give the way out.
 """
 
 import cmath
@@ -186,7 +186,7 @@ def frequencies(name: str, site) -> Tensor:
     elif "dynamicntk" in name:  # theta * (s n/L - (s - 1))^(R/(R-2))
         theta = 10_000 * (2 * 6 / 3 - 1) ** (8 / 6)
         plain = [theta ** (-i / 4) for i in range(4)]
-    elif "yarn" in name:  # tried against its papers elsewhere
+    elif "yarn" in name:  # other tests compare it with its papers
         plain = rope.spec.inverse_frequencies().tolist()
     return torch.tensor(plain, dtype=torch.float64).expand(2, -1)
 
@@ -345,7 +345,7 @@ def test_a_stated_length_is_served_however_few_tokens_come():
         cos, _ = rope.tables(torch.tensor([1]), length)
         close(cos[0].double(), spec.inverse_frequencies(length).cos())
         whole = attention(x, causal=True).output
-        for end in (1, 4, 9):  # what is computed of a beginning does not change as more comes
+        for end in (1, 4, 9):  # results of a beginning do not change with later tokens
             close(attention(x[:, :end], causal=True).output, whole[:, :end])
         seen.append(whole)
     assert (seen[0] - seen[1]).abs().max() > 1e-3
@@ -412,7 +412,7 @@ def test_gradients_reach_the_frequencies_of_every_layer_and_stack():
         assert all(p.grad.abs().max() > 1e-6 for p in learned)
 
 
-# One result, however a sequence is cut, padded or packed
+# The same result for any cutting, padding and packing
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -452,7 +452,7 @@ def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, na
         return tables(self, positions, *rest, **options)
 
     monkeypatch.setattr(rope, "tables", counted)
-    for _ in range(2):  # and anew in the next pass
+    for _ in range(2):  # and again in the next pass
         formed.clear()
         memory = model.encode(words(2, 5))
         assert len(formed) == forming[0]

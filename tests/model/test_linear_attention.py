@@ -1,10 +1,9 @@
-"""Linear attention against its definition: sums over pairs, written from the papers.
+"""Linear attention compared with its definition: sums over pairs, written from the papers.
 
-These fail when numerator and denominator are confused or both are rotated, when features are
-rotated before they are formed or after against the kind's word, when chunks, caches, beams, groups
-of heads or padding change what is computed, when a scale that belongs to keys ahead reaches a query
-behind, when memory or gradients need all pairs, and when an encoding that cannot act goes
-unnoticed.
+These fail if numerator and denominator are confused or both are rotated, if features are rotated
+before instead of after they are computed or the reverse, if chunks, caches, beams, groups of heads
+or padding change the result, if the scale of a later key reaches an earlier query, if memory or
+gradients need all pairs, and if an encoding that cannot act is accepted.
 """
 
 import dataclasses
@@ -320,7 +319,7 @@ def test_keys_ahead_do_not_push_those_behind_out_of_range(kind):
 
 
 def costs(kind: str, tokens: int, causal: bool) -> tuple[int, int]:
-    """The largest tensor of forward and backward, and all that is kept for the gradient."""
+    """The largest tensor of forward and backward, and all that is stored for the gradient."""
     attention, kept = attention_with(kind).train(), {}
     x = random(1, tokens, 32).requires_grad_()
 
@@ -339,7 +338,7 @@ def costs(kind: str, tokens: int, causal: bool) -> tuple[int, int]:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kind", ["elu", "performer(features=12)"])
 def test_memory_grows_with_the_length_alone(kind, causal):
-    """Where all pairs are formed, one of both grows fourfold; sums for each token are large."""
+    """If all pairs were computed, one of both would grow fourfold; sums per token are large."""
     largest, kept = zip(*(costs(kind, tokens, causal) for tokens in (256, 512)), strict=True)
     assert largest[1] <= 2 * largest[0]
     assert kept[1] <= 2.1 * kept[0]
@@ -490,11 +489,11 @@ def test_training_in_bfloat16_sums_in_float32(kind):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-# What cannot be
+# Refused arguments
 
 
 class Raw(Encoding):
-    """What needs all raw keys at each step."""
+    """An encoding that needs all raw keys at each step."""
 
     class Site(AttentionEncoding):
         cached_keys = "raw"
@@ -504,7 +503,7 @@ class Raw(Encoding):
 
 
 class Scaled(Raw):
-    """What changes the scale of scores."""
+    """An encoding that changes the scale of scores."""
 
     class Site(AttentionEncoding):
         scale = 1.0
@@ -588,7 +587,7 @@ def test_linear_attention_refuses_what_it_cannot_do(arguments, error, message):
 
 
 def test_softmax_attention_reads_no_sums():
-    message = r"cache must be a KeyValueCache, which .* got a LinearAttentionCache"
+    message = r"cache must be a KeyValueCache in .* got a LinearAttentionCache"
     with pytest.raises(TypeError, match=message):
         attention_with("softmax")(random(1, 3, 32), cache=LinearAttentionCache())
     assert not DecoderCache(1).linear

@@ -100,7 +100,7 @@ class Fire(Encoding):
             )
         for name, value in (("c", c), ("length", length)):
             check_number(name, value)
-            check_amplitude(name, value)  # float32 holds their product
+            check_amplitude(name, value)  # so that float32 can represent their product
         check_bool("shared", shared)
         sites = 1 if shared else shape.layers
         self.sites = nn.ModuleList(FireSite(shape.heads, hidden, c, length) for _ in range(sites))

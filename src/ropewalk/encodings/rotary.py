@@ -65,7 +65,7 @@ class RotarySite(AttentionEncoding):
         return self._apply_tables(tables, output, adjoint=True)[0]
 
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
-        # The placement holds its positions, so the id of such a tensor stays theirs.
+        # The placement keeps its positions alive, so their id is a safe key.
         key = self.rope, id(positions)
         # Positions beyond the stated length are allowed: the laboratory tests extrapolation.
         return placement.memoize(

@@ -35,7 +35,7 @@ class XPosSite(AttentionEncoding):
     def _tables(
         self, positions: Tensor, placement: Placement, dtype: torch.dtype, keys: bool
     ) -> Tables:
-        # The placement holds its positions, so the id of such a tensor stays theirs.
+        # The placement keeps its positions alive, so their id is a safe key.
         key = self.xpos, id(positions), dtype, keys
         return placement.memoize(key, lambda: self.xpos.tables(positions, dtype, keys))
 
