@@ -200,7 +200,7 @@ def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
         >>> imported = import_encodings(str(file))
         >>> "mine" in REGISTRY, len(imported.digest)
         (True, 64)
-        >>> _ = REGISTRY.pop("mine")  # so that the other examples do not see it
+        >>> _ = REGISTRY.pop("mine")  # undo it
     """
     return import_source(source, REGISTRY, digest)
 

@@ -124,7 +124,7 @@ class AttentionEncoding(nn.Module):
         >>> class Nearer(AttentionEncoding):
         ...     def bias(self, placement):
         ...         distance = placement.keys - placement.queries[:, None]
-        ...         return -distance.abs()[None].float()  # (H or 1, S, T)
+        ...         return -distance.abs()[None].float()  # (H, S, T), H = 1
         >>> Attention(8, heads=1, encoding=Nearer())(torch.randn(2, 5, 8)).output.shape
         torch.Size([2, 5, 8])
     """
