@@ -152,7 +152,7 @@ class AttentionEncoding(nn.Module):
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Rotate v `(B, K, T, D)` of the keys that `rotate` receives; caches store the result."""
+        """Rotate v `(B, K, T, D)` of the keys that `rotate` receives; cached as keys are."""
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
