@@ -1,10 +1,10 @@
-"""The interface holds encodings that act in other places than the ones in the registry.
+"""The interface supports encodings that act in other places than those in the registry.
 
 Throw-away versions of ALiBi and T5 (on scores), Shaw (on scores and values), xPos (raw keys cached)
-and of one that allows no cache are registered here and must work as they are defined in attention
-and in a transformer. These fail when a bias is added before the scale, a scale of 1 is not
-honoured, decoding on a cache differs from computing all anew, asking for probabilities changes the
-output, a shared table becomes one for each layer, or gradients don't reach an encoding.
+and of one that allows no cache are registered here and must work as defined, in attention and in a
+transformer. These fail if a bias is added before the scale, if a scale of 1 is ignored, if cached
+decoding differs from computing everything again, if requesting probabilities changes the output, if
+a shared table becomes one per layer, or if gradients don't reach an encoding.
 """
 
 import dataclasses
@@ -159,7 +159,7 @@ class XPosLike(Encoding):
 
 
 class Uncached(Encoding):
-    """What refers positions to the last key, and rotates both in a way that no cache can hold."""
+    """Positions relative to the last key, and a rotation of both that no cache can store."""
 
     class Site(AttentionEncoding):
         cached_keys = "none"
@@ -175,7 +175,7 @@ class Uncached(Encoding):
 
 
 PUBLISHED = {"alibi": ALiBi, "t5": T5, "shaw": Shaw, "xpos": XPosLike}
-BOTH_WAYS = {"cope": "cope(two_sided=True)"}  # what encoders take, where that has to be said
+BOTH_WAYS = {"cope": "cope(two_sided=True)"}  # required arguments in encoders
 EVERY = [BOTH_WAYS.get(name, name) for name in (*REGISTRY, *PUBLISHED)]
 WRITTEN_OUT = ["none", "rotary", *PUBLISHED]  # in `score`
 NOT_IN_ATTENTION = ("none", "integer", "binary", "sinusoidal", "learned")

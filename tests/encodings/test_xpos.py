@@ -1,8 +1,8 @@
-"""xPos as an encoding: rotation whose scores decay with the distance to what lies behind.
+"""xPos as an encoding: a rotation whose scores decay with the distance of earlier keys.
 
-These fail when a score differs from the paper's, when it depends on the centre or on anything but
-the distance, when a cache, padding or packing changes a result, when tables are formed once a
-layer, and when a stack that looks both ways gets scores that grow ahead without being asked for.
+These fail if a score differs from the paper's, if it depends on the center or on anything but the
+distance, if a cache, padding or packing changes a result, if tables are computed once per layer,
+and if a stack that looks both ways gets scores that grow ahead without a request.
 """
 
 import cmath
@@ -134,13 +134,13 @@ def test_in_bfloat16_tables_stay_in_float32():
     assert (received.float() - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-# Where attention looks both ways
+# Attention that looks both ways
 
 
 def test_a_stack_that_looks_both_ways_has_to_say_what_acts_there():
     message = (
-        "both_ways must say what acts where attention looks both ways, as an encoder's and "
-        "cross-attention do, got None: xPos is for causal attention, since its scores grow"
+        "both_ways must be rotary or xpos in an encoder or in cross-attention, which look both "
+        "ways, got None: xPos is for causal attention, because its scores grow"
     )
     build("xpos", BACK)
     for refused in (

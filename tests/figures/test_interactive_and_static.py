@@ -1,4 +1,4 @@
-"""Figures, read back: these fail if other numbers are drawn than were given."""
+"""Figures, read back: these fail if the drawn numbers differ from the given ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours can be seen on both pages and told apart, by the colour-blind too."""
+"""Colors are visible on both pages and differ, for color-blind readers too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _distance(one: str, other: str, matrix) -> float:
-    """CIE76 distance of two colours as seen through a matrix on linear RGB."""
+    """CIE76 distance of two colors as seen through a matrix on linear RGB."""
     return math.dist(*(_lab(_times(matrix, _linear(colour))) for colour in (one, other)))
 
 

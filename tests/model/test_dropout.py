@@ -1,7 +1,7 @@
-"""Dropout: what it keeps, how often, and that nothing but training does.
+"""Dropout: which elements it keeps, how often, and only in training.
 
-These fail when a share is missed or elements that share a random draw share their fate, when what
-is kept is not scaled, when out of training anything changes, or when a seed does not repeat it.
+These fail if the share is wrong, if elements that share a random draw are dropped together, if
+values that are kept are not scaled, if evaluation changes anything, or if a seed does not repeat.
 """
 
 import re

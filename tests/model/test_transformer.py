@@ -1,9 +1,9 @@
 """The encoder-decoder, its caches and its first parameters, with each encoding.
 
-These fail when the future reaches the past or padding reaches anything; when decoding on a cache,
-in steps of any size and with rows reordered, differs from computing all anew; when maps are no
-probabilities, or are formed unasked; when word order shows without an encoding; and when a
-parameter's first value depends on more than its name and the seed, or its name changes.
+These fail if the future reaches the past or padding reaches anything; if cached decoding, in steps
+of any size and with rows reordered, differs from computing everything again; if maps are not
+probabilities, or are computed without a request; if word order matters without an encoding; and if
+a parameter's first value depends on more than its name and the seed, or its name changes.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""Plotly figures as plain ``{"data": […], "layout": {…}}``; a page adds colours of text and grid.
+"""Plotly figures as plain `{"data": […], "layout": {…}}`; a page adds colors of text and grid.
 
-Encodings come in the order of the comparison, which gives them their colour and shape.
+Encodings are in the order of the comparison, which sets their color and shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Spec = dict[str, Any]
 
 
 def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str = "") -> Spec:
-    """Draw each seed's loss as a thin line, their mean bold, a cross where one diverged."""
+    """Draw each seed's loss as a thin line, their mean bold, a cross where a seed diverged."""
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
@@ -52,13 +52,13 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Spec:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines connect the means.
 
-    Where a seed has no score (None), there is no mean.
+    If a seed has no score (None), there is no mean.
     """
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(scores.items()):
-        look, shift = style(place), _beside(place, len(scores))
+        look, shift = style(place), _shift(place, len(scores))
         xs = [i + shift for i in range(len(bins))]
         means = means_by_length(seeds)
         data.append(
@@ -159,7 +159,7 @@ def _trace(
     hover: str,
     **more: float,
 ) -> Spec:
-    """Draw points of an encoding that its entry in the legend shows and hides."""
+    """Draw points of an encoding; the encoding's entry in the legend shows and hides them."""
     return {
         "type": "scatter",
         "mode": mode,
@@ -186,7 +186,7 @@ def _layout(x_title: str, y_title: str) -> Spec:
 
 
 def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
-    """Lay out a figure of one row an encoding, the first on top."""
+    """Return the layout of a figure with one row per encoding, the first on top."""
     layout = _layout(x_title, "")
     layout["yaxis"] |= {
         "tickvals": list(range(len(names))),
@@ -196,8 +196,8 @@ def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
     return layout | {"showlegend": False}
 
 
-def _beside(place: int, of: int) -> float:
-    """Give a small shift along x that keeps encodings from hiding one another."""
+def _shift(place: int, of: int) -> float:
+    """Return a small shift along x, so that encodings do not hide each other."""
     return (place - (of - 1) / 2) * min(0.12, 0.6 / of)
 
 
@@ -207,5 +207,5 @@ def _count(curves: Sequence[Curve]) -> str:
 
 
 def _plotly_text(text: str) -> str:
-    # Plotly reads a few HTML tags and its own %{…} in any text.
+    # Plotly interprets some HTML tags and its own %{…} in any text.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "% {")

@@ -1,6 +1,6 @@
-"""Matplotlib figures, drawn without pyplot and its global state: each call gives a new figure.
+"""Matplotlib figures, drawn without pyplot and its global state: each call returns a new figure.
 
-Encodings come in the order of the comparison, which gives them their colour and shape.
+Encodings are in the order of the comparison, which sets their color and shape.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Figure:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines connect the means.
 
-    Where a seed has no score (None), there is no mean.
+    If a seed has no score (None), there is no mean.
     """
     figure = new_figure(6.4, 3.4)
     axes = figure.subplots()
@@ -88,9 +88,9 @@ def score_by_length(
 def score_by_encoding(
     outcomes: Mapping[str, Outcome], score: str = "BLEU", tested_metric: str = ""
 ) -> Figure:
-    """Draw a score, dots for seeds and a bar for the mean, beside differences from the first.
+    """Draw a score, dots for seeds and a bar for the mean, next to differences from the first.
 
-    ``tested_metric``: of which score these are, where that is another one.
+    `tested_metric`: the score of the differences, if it is another one.
     """
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
@@ -129,7 +129,7 @@ def score_by_encoding(
 
 
 def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
-    """Draw every head's attention, small, no tokens: encoding -> layer -> head -> (S, T)."""
+    """Draw every head's attention, small, without tokens: encoding -> layer -> head -> (S, T)."""
     layers = max(len(stack) for stack in maps.values())
     heads = max(len(layer) for stack in maps.values() for layer in stack)
     side = min(0.55, 9.0 / (heads * len(maps)))
@@ -151,14 +151,14 @@ def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
 
 
 def png(figure: Figure, dpi: int = 130) -> bytes:
-    """Give the figure as a PNG file, the same bytes whenever the figure is the same."""
+    """Return the figure as a PNG file; the same figure always has the same bytes."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
     return file.getvalue()
 
 
 def svg(figure: Figure) -> bytes:
-    """Give the figure as an SVG file, the same bytes whenever the figure is the same."""
+    """Return the figure as an SVG file; the same figure always has the same bytes."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
@@ -168,7 +168,7 @@ def svg(figure: Figure) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure of this size, in inches; ImportError says what brings matplotlib."""
+    """Return an empty figure of this size in inches; raise ImportError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -198,7 +198,7 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
 
     axes.spines[:].set_color(_FAINT)
     shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
-    # The square root brings out the many small weights; the norm's ends stay 0 and 1 in every map.
+    # The square root makes the many small weights visible; the scale is 0 to 1 in every map.
     return axes.imshow(
         weights,
         cmap=shades,
@@ -209,7 +209,7 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
 
 
 def calm(axes: Axes) -> None:
-    """Make axes that stand back behind what they hold."""
+    """Make axes less prominent than the data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK, labelsize=8)
