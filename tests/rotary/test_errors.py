@@ -18,7 +18,7 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate, scaling
         (
             {"head_dim": 7},
             ValueError,
-            "head_dim must be even where all of it rotates, got 7; set rotary_dim=6",
+            "head_dim must be even if all of it rotates, got 7; set rotary_dim=6",
         ),
         ({"head_dim": 1}, ValueError, "head_dim must be at least 2, one pair of dimensions, got 1"),
         ({"head_dim": 64.0}, TypeError, "head_dim must be an int, got 64.0 of type float"),
@@ -101,7 +101,7 @@ FIVE = torch.arange(5)
         (
             lambda: ROPE.rotate(Q[0, 0, 0]),
             ValueError,
-            "x must have at least 2 axes where seq_dim=-2, got shape (8,)",
+            "x must have at least 2 axes if seq_dim=-2, got shape (8,)",
         ),
         (
             lambda: ROPE.rotate(Q, seq_dim=1),
@@ -287,7 +287,7 @@ def test_steps_beyond_64_bits():
         (
             {"x": Q[0, 0], "seq_dim": -3},
             ValueError,
-            "x must have at least 3 axes where seq_dim=-3, got shape (5, 8)",
+            "x must have at least 3 axes if seq_dim=-3, got shape (5, 8)",
         ),
         (
             {"seq_dim": -3},
@@ -336,7 +336,7 @@ def test_steps_beyond_64_bits():
         (
             {"x": Q.clone().requires_grad_(), "out": Q.clone()},
             ValueError,
-            "out must be left away where a gradient is needed, got requires_grad=True",
+            "out must be left out if a gradient is needed, got requires_grad=True",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def check_offset(offset: object, length: int) -> None:
         return
     if not -(2**63) <= offset <= 2**63 - 1 - length:
         raise ValueError(
-            f"offset must keep all {length} positions within ±2^63, got {shown(offset)}"
+            f"offset must leave all {length} positions within ±2^63, got {shown(offset)}"
         )
 
 

@@ -27,7 +27,7 @@ FULL = "text_config.rope_parameters.full_attention"
         (LLAMA, {"num_attention_heads": 0}, "num_attention_heads must be an integer above 0"),
         (LLAMA, {"hidden_size": "4096"}, "hidden_size must be an integer above 0, got '4096'"),
         (LLAMA, {"hidden_size": GONE}, "must be given, got none of embed_dim, hidden_size"),
-        (LLAMA, {"head_dim": 127}, "head_dim must be even where all of it rotates, got 127"),
+        (LLAMA, {"head_dim": 127}, "head_dim must be even if all of it rotates, got 127"),
         (LLAMA, {"head_dim": 2**70}, "head_dim must be at most"),
         (YARN, {"qk_rope_head_dim": GONE}, "qk_rope_head_dim must be given"),
         (YARN, {"qk_nope_head_dim": GONE}, "qk_nope_head_dim must be given"),

@@ -89,7 +89,7 @@ def test_only_the_vision_part_is_known():
     config["vision_config"] = {"model_type": "pixtral", "head_dim": 64}
     spec = ModelSpec.from_config(config)
     assert spec.layer(0, "vision").rope.axis_count == 2
-    with pytest.raises(ValueError, match="stack must be one that the config describes, vision"):
+    with pytest.raises(ValueError, match="stack must be one that the config describes: vision"):
         _ = spec.layers
 
 

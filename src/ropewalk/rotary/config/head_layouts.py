@@ -177,7 +177,7 @@ def _spec(
         )
     if rotary_dim % 2:  # GLM-4.5 shrunk: 21 of 42 dimensions make 11 pairs
         if rotary_dim == head_dim:
-            raise ValueError(f"head_dim must be even where all of it rotates, got {head_dim}")
+            raise ValueError(f"head_dim must be even if all of it rotates, got {head_dim}")
         pair_axes = tuple((0, Fraction(2 * i, rotary_dim)) for i in range((rotary_dim + 1) // 2))
         rotary_dim += 1
     return RotarySpec(
