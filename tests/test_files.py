@@ -74,9 +74,9 @@ def test_a_file_system_that_says_no(monkeypatch):
     [
         (b"", "it is empty"),
         (b"{", "the end at line 1, column 2 is not JSON"),
-        (b'{"a":\n x}', "what stands at line 2, column 2 is not JSON"),
+        (b'{"a":\n x}', "the text at line 2, column 2 is not JSON"),
         (b"9" * 5000, "it has an integer of too many digits"),
-        (b"[" * 100_000, "its lists and objects lie too deep in one another"),
+        (b"[" * 100_000, "its lists and objects are nested too deep"),
     ],
 )
 def test_json_that_cannot_be_read_is_told_in_our_words_with_the_way_out(tmp_path, content, said):

@@ -426,7 +426,7 @@ X = torch.zeros(2, 3, 5, 8)
         (
             lambda: MROPE.rotate(X, torch.arange(5).expand(2, 5)),
             ValueError,
-            "positions must have 3 axes in front, one row of positions for each, got shape (2, 5)",
+            "positions must have a first axis of size 3, one row of positions for each axis",
         ),
         (
             lambda: MROPE.rotate(X, torch.arange(4).expand(3, 4)),

@@ -171,14 +171,14 @@ FIVE = torch.arange(5)
         (
             lambda: ROPE.rotate(Q, FIVE, offset=3),
             ValueError,
-            "offset must be left at 0 where positions are given, got 3",
+            "offset must be left at 0 if positions are given, got 3",
         ),
         (lambda: ROPE.rotate(Q, offset=3.0), TypeError, "offset must be an int, got 3.0"),
         (lambda: ROPE.rotate(Q, offset=True), TypeError, "offset must be an int, got True"),
         (
             lambda: ROPE.rotate(Q, offset=FIVE[:1]),
             TypeError,
-            "offset must be an int, got tensor([0]); where it differs",
+            "offset must be an int, got tensor([0]); if it differs",
         ),
         (
             lambda: ROPE(Q, Q[:, :, :3]),
@@ -217,16 +217,16 @@ DYNAMIC = RotaryEmbedding(RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 4)))
         ),
         (
             lambda: ROPE.rotate(Q, FIVE.to("meta")),
-            "positions must hold numbers, got a tensor on the meta device beside a tensor on cpu",
+            "positions must have numbers, got a tensor on the meta device next to a tensor on cpu",
         ),
         (
             lambda: ROPE(Q, Q, FIVE, FIVE.to("meta")),
-            "key_positions must hold numbers, got a tensor on the meta device",
+            "key_positions must have numbers, got a tensor on the meta device",
         ),
-        (lambda: ROPE.shift(Q, FIVE.to("meta")), "by must hold numbers, got a tensor on the meta"),
+        (lambda: ROPE.shift(Q, FIVE.to("meta")), "by must have numbers, got a tensor on the meta"),
         (
             lambda: DYNAMIC(Q, Q, length=torch.tensor([9, 9], device="meta")),
-            "length must hold numbers, got a tensor on the meta device",
+            "length must have numbers, got a tensor on the meta device",
         ),
     ],
 )

@@ -287,7 +287,7 @@ Q = torch.zeros(2, 4, 5, 8)
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q, torch.arange(5), offset=2),
             ValueError,
-            "offset must be left at 0 where positions are given, got 2",
+            "offset must be left at 0 if positions are given, got 2",
         ),
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q.long()),

@@ -53,7 +53,7 @@ HEAVY = {
         {"rope_scaling.mrope_section": [1] * 500_000},
         "mrope_section must have at most 4,096 entries",
     ),
-    "a list of layers": (SCOUT, {"text_config.no_rope_layers": LISTS}, "must hold one for each"),
+    "a list of layers": (SCOUT, {"text_config.no_rope_layers": LISTS}, "must have one for each"),
     "types": (LLAMA, {"layer_types": ["full_attention"] * 500_000}, "layer_types must name each"),
     "fields": (
         LLAMA,
@@ -70,7 +70,7 @@ HEAVY = {
         },
         f"at most {MAX_PAIRS:,} different pairs together, got more by layer 3",
     ),
-    "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one whose pairing is known"),
+    "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one with a known pairing"),
     "a long type of layer": (LLAMA, {"layer_types": ["full" * 99_000] * 32}, "that is known"),
     "layers named by long numbers": (
         LLAMA,
