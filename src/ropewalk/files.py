@@ -186,18 +186,18 @@ def read_checked_json(
     With `unchecked` there is no warning: such files never have one. Raises ValueError if the
     content does not match its checksum or lacks a fact that is needed.
     """
-    held = read_json(path, most_bytes)
-    if not isinstance(held, dict):
-        raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {WAY_OUT}")
-    checksum = held.pop("checksum", None)
-    if checksum is not None and checksum != digest_of(held):
-        raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
-    lacking = [name for name in needed if name not in held]
+    facts = read_json(path, most_bytes)
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path} must have facts by name, got a {type(facts).__name__}; {WAY_OUT}")
+    checksum = facts.pop("checksum", None)
+    if checksum is not None and checksum != digest_of(facts):
+        raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
+    lacking = [name for name in needed if name not in facts]
     if checksum is None and not unchecked and not lacking:
         warn_unchecked(path)
     if lacking:
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
-    return held
+    return facts
 
 
 def warn_unchecked(path: Path) -> None:

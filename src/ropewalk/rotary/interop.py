@@ -60,7 +60,7 @@ def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
         >>> interop.to_freqs_cis(cos, sin)[1]
         tensor([0.5403+0.8415j, 0.9999+0.0100j])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     return torch.complex(_wide(cos), _wide(sin))
 
 
@@ -84,7 +84,7 @@ def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
         >>> cos.shape
         torch.Size([2, 2])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     return _once("cos", cos, pairing), _once("sin", sin, pairing)
 
 
@@ -98,7 +98,7 @@ def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
         >>> interop.to_transformers(cos, sin, pairing="half")[0][1]
         tensor([0.5403, 0.9999, 0.5403, 0.9999])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     return _twice(cos, pairing), _twice(sin, pairing)
 
 
@@ -132,7 +132,7 @@ def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
         >>> interop.to_freqs(cos, sin)[1]
         tensor([1.0000, 1.0000, 0.0100, 0.0100])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     cos, sin = _wide(cos), _wide(sin)
     squared = cos**2 + sin**2
     # 1e-5 is more than the rounding of float32, and less than any amplitude of a rule.
@@ -269,7 +269,7 @@ def _twice(table: Tensor, pairing: Pairing) -> Tensor:
     return table.repeat_interleave(2, dim=-1)
 
 
-def _check_alike(cos: Tensor, sin: Tensor) -> None:
+def _check_same_shape(cos: Tensor, sin: Tensor) -> None:
     if cos.shape != sin.shape:
         raise ValueError(
             f"cos and sin must have one shape, got {tuple(cos.shape)} and {tuple(sin.shape)}"

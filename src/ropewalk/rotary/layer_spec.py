@@ -1,4 +1,4 @@
-"""`LayerSpec`: the rope of one layer of a model, and what acts on its scores besides."""
+"""`LayerSpec`: the rope of one layer of a model, and factors of its scores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QueryTemperature:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer's rope, and what acts on its scores besides the rotation.
+    """One layer's rope, and factors of its scores.
 
     rope: None if the layer has none (NoPE).
     softmax_factor: an additional factor of the scores' scale (DeepSeek with YaRN).

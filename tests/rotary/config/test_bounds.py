@@ -71,7 +71,11 @@ HEAVY = {
         f"at most {MAX_PAIRS:,} different pairs together, got more by layer 3",
     ),
     "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one with a known pairing"),
-    "a long type of layer": (LLAMA, {"layer_types": ["full" * 99_000] * 32}, "that is known"),
+    "a long type of layer": (
+        LLAMA,
+        {"layer_types": ["full" * 99_000] * 32},
+        "a known type of layer",
+    ),
     "layers named by long numbers": (
         LLAMA,
         {"per_layer_config": {"9" * 5_000: {}}, "rope_theta": -1},

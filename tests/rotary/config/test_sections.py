@@ -19,7 +19,7 @@ LLAMA = "llama-2-7b"
     [
         # The model's type.
         (LLAMA, {"model_type": GONE}, "model_type must be given, got none"),
-        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'? If not, state p"),
+        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'? If not, pass p"),
         (LLAMA, {"model_type": "lama"}, '? If not, pass pairing="half" or "interleaved"'),
         (LLAMA, {"model_type": ["llama"]}, "model_type must be a string, got ['llama']"),
         (LLAMA, {"model_type": "vjepa2"}, "must be one with a rope that RotarySpec can describe"),

@@ -41,7 +41,7 @@ class RopeConventions:
     Where values are:
     defaults: keys of the config, and the defaults of the model's code.
     rope_defaults: the same for fields of the rope.
-    required_keys: keys that config.json must have, because the default of the code is no plain
+    required_keys: keys that config.json must have, because the default of the code is not a plain
         rope.
     aliases: keys with another name, and the usual name of each.
     rope_theta_section: the key of a dictionary that has the model's `rope_theta`.

@@ -106,8 +106,8 @@ def read_layers(
                 layer_config, conventions, layer_type, rotates=rotates, indexed=indexed[layer]
             )
             if spec.rope is not None:
-                said = LayerSources(section, own_settings.get(layer, {}), layer_config)
-                origins = read_origins(said, conventions, layer_type)
+                sources = LayerSources(section, own_settings.get(layer, {}), layer_config)
+                origins = read_origins(sources, conventions, layer_type)
                 if stated_pairing:
                     origins["pairing"] = ARGUMENT
                 spec = replace(spec, origins=origins)

@@ -108,11 +108,11 @@ def rope_dictionary(
                 f"{shown(name)}, got {shown(written)}"
             )
         return written, place
-    outside = [key for key in written if _is_outside(key, written, layer_types)]
-    if outside:
+    misplaced = [key for key in written if _is_misplaced(key, written, layer_types)]
+    if misplaced:
         raise ValueError(
-            f"{named(outside[0])} must be in the fields of each layer type if they have "
-            f"their own, got {shown(written[outside[0]])} next to {_names(layer_types)}"
+            f"{named(misplaced[0])} must be in the fields of each layer type if they have "
+            f"their own, got {shown(written[misplaced[0]])} next to {_names(layer_types)}"
         )
     if name is None:
         raise ValueError(
@@ -147,7 +147,7 @@ def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
     return today or earlier, bool(today)
 
 
-def _is_outside(key: str, written: JsonObject, layer_types: list[str]) -> bool:
+def _is_misplaced(key: str, written: JsonObject, layer_types: list[str]) -> bool:
     """Return whether a key next to the layer types differs from its repetition in them (Laguna)."""
     value = written[key]
     if key in layer_types or value is None:

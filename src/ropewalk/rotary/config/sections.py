@@ -21,7 +21,7 @@ from ropewalk.rotary.config.values import JsonObject, positive_int, positive_len
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-STATE_PAIRING = 'pass pairing="half" or "interleaved"'
+PASS_PAIRING = 'pass pairing="half" or "interleaved"'
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 
@@ -31,7 +31,7 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
     if model_type is None:
         raise ValueError(
             f"model_type must be given, got none: it says how dimensions are paired; "
-            f"or {STATE_PAIRING}"
+            f"or {PASS_PAIRING}"
         )
     if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
@@ -88,7 +88,7 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     guess = did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
     raise ValueError(
         f"{unknown_key} must be one with a known pairing, got {shown(unknown_type)}{guess}"
-        f"{' If not,' if guess else '; or'} {STATE_PAIRING}"
+        f"{' If not,' if guess else '; or'} {PASS_PAIRING}"
     )
 
 
@@ -96,7 +96,7 @@ def _unsupported(key: str, model_type: str) -> ValueError:
     if model_type in WITHOUT_ROPE:
         return ValueError(
             f"{key} must be of a model with a rope, got {model_type!r}, which has none: "
-            f"{WITHOUT_ROPE[model_type]}; if its own code has one after all, {STATE_PAIRING}"
+            f"{WITHOUT_ROPE[model_type]}; if its own code has one after all, {PASS_PAIRING}"
         )
     return ValueError(
         f"{key} must be one with a rope that RotarySpec can describe, got {shown(model_type)}: "
@@ -227,6 +227,6 @@ def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> N
         within = ROPE_KEYS.get(key) == key and all(key in each for each in dictionaries)
         if not within and not alternatives.get(key, {key}) & section.keys():
             raise ValueError(
-                f"{key} must be given for this model, got none: the default of its own code is no "
-                f"plain rope"
+                f"{key} must be given for this model, got none: the default of its own code is "
+                f"not a plain rope"
             )

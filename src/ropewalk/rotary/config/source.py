@@ -16,7 +16,7 @@ from ropewalk.rotary.config.values import JsonObject
 MAX_BYTES = 4 * 2**20  # a few have 1 MB, of labels
 MAX_DEPTH = 64  # of nested objects and lists; they have 6
 MAX_VALUES = 3_000_000  # in all objects and lists together
-MAX_BITS = 10_000  # of an integer; Python does not print longer ones
+MAX_BITS = 10_000  # of an integer; Python refuses more than 4,300 digits
 MAX_KEYS = 10_000  # of one section; they have 200
 
 

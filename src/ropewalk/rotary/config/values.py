@@ -79,9 +79,8 @@ def positive_length(key: str, value: Any, least: int = 1) -> int:
 def _as_python(key: str, value: object) -> str:
     """Return what is wrong with a number of another library, which JSON never has; else ""."""
     way_out = as_python(key, value)
-    return f", of type {type(value).__name__}, which is not a Python number{way_out}" * bool(
-        way_out
-    )
+    kind = type(value).__name__
+    return f", of type {kind}, which is not a Python number{way_out}" if way_out else ""
 
 
 def as_list(key: str, value: Any) -> Sequence[Any]:

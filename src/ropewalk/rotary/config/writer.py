@@ -130,16 +130,16 @@ def _next_to_rope_fields(
     ropes: Mapping[str | None, RotarySpec], conventions: RopeConventions
 ) -> dict[str, Any]:
     """Return lengths that are next to a rope's fields, and sizes of a type of layers."""
-    beside: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for layer_type, rope in ropes.items():
         keys = conventions.keys_by_layer_type.get(str(layer_type), {})
         if "head_dim" in keys:
-            beside[keys["head_dim"]] = rope.head_dim
+            found[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
-            beside["max_position_embeddings"] = rope.scaling.original_length
+            found["max_position_embeddings"] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
-            beside[ORIGINAL_LENGTH] = rope.scaling.original_length
-    return beside
+            found[ORIGINAL_LENGTH] = rope.scaling.original_length
+    return found
 
 
 def _rope_parameters(

@@ -23,7 +23,7 @@ CHUNK = 1 << 17
 
 def serves(x: Tensor) -> bool:
     """Return whether the extension is installed and can read x: (B, H, S, D) or fewer axes."""
-    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x)
+    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_contiguous(x)
 
 
 def rotate_by_rows(
@@ -50,7 +50,7 @@ def rotate(
             rotate((x,), (out,), cos, sin, layout)
         return
     for dtype in wide:
-        cos, sin = as_whole_rows(cos, dtype), as_whole_rows(sin, dtype)
+        cos, sin = as_contiguous_rows(cos, dtype), as_contiguous_rows(sin, dtype)
     if cos.stride() != sin.stride():  # one is a view of something larger
         cos, sin = cos.contiguous(), sin.contiguous()
     xs = [materialized(x) for x in xs]
@@ -63,14 +63,14 @@ def rotate(
         )
 
 
-def rows_are_whole(x: Tensor) -> bool:
+def rows_are_contiguous(x: Tensor) -> bool:
     """Return whether the last axis is contiguous in memory."""
     return x.stride(-1) == 1 or x.shape[-1] == 1
 
 
-def as_whole_rows(table: Tensor, dtype: torch.dtype) -> Tensor:
+def as_contiguous_rows(table: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the table in this dtype, with contiguous rows, and its values in memory."""
-    if table.dtype == dtype and rows_are_whole(table) and materialized(table) is table:
+    if table.dtype == dtype and rows_are_contiguous(table) and materialized(table) is table:
         return table
     return materialized(table.to(dtype)).contiguous()
 

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.kernels.cpu import as_whole_rows, materialized, rows_are_whole
+from ropewalk.rotary.kernels.cpu import as_contiguous_rows, materialized, rows_are_contiguous
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 AVAILABLE = find_spec("triton") is not None
@@ -37,7 +37,7 @@ def serves(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
     """Return whether the kernel can rotate x: (B, H, S, D) or fewer axes, on a GPU."""
     if not (AVAILABLE and x.is_cuda and x.device == cos.device == sin.device):
         return False
-    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x) and cos.shape[-1] > 0
+    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_contiguous(x) and cos.shape[-1] > 0
 
 
 def rotate(
@@ -47,7 +47,7 @@ def rotate(
 
     Two consecutive tensors of the same batch, length and head_dim share a launch.
     """
-    cos, sin = as_whole_rows(cos, torch.float32), as_whole_rows(sin, torch.float32)
+    cos, sin = as_contiguous_rows(cos, torch.float32), as_contiguous_rows(sin, torch.float32)
     waiting = [(materialized(x), out) for x, out in zip(xs, outs, strict=True)]
     while waiting:
         pair = len(waiting) > 1 and _can_share_launch(waiting[0][0], waiting[1][0], layout.seq_dim)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels import cpu, gpu
-from ropewalk.rotary.kernels.cpu import rows_are_whole
+from ropewalk.rotary.kernels.cpu import rows_are_contiguous
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 LIBRARY = torch.library.Library("ropewalk", "DEF")
@@ -34,10 +34,10 @@ def dispatch(
     if not _kernel_serves(xs, cos, sin):
         results: Sequence[Tensor] = [rotate_reference(x, cos, sin, layout) for x in xs]
     elif out is xs[0] and in_place and not out.is_neg() and not _shares_memory(out, cos, sin):
-        (_in_place if _kernel_alone(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
+        (_in_place if _kernel_suffices(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
-        rotate = _to_new if _kernel_alone(xs) else torch.ops.ropewalk.rotate
+        rotate = _to_new if _kernel_suffices(xs) else torch.ops.ropewalk.rotate
         results = rotate(xs, cos, sin, *layout)
     return results if out is None else [out.copy_(results[0])]
 
@@ -49,7 +49,7 @@ def dispatch_rows(
 
     Fast path; returns None, without side effects, when the checked path is needed.
     """
-    if torch.compiler.is_compiling() or is_transformed() or not _kernel_alone(xs):
+    if torch.compiler.is_compiling() or is_transformed() or not _kernel_suffices(xs):
         return None
     for x in xs:
         if not x.is_cpu or x.is_neg():
@@ -85,7 +85,7 @@ def is_transformed() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def _kernel_alone(xs: Sequence[Tensor]) -> bool:
+def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
     """Return whether to call the kernel directly: autograd and subclasses are not involved."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
@@ -140,7 +140,7 @@ def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
 def _new_like(x: Tensor) -> Tensor:
     """Return a new tensor like x, with contiguous rows that do not overlap, as x's may."""
     out = torch.empty_like(x)
-    if rows_are_whole(out):
+    if rows_are_contiguous(out):
         return out
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
