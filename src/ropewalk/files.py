@@ -57,12 +57,12 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise ValueError(f"{name}: {_kind(status.st_mode)}, which must be a regular file")
+        raise ValueError(f"{name}: {_kind(status.st_mode)}, not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
         if status.st_size > most_bytes or len(content) > most_bytes:
             size = max(status.st_size, len(content))
-            raise ValueError(f"{name}: {size:,} bytes, which must be at most {most_bytes:,}")
+            raise ValueError(f"{name}: {size:,} bytes, but at most {most_bytes:,} are allowed")
     return content
 
 
@@ -85,7 +85,7 @@ def _kind(mode: int) -> str:
         "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
         "a socket": stat.S_ISSOCK,
     }
-    return next((kind for kind, is_it in kinds.items() if is_it(mode)), "not a regular file")
+    return next((kind for kind, is_it in kinds.items() if is_it(mode)), "a special file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

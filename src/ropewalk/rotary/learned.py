@@ -1,4 +1,4 @@
-"""`LearnedRotaryEmbedding`: a rope whose frequencies are parameters.
+"""`LearnedRotaryEmbedding`: a rope with frequencies that are learned.
 
 Axes, in addition to those of the package: N sets of frequencies, each shared by H/N consecutive
 heads.

@@ -49,7 +49,7 @@ class RotaryEmbedding(nn.Module):
         >>> rotated_q.shape, rotated_k.shape
         (torch.Size([2, 8, 16, 64]), torch.Size([2, 2, 16, 64]))
 
-        Decoding one token by one gives the same keys:
+        A decode rotates the next token at its offset, with the same result:
 
         >>> _, next_k = rope(q[:, :, 15:], k[:, :, 15:], offset=15)
         >>> torch.equal(next_k, rotated_k[:, :, 15:])

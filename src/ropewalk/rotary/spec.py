@@ -122,7 +122,7 @@ class RotarySpec:
 
     @property
     def axis_of_pair(self) -> tuple[int, ...]:
-        """The axis whose positions each pair follows."""
+        """The axis of positions that each pair follows."""
         return (0,) * self.pairs if self.axes is None else tuple(axis for axis, _ in self.axes)
 
     @property
@@ -258,7 +258,7 @@ class RotarySpec:
                 )
         if max(sizes).adjusted() > frequencies.precision(self.theta).prec - 40:
             raise ValueError(
-                f"axes and scaling must give frequencies whose turns can be counted, "
+                f"axes and scaling must give frequencies with turns that can be counted, "
                 f"got {float(max(sizes)):.3g} radians per position"
             )
         check_amplitude("amplitude and the rule's own", self.amplitude_at(length))

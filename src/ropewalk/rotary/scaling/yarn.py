@@ -39,8 +39,8 @@ class YaRN(Scaling):
         >>> from ropewalk import RotarySpec, scaling
         >>> spec = RotarySpec(head_dim=128, scaling=scaling.YaRN(4.0, original_length=4096))
         >>> slower = spec.wavelengths() / RotarySpec(head_dim=128).wavelengths()
-        >>> [round(slower[pair].item(), 1) for pair in (0, 20, 32, 44, 46, 63)]
-        [1.0, 1.0, 1.5, 3.2, 4.0, 4.0]
+        >>> [round(slower[pair].item(), 1) for pair in (0, 20, 32, 40, 46, 63)]
+        [1.0, 1.0, 1.5, 2.4, 4.0, 4.0]
         >>> round(spec.amplitude_at(), 3)
         1.139
     """
