@@ -172,9 +172,7 @@ def digest_of(facts: Any) -> str:
 
 def write_checked_json(path: Path, facts: Facts) -> None:
     """Write facts as JSON, atomically, and include a checksum of them."""
-    plain = json.loads(
-        json.dumps(facts)
-    )  # as they are read back: tuples become lists, names become text
+    plain = json.loads(json.dumps(facts))  # as they are read back: tuples become lists
     write_json(path, {**facts, "checksum": digest_of(plain)})
 
 
