@@ -193,7 +193,7 @@ def test_a_wrong_value_is_named(text, error, message):
 def test_positions_out_of_reach_are_refused():
     attention = attention_with("xpos(centre=100)")
     for position in (17_098, -16_898):
-        message = f"must lie within 16997 of centre=100 where x is torch.float32, got {position}"
+        message = f"must be within 16997 of centre=100 if x is torch.float32, got {position}"
         with pytest.raises(ValueError, match=re.escape(message)):
             attention.float()(torch.zeros(1, 1, 32), placement=Placement(torch.tensor([position])))
 

@@ -244,7 +244,7 @@ def test_scores_are_finite_and_right_wherever_positions_are_served(dtype, reach,
             lambda beyond=beyond: xpos.rotate_keys(k, torch.tensor([beyond, centre])),
             lambda beyond=beyond: xpos.rotate_queries(q[:, :, :1], offset=beyond),
         ):
-            message = f"positions must lie within {reach} of centre={centre} where x is {dtype}, "
+            message = f"positions must be within {reach} of centre={centre} if x is {dtype}, "
             with pytest.raises(ValueError, match=re.escape(f"{message}got {beyond}")):
                 call()
 
@@ -260,7 +260,7 @@ Q = torch.zeros(2, 4, 5, 8)
         (
             lambda: XPosEmbedding(RotarySpec(8, axes=axes.axial((2, 2)))),
             ValueError,
-            "spec must have one axis of positions, for there is one distance, got 2 axes",
+            "spec must have one axis of positions, got 2 axes; xPos is defined for",
         ),
         (
             lambda: XPosEmbedding(SPEC, scale_base=0),
@@ -282,12 +282,12 @@ Q = torch.zeros(2, 4, 5, 8)
         (
             lambda: XPosEmbedding(SPEC)(Q, Q, key_positions=torch.arange(5) * 10_000),
             ValueError,
-            "key_positions must lie within 16997 of centre=0.0",
+            "key_positions must be within 16997 of centre=0.0",
         ),
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q, torch.arange(5), offset=2),
             ValueError,
-            "offset must be left at 0 where positions are given, got 2",
+            "offset must be left at 0 if positions are given, got 2",
         ),
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q.long()),

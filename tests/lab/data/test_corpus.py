@@ -382,7 +382,11 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
         ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
         ("train.jsonl", ['{"de": "a\\u0000", "en": "a"}'], "line 1 has a NUL character"),
         ("train.jsonl", ["1" * 5000], "line 1 is not JSON: it has an integer of too many"),
-        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: its lists and objects lie too deep"),
+        (
+            "train.jsonl",
+            ["[" * 90_000],
+            "line 1 is not JSON: its lists and objects are nested too deep",
+        ),
         ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
     ],
 )
