@@ -37,7 +37,7 @@ LIBRARIES = {  # the name of a rope in far_ropes.py, and the package that must b
 CU_SEQLENS = (0, 5, 12, 16)  # documents of one packed row
 HALF_POSITION = 4_000  # of a query in bfloat16
 
-# How each rotates x (1, H, S, D) at positions (S,); its module is cast to a dtype as a model may be.
+# How each rotates x (1, H, S, D) at positions (S,), its module cast to a dtype as a model may be.
 Rotation = Callable[[Tensor, Tensor], Tensor]
 
 
