@@ -55,7 +55,7 @@ def rotation() -> str:
         other = rows.get("transformers")
         lines.append(
             [
-                f"{table['work']}, {table['form']}",
+                f"{table['work']}, {table['form']}".replace("into new memory, tables", "tables"),
                 table["dtype"],
                 _time(limit["seconds"]),
                 _time(own["seconds"]),
