@@ -33,7 +33,7 @@ def study_one_run(
     """Study a split of the run that the command line names, and write the folder.
 
     about: what the script says of itself, the first line of which is its help; added: puts results
-    among those that are there, for a study that has ``--add``.
+    among those that are there, for a study that has `--add`.
     """
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("run", type=finished_run, help="folder of a finished translation run")

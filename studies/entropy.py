@@ -56,7 +56,7 @@ def attention_entropy(
 
 
 def _sums(probabilities: Tensor, real: Tensor, seen: Tensor) -> Tensor:
-    """Sum entropies and shares of the queries ``(B, S)`` that have a choice; and count them."""
+    """Sum entropies and shares of the queries `(B, S)` that have a choice; and count them."""
     p = probabilities.double()
     bits = torch.special.entr(p).sum(-1).mean(1) / torch.log(torch.tensor(2.0).double())  # (B, S)
     choice = real & (seen > 1)

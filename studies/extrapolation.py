@@ -1,6 +1,6 @@
 """How far each encoding reaches past the length it was trained on, and each rule of rotary's.
 
-``python studies/extrapolation.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task``
+`python studies/extrapolation.py RUN_FOLDER …` reads finished runs of `ropewalk compare --task`
 (causal-lm and generated sequences), tries every scaling rule on their rotary models without further
 training, and writes results/extrapolation, or another folder, with a README made of the numbers.
 Of a published folder, which has no models, scores are read and the rules stay as they were written.

@@ -1,6 +1,6 @@
 """Whether integers as positions make training explode, with norms before and behind each part.
 
-``python studies/integer_positions.py runs/integer-positions`` trains small causal language models
+`python studies/integer_positions.py runs/integer-positions` trains small causal language models
 that add the position itself, a share of it, or sinusoids: with layers as the lab has them
 (pre-norm) and as Vaswani et al. 2017 has them (post-norm). It goes on where it stopped, and writes
 results/claims/integer-positions with a README made of the numbers.
@@ -45,7 +45,7 @@ class PostNormLayer(SelfAttentionLayer):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        """Give the next x `(B, S, width)` and, where asked for, the attention probabilities."""
         output, probabilities = self.attention(
             x,
             placement=placement,

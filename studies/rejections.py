@@ -1,8 +1,8 @@
 """How often the significance test calls two systems different that are alike.
 
-``python studies/rejections.py [--trials N]`` simulates BLEU of systems that differ by chance alone:
+`python studies/rejections.py [--trials N]` simulates BLEU of systems that differ by chance alone:
 by the sentence, by the seed, and by both. Trials are sorted by how far the seeds lie apart, since
-few seeds may agree by chance. It writes ``results/rejections``.
+few seeds may agree by chance. It writes `results/rejections`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the parts of a rope are for, in models trained here.
 
-``python studies/rotary_parts.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task
-causal-lm``, looks into the models of the first, and writes results/rotary-parts: norms of queries
+`python studies/rotary_parts.py RUN_FOLDER …` reads finished runs of `ropewalk compare --task
+causal-lm`, looks into the models of the first, and writes results/rotary-parts: norms of queries
 and keys by frequency, mean scores by distance, how much of a position is left in hidden states,
 norms of gradients, and a README of them.
 """
@@ -73,7 +73,7 @@ def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
 
 @torch.no_grad()
 def hidden_states(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
-    """Give what each layer reads, and what the last one gives: depth -> ``(B, S, width)``."""
+    """Give what each layer reads, and what the last one gives: depth -> `(B, S, width)`."""
     hidden: list[Tensor] = []
     hooks = [
         part.register_forward_pre_hook(_collecting(hidden)) for part in (*model.layers, model.norm)

@@ -1,4 +1,4 @@
-"""What the parts of a rope are for, as tables and figures of ``rotary_parts.py``'s numbers."""
+"""What the parts of a rope are for, as tables and figures of `rotary_parts.py`'s numbers."""
 
 from __future__ import annotations
 

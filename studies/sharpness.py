@@ -1,8 +1,8 @@
 """Whether attention grows sharper with depth: its entropy by layer, for every encoding of a run.
 
-``python studies/sharpness.py RUN_FOLDER`` reads the models of a finished translation run, measures
+`python studies/sharpness.py RUN_FOLDER` reads the models of a finished translation run, measures
 the entropy of all their attention over a whole test split, and writes results/sharpness with a
-README made of the numbers. With ``--add`` what another run gave there stays.
+README made of the numbers. With `--add` what another run gave there stays.
 """
 
 from __future__ import annotations

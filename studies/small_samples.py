@@ -1,6 +1,6 @@
 """What a handful of sentences shows: how often chance alone makes a gap that was once reported.
 
-``python studies/small_samples.py results/multi30k-cpu`` reads a translation run's results.json,
+`python studies/small_samples.py results/multi30k-cpu` reads a translation run's results.json,
 which holds each sentence's BLEU statistics, draws five sentences many times over, and writes
 results/small-samples with a README made of the numbers.
 """

@@ -1,7 +1,7 @@
 """How much of a token is left in the vectors that stand for it, with and without added positions.
 
-``python studies/token_left.py runs/claims/sizes-large`` reads a finished run of ``ropewalk compare
---task causal-lm``, asks at each depth of each model whether a token's own embedding is the nearest
+`python studies/token_left.py runs/claims/sizes-large` reads a finished run of `ropewalk compare
+--task causal-lm`, asks at each depth of each model whether a token's own embedding is the nearest
 of all to its vector, and writes results/claims/token-left with a README made of the numbers.
 """
 
@@ -30,7 +30,7 @@ FOLDER = RESULTS / "claims" / "token-left"
 def token_left(hidden: Tensor, table: Tensor, tokens: Tensor) -> float:
     """Give the share of vectors whose own token's embedding is nearest, by angle.
 
-    hidden ``(B, S, width)``, table ``(V, width)``, tokens ``(B, S)``.
+    hidden `(B, S, width)`, table `(V, width)`, tokens `(B, S)`.
     """
     nearest = (normalize(hidden, dim=-1) @ normalize(table, dim=-1).mT).argmax(-1)
     return float((nearest == tokens).double().mean())

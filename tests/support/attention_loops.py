@@ -64,7 +64,7 @@ def transformer(name: str, *, layers: int = 2) -> Transformer:
 def loop(
     attention: Attention, x: Tensor, memory: Tensor, placement: Placement, allowed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Attend with one query and one head at a time; allowed is boolean ``(B, S, T)``.
+    """Attend with one query and one head at a time; allowed is boolean `(B, S, T)`.
 
     Gives the output and the probabilities, which carry no gradient.
     """

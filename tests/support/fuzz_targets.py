@@ -120,7 +120,7 @@ def read_texts(data: bytes, folder: Path) -> None:
 
 
 def read_checkpoint(data: bytes, folder: Path) -> None:
-    """Read a model file, as ``translate`` does, and let the model answer something short."""
+    """Read a model file, as `translate` does, and let the model answer something short."""
     path = folder / "model.safetensors"
     path.write_bytes(data)
     with warnings.catch_warnings():

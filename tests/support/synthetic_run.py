@@ -29,7 +29,7 @@ def slug(name: str) -> str:
 
 
 def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) -> Facts:
-    """Facts as a comparison writes them; ``diverged``: the last training is lost."""
+    """Facts as a comparison writes them; `diverged`: the last training is lost."""
     lost = (encodings[-1], SEEDS[-1]) if diverged else None
     rows = [_row(name, place, lost) for place, name in enumerate(encodings)]
     for place, row in enumerate(rows):
@@ -244,7 +244,7 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
 def _map(
     rows: list[str], columns: list[str], layers: int, heads: int, place: int, *, causal: bool
 ) -> Facts:
-    """Head h of layer l looks ``l + h + place`` tokens ahead; neighbours differ in weight."""
+    """Head h of layer l looks `l + h + place` tokens ahead; neighbours differ in weight."""
 
     def row(layer: int, head: int, r: int) -> list[float]:
         open_ = r + 1 if causal else len(columns)

@@ -56,7 +56,7 @@ def next_words(model: Toy, source: list[int], prefixes: list[tuple[int, ...]]) -
 
 
 def every_sentence(model: Toy, source: list[int], max_tokens: int) -> list[Hypothesis]:
-    """All sentences that end within ``max_tokens`` tokens or are cut there, the likeliest first."""
+    """All sentences that end within `max_tokens` tokens or are cut there, the likeliest first."""
     live, ended = [((), 0.0)], []
     for _ in range(max_tokens):
         grown = continued(model, source, live)

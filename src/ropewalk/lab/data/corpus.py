@@ -1,8 +1,8 @@
 """Parallel corpora: where sentence pairs come from and how they are split.
 
-A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (fetched
-once, then from the cache), a folder of ``train.de``, ``train.en.gz``, ... or of ``train.jsonl``,
-``train.tsv``, ``train.csv``, two files, ``SOURCE_FILE,TARGET_FILE``, or one CSV or TSV file. Text
+A corpus is named in one string: `phrases` (the built-in generator), `multi30k` (fetched
+once, then from the cache), a folder of `train.de`, `train.en.gz`, ... or of `train.jsonl`,
+`train.tsv`, `train.csv`, two files, `SOURCE_FILE,TARGET_FILE`, or one CSV or TSV file. Text
 is UTF-8, one sentence per line, and is left as it is but for white space at its ends.
 """
 
@@ -74,7 +74,7 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     """Read the corpus that `data` names: see the head of this module for what it may be.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
-    ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and what
+    `.jsonl` files. "phrases" and "multi30k" are always the built-in generator and what
     is fetched; write "./multi30k" for a folder of that name.
 
     Raises:

@@ -92,7 +92,7 @@ def check_characters(text: str, path: Path, line: int) -> None:
 def _raw_lines(path: Path, most: int) -> Iterator[bytes]:
     """Give the bytes of a file line by line, unpacked where it is gzipped.
 
-    What follows the first ``most`` bytes of a line comes by itself; of gzip, so much is unpacked as
+    What follows the first `most` bytes of a line comes by itself; of gzip, so much is unpacked as
     text can be.
     """
     try:

@@ -19,7 +19,7 @@ def split_of(key: str) -> Split:
 
 
 class Rng:
-    """Random choices from ``random.Random(seed).random``, which is the same in every Python."""
+    """Random choices from `random.Random(seed).random`, which is the same in every Python."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed).random

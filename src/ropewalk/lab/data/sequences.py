@@ -31,10 +31,10 @@ class Example:
 class SequenceTask:
     """A task: what it is, and how an example of size n is drawn as words.
 
-    ``words`` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
-    as in ``lab.tokens``. ``size_unit`` says what n counts, ``trained_size`` is the size that the
+    `words` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
+    as in `lab.tokens`. `size_unit` says what n counts, `trained_size` is the size that the
     task is usually trained up to (a prompt of eight times that size and its answer have at most 700
-    tokens), ``max_size`` the largest size there is. ``draw`` gives the words of prompt and answer,
+    tokens), `max_size` the largest size there is. `draw` gives the words of prompt and answer,
     begin and end marks not included.
     """
 
@@ -50,7 +50,7 @@ class SequenceTask:
 def draw_examples(
     task: str, *, split: Split, lengths: tuple[int, int], count: int, seed: int
 ) -> list[Example]:
-    """Draw examples whose size is uniform in ``lengths``, both ends included.
+    """Draw examples whose size is uniform in `lengths`, both ends included.
 
     Equal arguments give equal examples, whatever the version of Python. Examples are drawn with
     replacement: of the smallest sizes there may be fewer different ones than asked for, and these
@@ -76,7 +76,7 @@ def draw_examples(
 
 
 def example_text(task: str, example: Example) -> str:
-    """Write an example as text: ``a b c > c b a``; pad, begin and end marks are left out."""
+    """Write an example as text: `a b c > c b a`; pad, begin and end marks are left out."""
     words = SEQUENCE_TASKS[task].words
 
     def text(ids: Sequence[int]) -> str:

@@ -1,10 +1,10 @@
 r"""Running text: documents to model, where they come from and how they are split.
 
-Texts are named in one string: ``tales`` (the built-in generator), one or several text files
-(``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., of folders
-``train``, ``validation``, ``test``, ... of ``.txt`` files, or of any ``.txt`` files. Files are
+Texts are named in one string: `tales` (the built-in generator), one or several text files
+(`FILE,FILE`), or a folder: of `train.txt`, `validation.txt`, `test.txt`, ..., of folders
+`train`, `validation`, `test`, ... of `.txt` files, or of any `.txt` files. Files are
 UTF-8, plain or gzipped; each is one document, left as it is but for line ends, which become "\n",
-and white space at its ends. ``ropewalk fetch NAME`` writes such a folder, which NAME then means.
+and white space at its ends. `ropewalk fetch NAME` writes such a folder, which NAME then means.
 """
 
 from __future__ import annotations

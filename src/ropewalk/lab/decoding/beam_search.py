@@ -29,7 +29,7 @@ class Hypothesis:
     log_probability: float
 
     def score(self, length_penalty: float) -> float:
-        """Give log-probability over ``((5 + length) / 6) ** length_penalty``, the end mark counted.
+        """Give log-probability over `((5 + length) / 6) ** length_penalty`, the end mark counted.
 
         Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
         """
@@ -55,7 +55,7 @@ class _Steps:
     cache: DecoderCache | None
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """Give the last hidden states ``(B, beams, width)`` of tokens ``(B, beams, length)``."""
+        """Give the last hidden states `(B, beams, width)` of tokens `(B, beams, length)`."""
         if self.cache is not None:
             return self.model.decode(tokens[..., -1], self.memory, self.mask, self.cache)
         beams = tokens.shape[1]
@@ -79,11 +79,11 @@ class _Steps:
 def beam_search(
     model: Transformer, source: Tensor, mask: Tensor, *, beam: int, max_tokens: int | None = None
 ) -> list[list[Hypothesis]]:
-    """Give ``beam`` hypotheses for each row of source ``(B, S)``, the likeliest first.
+    """Give `beam` hypotheses for each row of source `(B, S)`, the likeliest first.
 
-    A search ends when ``beam`` hypotheses have ended, or at ``max_tokens`` tokens (default: twice
+    A search ends when `beam` hypotheses have ended, or at `max_tokens` tokens (default: twice
     the source's and ten; a learned table of positions may end before). A hypothesis cut there is
-    kept as it is. ``beam=1`` is greedy decoding. There are fewer than ``beam`` hypotheses only
+    kept as it is. `beam=1` is greedy decoding. There are fewer than `beam` hypotheses only
     where the vocabulary has no more to say. An encoding whose method allows no cache is served by
     computing everything anew at each step. Raises ValueError where beam or max_tokens is below 1.
     """
@@ -164,14 +164,14 @@ def _limit(model: Transformer, source: int, max_tokens: int | None) -> int:
 
 
 def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
-    """Gather rows ``(B, n)`` of each sentence's tokens ``(B, beams, length)``."""
+    """Gather rows `(B, n)` of each sentence's tokens `(B, beams, length)`."""
     return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
 
 
 def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Give beams, words and scores ``(B, 2 * beam)`` of the likeliest continuations, best first.
+    """Give beams, words and scores `(B, 2 * beam)` of the likeliest continuations, best first.
 
-    At most ``beam`` of them can be end marks, so ``beam`` others remain to go on with.
+    At most `beam` of them can be end marks, so `beam` others remain to go on with.
     """
     logits = logits.float()
     # The order of words needs no normalising, so that only the few that lead are written.
@@ -187,9 +187,9 @@ def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor
 
 
 def _leading(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Give the ``count`` highest of the last axis and their places, in order, as topk does.
+    """Give the `count` highest of the last axis and their places, in order, as topk does.
 
-    They lie in the ``count`` groups of the highest maxima, which are found 4 times as fast as topk
+    They lie in the `count` groups of the highest maxima, which are found 4 times as fast as topk
     finds single words among thousands.
     """
     size = logits.shape[-1]

@@ -20,9 +20,9 @@ def can_cache(stack: nn.Module) -> bool:
 
 @torch.inference_mode()
 def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[list[int]]:
-    """Go on from prompts ``(B, S)`` with the likeliest token each time, up to the end mark.
+    """Go on from prompts `(B, S)` with the likeliest token each time, up to the end mark.
 
-    Gives the new tokens of each row without the end mark, at most ``max_tokens``. An encoding whose
+    Gives the new tokens of each row without the end mark, at most `max_tokens`. An encoding whose
     method allows no cache is served by computing everything anew for each token.
     """
     cache = model.shape.new_cache(len(model.layers)) if can_cache(model.layers) else None

@@ -45,7 +45,7 @@ class Translator:
         length_penalty: float | None = None,
         device: str = "auto",
     ) -> Translator:
-        """Load ``model.safetensors``, or the one model below a folder, with its run's vocabulary.
+        """Load `model.safetensors`, or the one model below a folder, with its run's vocabulary.
 
         beam and length_penalty default to what the run was set to.
         """

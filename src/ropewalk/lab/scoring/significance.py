@@ -97,7 +97,7 @@ def compare_statistics(
     one added to both counts, so never 0. The interval is symmetric, of the same distances: it
     leaves out 0 where p < 0.05. Of simulated systems that are alike, 1 to 5 % come out different;
     of those whose two to five seeds agree by chance, 4 to 14 %, and 0 to 3 % of the
-    others (``studies/rejections.py``). alpha: the level of `Comparison.detectable`.
+    others (`studies/rejections.py`). alpha: the level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the answer holds for
     these two trained models, not for the two encodings. The two systems' seeds are taken to spread

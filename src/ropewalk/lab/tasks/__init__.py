@@ -1,4 +1,4 @@
-"""Every task behind one interface; ``open_task`` gives the one that a config names."""
+"""Every task behind one interface; `open_task` gives the one that a config names."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ B = TypeVar("B", bound=TaskBatch)
 class Metric:
     """A score: its key in results, its name for people, and how it is formed.
 
-    ``score`` takes sums over items ``(..., C)`` of the task's statistics to scores ``(...)``; None
-    where a score has no such statistics and is not tested. ``unit`` stands behind the number.
-    ``floor``: below it nothing has been learned, so that differences mean little; ``solved``: from
+    `score` takes sums over items `(..., C)` of the task's statistics to scores `(...)`; None
+    where a score has no such statistics and is not tested. `unit` stands behind the number.
+    `floor`: below it nothing has been learned, so that differences mean little; `solved`: from
     it on a task is solved.
     """
 
@@ -58,7 +58,7 @@ class Metric:
 
 
 class Task(ABC):
-    """A task in its run folder, which ``prepare`` fills; all else is read from there.
+    """A task in its run folder, which `prepare` fills; all else is read from there.
 
     Rows are places in the training data. A subclass says how they are drawn, what a batch of them
     is and what the model is to make of it; a finished model is evaluated split by split.
@@ -86,7 +86,7 @@ class Task(ABC):
 
     @property
     def data_facts(self) -> Facts:
-        """What ``prepare`` gave, "vocabulary" among it."""
+        """What `prepare` gave, "vocabulary" among it."""
         return read_checked_json(self.run / "corpus.json", "digest", "vocabulary")
 
     @cached_property
@@ -111,7 +111,7 @@ class Task(ABC):
 
     @abstractmethod
     def batch(self, rows: Sequence[int], draw: int) -> TaskBatch:
-        """Make a batch of rows; what is drawn for it, such as masks, ``draw`` determines."""
+        """Make a batch of rows; what is drawn for it, such as masks, `draw` determines."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
@@ -124,7 +124,7 @@ class Task(ABC):
     # What becomes of a finished model.
 
     def validation_scores(self, model: nn.Module, configs: Sequence[Config]) -> list[Facts]:
-        """Score validation data as each of these configs decodes, under ``tuned_metric``'s key.
+        """Score validation data as each of these configs decodes, under `tuned_metric`'s key.
 
         They differ in decoding alone, and not in which snapshots the model is the mean of.
         """
@@ -132,7 +132,7 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, model: nn.Module, split: str, folder: Path) -> Facts:
-        """Let a model answer a split; what is long goes to files in ``folder``, the rest is given.
+        """Let a model answer a split; what is long goes to files in `folder`, the rest is given.
 
         Raises ValueError where the model cannot, as with positions that its encoding refuses.
         """
@@ -162,7 +162,7 @@ class Task(ABC):
         }
 
     def evaluation(self, split: str, folder: Path) -> Facts:
-        """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
+        """Read what the file of a split holds: what `evaluate` gave, and how it was asked."""
         held = read_checked_json(folder / f"{split}.json", most_bytes=MOST_DATA_BYTES)
         if not isinstance(held.get("decoding", {}), dict):
             raise ValueError(f"{folder / f'{split}.json'} holds no scores; delete it")
@@ -179,7 +179,7 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def statistics_of(cls, scores: Facts) -> Tensor:
-        """Form the statistics ``(N, C)`` that ``metrics`` score, from what ``score`` gave."""
+        """Form the statistics `(N, C)` that `metrics` score, from what `score` gave."""
 
     # What a comparison tells of the task.
 

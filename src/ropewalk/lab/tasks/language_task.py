@@ -27,7 +27,7 @@ SCORED_TOKENS = 4096  # of a batch in scoring, at most
 
 @dataclass(frozen=True)
 class LanguageBatch:
-    """Token ids ``(B, S)`` and what is to be predicted at each, PAD where nothing is."""
+    """Token ids `(B, S)` and what is to be predicted at each, PAD where nothing is."""
 
     tokens: Tensor
     targets: Tensor

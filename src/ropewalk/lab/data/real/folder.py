@@ -1,6 +1,6 @@
-"""A real text as a folder that ``--data`` takes: written whole or not at all, and checked.
+"""A real text as a folder that `--data` takes: written whole or not at all, and checked.
 
-A document is a file of train/, validation/ or test/. SHA256SUMS names them all, as ``sha256sum -c``
+A document is a file of train/, validation/ or test/. SHA256SUMS names them all, as `sha256sum -c`
 reads it; its own digest is known, so that the text is the same wherever it was fetched.
 """
 

@@ -1,7 +1,7 @@
 """The King James Bible, as the package bible-kjv-text holds it: windows of text, each compressed.
 
 The file is "EC02Compressed Data File", then big-endian integers: at byte 84 the size of a window,
-the number of windows and the place of each. A window is what Unix ``compress`` writes, without the
+the number of windows and the place of each. A window is what Unix `compress` writes, without the
 three bytes that head it; text lines are "Ge1:1 In the beginning ...".
 """
 

@@ -29,7 +29,7 @@ class FetchError(ValueError):
 class Pinned:
     """A file by its content.
 
-    size: in bytes. package, version: as ``apt-get download`` takes them, "" where
+    size: in bytes. package, version: as `apt-get download` takes them, "" where
     Debian has it not.
     """
 

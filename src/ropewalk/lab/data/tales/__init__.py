@@ -39,7 +39,7 @@ def tales(count: int, words: int, seed: int, split: Split = "train") -> list[str
 
 
 def derive(count: int, words: int, seed: int, split: Split = "train") -> list[Paragraphs]:
-    """Give the tales of ``tales``, each passage with the event that it tells."""
+    """Give the tales of `tales`, each passage with the event that it tells."""
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")
     if words < SHORTEST:

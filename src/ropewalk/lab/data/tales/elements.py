@@ -24,13 +24,13 @@ class Temper:
 
 @dataclass(frozen=True)
 class Place:
-    """A place, written as one says that somebody is there: ``in the orchard``."""
+    """A place, written as one says that somebody is there: `in the orchard`."""
 
     at: str
 
     @property
     def name(self) -> str:
-        """The place without its preposition: ``the orchard``."""
+        """The place without its preposition: `the orchard`."""
         return self.at.partition(" ")[2]
 
 

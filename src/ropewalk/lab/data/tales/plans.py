@@ -1,7 +1,7 @@
 """How things are said: the sentence plans of each kind of event.
 
 A slot names who or what is meant: a, b and c are people, t a thing, p a place. Alone it is a
-subject; what may follow a dot is told in ``telling``.
+subject; what may follow a dot is told in `telling`.
 """
 
 from __future__ import annotations

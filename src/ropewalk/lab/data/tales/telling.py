@@ -53,7 +53,7 @@ class Telling:
         return sum(p.text.count(" ") + 1 for paragraph in self.paragraphs for p in paragraph)
 
     def say(self, plans: Sequence[str], event: Event, meant: Mapping[str, Meant]) -> None:
-        """Tell an event by one of these plans; ``meant`` says what the plan's slots stand for."""
+        """Tell an event by one of these plans; `meant` says what the plan's slots stand for."""
         plan = self.rng.pick(plans)
         self._before, self._now, self._meant = self._now, [], list(meant.values())
 

@@ -40,7 +40,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Event:
-    """What a sentence tells, by kind; ``people`` in the order of the kind's plans.
+    """What a sentence tells, by kind; `people` in the order of the kind's plans.
 
     Kinds that change something: "go" (people[0] to place), "give" (people[0] gives thing to
     people[1]), "put" (people[0] puts thing at place, spot), "take" (people[0] takes it from there).
@@ -62,9 +62,9 @@ class Event:
 class World:
     """People, places and things of one tale, and how things stand.
 
-    ``where`` is where people are; ``holder`` who has a thing, ``lies`` where it lies if nobody has
-    it, ``saw`` who knows that, and ``how`` the event that brought it there. ``past`` are all such
-    events and those who saw them, ``told`` the facts that the tale has told.
+    `where` is where people are; `holder` who has a thing, `lies` where it lies if nobody has
+    it, `saw` who knows that, and `how` the event that brought it there. `past` are all such
+    events and those who saw them, `told` the facts that the tale has told.
     """
 
     def __init__(self, rng: Rng, cast: int) -> None:
