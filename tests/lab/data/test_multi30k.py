@@ -104,7 +104,7 @@ def test_a_changed_hub_file_is_refused(hub, web):
         file.write("\n")
     text = message()
     assert text.startswith(
-        "val.jsonl of bentrevett/multi30k is not the file this version knows (SHA-256 "
+        "val.jsonl of bentrevett/multi30k is not the file that this version expects (SHA-256 "
         f"{digest(hub / 'val.jsonl')[:12]}..., expected {known[:12]}...); delete "
     )
 
@@ -118,13 +118,13 @@ def test_a_changed_file_of_2017_is_refused(hub, web, cache):
     text = message()
     assert text.startswith("test_2017_flickr.en.gz of https://raw.githubusercontent.com/multi30k/")
     assert f"(SHA-256 {digest(kept)[:12]}..., expected {known[:12]}...); delete {kept}" in text
-    assert text.endswith("or give a folder that holds the corpus")
+    assert text.endswith("or use a folder that contains the corpus")
 
 
 def test_what_comes_in_place_of_the_file_is_not_kept(hub, web, cache):
     """Fails if the page of a captive portal stays in the cache."""
     (hub / "test_2017_flickr.en.gz").write_bytes(b"<html>please log in</html>")
-    assert "(what came is not this file); put the file there" in message()
+    assert "(the SHA-256 of the download is not the expected one); put" in message()
     assert not (cache / "test_2017_flickr.en.gz").exists()
 
 
@@ -165,7 +165,7 @@ def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     monkeypatch.setattr(hub_module, "_check_network", lambda: None)
     text = message()
-    assert "(no route to host); without a network, give a folder" in text
+    assert "(no route to host); without a network, use a folder" in text
 
 
 def test_without_a_network_the_client_is_not_asked_to_try_again(monkeypatch):

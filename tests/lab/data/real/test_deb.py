@@ -44,7 +44,7 @@ def test_any_files_of_a_package_are_read_back(contents):
 
 @given(st.integers(0, len(PACKAGE) - 1))
 def test_a_package_that_is_cut_short_is_an_error(length):
-    with pytest.raises(ValueError, match=r"begin as an ar|whole Debian|cut short|must hold"):
+    with pytest.raises(ValueError, match=r"begin like|complete Debian|truncated|must contain"):
         read_deb(PACKAGE[:length], lambda _: True)
 
 
@@ -71,7 +71,7 @@ def test_bytes_that_are_no_package_are_refused(content):
 
 
 def test_a_package_packed_with_zstd_is_refused_with_a_word():
-    with pytest.raises(ValueError, match=r"must hold data\.tar\.xz, got 'data\.tar\.zst'"):
+    with pytest.raises(ValueError, match=r"must contain data\.tar\.xz, got 'data\.tar\.zst'"):
         read_deb(deb({}, data="data.tar.zst"), lambda _: True)
 
 
