@@ -248,7 +248,7 @@ def test_statistics_of_other_items_are_refused():
 def test_a_comparison_without_seeds_or_with_lost_sentences_is_refused():
     with pytest.raises(ValueError, match="first must have the hypotheses of at least one seed"):
         compare_systems([], [["a"]], ["a"])
-    with pytest.raises(ValueError, match="received other 1, references 2"):
+    with pytest.raises(ValueError, match="got other 1, references 2"):
         compare_systems([["a", "b"]], [["a"]], ["a", "b"])
 
 
