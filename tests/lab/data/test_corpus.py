@@ -1,8 +1,8 @@
-"""Reading corpora: what is read is what was written, and a user's mistake is named.
+"""Reading corpora: the pairs read are the pairs written, and a user's mistake is named.
 
-These fail when a line is split, lost or put with another partner, when a sentence is found in two
-splits of one pair of files, when a broken file is read in silence, and when a message leaves out
-the file, the line or the way out.
+These fail when a line is split, lost or misaligned, when a sentence is in two splits of one pair
+of files, when a broken file is read without an error, and when a message leaves out the file, the
+line or the way out.
 """
 
 import csv
@@ -23,7 +23,7 @@ from ropewalk.lab.data import corpus as corpus_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.texts import load_texts
 
-# Characters that end lines for str.splitlines, beside umlauts and letters of four bytes.
+# Characters that end lines for str.splitlines, umlauts, and letters of four bytes.
 texts = st.text(st.sampled_from("aäß𝄞. \u2028\u2029\x0b\x0c\x1c\x85\r"), min_size=1).map(
     lambda text: f"x{text}x"
 )
@@ -176,7 +176,7 @@ def test_phrases_turn_round_and_speak_two_languages(monkeypatch):
         load_corpus("phrases", target="fr")
 
 
-# ---------------------------------------------------------------- mistakes, each by its message
+# ---------------------------------------------------------------- mistakes and their messages
 
 
 def message(data, **languages) -> str:
@@ -342,7 +342,7 @@ ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", ri
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.gz"])
 @pytest.mark.parametrize("named", [False, True])
 def test_tables_read_back_what_was_written(tmp_path, ending, named):
-    """Fails if CSV or TSV is not read, a quotation mark is lost, or columns are mistaken."""
+    """Fails if CSV or TSV is not read, a quotation mark is lost, or columns are confused."""
     rows = [(target, "x", source) for source, target in ROWS] if named else ROWS
     rows = ([("en", "id", "de")] if named else []) + rows
     written = io.StringIO()
@@ -389,7 +389,7 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
     ],
 )
 def test_hostile_lines_are_named(tmp_path, name, lines, said):
-    """Fails if such a line is read, or if its message is not ours or as long as the line."""
+    """Fails if such a line is read, or if its message is not ours or contains the full line."""
     write(tmp_path / name, lines)
     if name == "train.de":
         write(tmp_path / "train.en", lines)
@@ -400,7 +400,7 @@ def test_hostile_lines_are_named(tmp_path, name, lines, said):
 
 
 def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
-    """Fails if all is unpacked: 40 MB of one letter, of which the least bound lets 1 pass."""
+    """Fails if 40 MB of one letter are unpacked completely; the smallest bound allows 1 MB."""
     for language in ("de", "en"):
         (folder / f"train.{language}").write_bytes(gzip.compress(b"x\n" * 20_000_000))
     assert "unpacks to more than" in message(folder)
@@ -409,7 +409,7 @@ def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
 @pytest.mark.parametrize("name", ["all.csv", "all.tsv", "all.jsonl", "all.txt"])
 def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):
-    """Fails if a tenth of a megabyte takes seconds, or some hundred megabytes of empty rows."""
+    """Fails if a tenth of a megabyte takes seconds, or fills hundreds of megabytes with rows."""
     for split in ("train", "val"):
         path = tmp_path / name.replace("all", split)
         path.write_bytes(gzip.compress(b"\n" * 10**8, 6))
@@ -429,7 +429,7 @@ def test_a_nul_in_the_name_of_a_corpus():
 
 
 def test_the_endings_of_two_files_say_their_languages(tmp_path):
-    """Fails if any two files are called German and English."""
+    """Fails if two files are always called German and English."""
     for name in ("mini.fr", "mini.en", "a.txt", "b.txt"):
         (tmp_path / name).write_text("a\nb\nc\nd\n", encoding="utf-8")
     named = load_corpus(f"{tmp_path / 'mini.fr'},{tmp_path / 'mini.en'}")

@@ -1,6 +1,6 @@
-"""Reading running text: what is read is what was written, once, and a user's mistake is named.
+"""Reading running text: each text is read once and unchanged, and a user's mistake is named.
 
-These fail when a character is lost, a passage is in two splits, a file goes unread in silence, and
+These fail when a character is lost, a passage is in two splits, a file is silently skipped, and
 when a message leaves out the file, the rule or the way out.
 """
 
@@ -17,7 +17,7 @@ from ropewalk.lab.data import texts as texts_module
 from ropewalk.lab.data.texts import CorpusError, Texts, load_texts, read_texts
 
 LINES = [f"line {i} of the text" for i in range(400)]
-# Characters that end lines for str.splitlines, beside letters of two and four bytes.
+# Characters that end lines for str.splitlines, and letters of two and four bytes.
 passages = st.text(st.sampled_from("aä𝄞. \n\u2028\u2029\x0b\x85\t"), min_size=200).map(
     lambda text: f"x{text}\n" + "y z\n" * 60
 )

@@ -1,7 +1,7 @@
 """Scores against sacrebleu itself.
 
-These fail when a score, a signature or a statistic is not sacrebleu's own, or when length bins lose
-or double a sentence.
+These fail when a score, a signature or a statistic differs from sacrebleu's, or when length bins
+lose or double a sentence.
 """
 
 import itertools

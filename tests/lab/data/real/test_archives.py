@@ -1,7 +1,7 @@
-"""WikiText-2 and enwik8 as their archives hold them, of small archives in their place.
+"""Readers of WikiText-2 and enwik8, on small archives of the same form.
 
 These fail when an article is lost or cut, when a split is not the published one, and when a damaged
-archive ends in anything but a ValueError.
+archive raises anything but a ValueError.
 """
 
 import io

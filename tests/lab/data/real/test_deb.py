@@ -1,7 +1,7 @@
-"""Debian packages and the Bible's own compression: what is packed is read, and damage is an error.
+"""Debian packages and the Bible's own compression: files are read unchanged, damage is an error.
 
-These fail when a file is read otherwise than it was packed, when damaged bytes end in anything but
-a ValueError, and when a link or a path in an archive leads anywhere.
+These fail when a file is read differently than it was packed, when damaged bytes raise anything but
+a ValueError, and when a link or a path in an archive is followed.
 """
 
 import lzma
@@ -22,7 +22,7 @@ PACKAGE = deb({"usr/share/doc/a": b"first\n" * 50, "usr/lib/b": b"\x00\xff" * 9}
 
 
 def outcome(read, *arguments):
-    """What a reader gives, or what its ValueError says."""
+    """The result of a reader, or the message of its ValueError."""
     try:
         return read(*arguments)
     except ValueError as error:
