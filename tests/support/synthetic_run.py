@@ -244,7 +244,7 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
 def _map(
     rows: list[str], columns: list[str], layers: int, heads: int, place: int, *, causal: bool
 ) -> Facts:
-    """Head h of layer l looks `l + h + place` tokens ahead; neighbours differ in weight."""
+    """Head h of layer l looks `l + h + place` tokens ahead; neighbors differ in weight."""
 
     def row(layer: int, head: int, r: int) -> list[float]:
         open_ = r + 1 if causal else len(columns)

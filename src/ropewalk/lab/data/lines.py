@@ -144,7 +144,7 @@ def _unpacked_lines(path: Path, most: int) -> Iterator[bytes]:
             if unpacked > limit:
                 raise CorpusError(
                     f"{path} unpacks to more than {limit} bytes, over {MOST_RATIO} times its "
-                    f"size, which text does not; if it is text, unpack it yourself"
+                    f"size, unlike text; if it is text, unpack it yourself"
                 )
             yield raw
 

@@ -92,10 +92,7 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             row = json.loads(line) if line else {source: "", target: ""}
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # too deep, or too many digits
+        except (ValueError, RecursionError) as error:  # too deep, or too many digits
             if isinstance(error, json.JSONDecodeError):
                 reason = f"the first error is at character {error.pos + 1}"
             else:

@@ -181,8 +181,8 @@ def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor
     # The order of words needs no normalization, so only the best few are normalized.
     top, words = _leading(logits, min(2 * beam, logits.shape[-1]))
     # In place: allocating memory of this size costs more than the arithmetic.
-    normaliser = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True).log()
-    log_p = scores[..., None] + (top - top[..., :1] - normaliser)
+    normalizer = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True).log()
+    log_p = scores[..., None] + (top - top[..., :1] - normalizer)
     if (lacking := 2 * beam - log_p[0].numel()) > 0:  # a tiny vocabulary, at the first step
         log_p = pad(log_p, (0, lacking), value=-torch.inf)
         words = pad(words, (0, lacking), value=BOS)

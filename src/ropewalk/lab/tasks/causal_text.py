@@ -57,9 +57,9 @@ class CausalText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; "
-            f"about the last {min(CONTINUED, length // 2)} are foretold, the likeliest token each "
-            f"time, and shown to their last whole word; "
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; "
+            f"about the last {min(CONTINUED, length // 2)} are predicted, the likeliest token each "
+            f"time, and shown up to their last complete word; "
             f"seed {self.config.seeds[0]}"
         )
         terms = ("text", "continuation")

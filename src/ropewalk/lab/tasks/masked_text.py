@@ -64,8 +64,8 @@ class MaskedText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; the "
-            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; the "
+            f"likeliest token at each mask; seed {self.config.seeds[0]}"
         )
         terms = ("masked", "text")
         return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}

@@ -154,7 +154,7 @@ class TextTask(LanguageTask):
         length, known = self.multiple(split) * self.config.train_length, len(self.data["test"]) - 1
         if length > known:
             raise ValueError(
-                f"the test text has {known} tokens to foretell, {split} needs {length}"
+                f"the test text has {known} tokens to predict, but {split} needs {length}"
             )
         device = model.embedding.weight.device
         nll: list[float] = []
@@ -210,7 +210,7 @@ class TextTask(LanguageTask):
         for start in self.passage_starts(length, MAPPED_EXAMPLES):
             ids = self.data["test"][start : start + length].tolist()
             shown.append((start, ids, self.tokens.pieces(ids)))
-        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens that lie evenly over the test text"
+        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens, evenly spaced over the test text"
         return self.attention_facts(results, rule, shown)
 
 
