@@ -126,7 +126,7 @@ class Task(ABC):
     def validation_scores(self, model: nn.Module, configs: Sequence[Config]) -> list[Facts]:
         """Return the score of each config's decoding on validation data, under `tuned_metric.key`.
 
-        The configs differ in decoding only, but not in the snapshots that the model averages.
+        The configs differ only in decoding settings, not in the snapshots that the model averages.
         """
         return [{"loss": round(self.validation_loss(model, "float32"), 5)}] * len(configs)
 
