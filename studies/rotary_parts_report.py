@@ -1,4 +1,4 @@
-"""What the parts of a rope are for, as tables and figures of ``rotary_parts.py``'s numbers."""
+"""Tables and figures of the numbers of `rotary_parts.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ropewalk.figures import static
 from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.lab.config import Config
 
-SMALL = 0.1  # rad, within which sine and cosine hardly leave 0 and 1
-PLAIN = ("none", "sinusoidal", "learned")  # encodings that leave attention as it is
+SMALL = 0.1  # rad; below, sine and cosine are nearly 0 and 1
+PLAIN = ("none", "sinusoidal", "learned")  # encodings that do not change attention
 
 
 def slow_share(norms: list[Facts], name: str) -> list[float]:
-    """Give, for each layer, the share of squared norm that the slower half of the pairs holds."""
+    """Return, for each layer, the share of squared norm in the slower half of the pairs."""
     shares = []
     for layer in norms:
         squares = torch.tensor(layer[name]).square()
@@ -27,20 +27,20 @@ def slow_share(norms: list[Facts], name: str) -> list[float]:
 
 
 def by_eighths(scores: list[float]) -> list[float]:
-    """Give the mean score in each eighth of the distances from 1 on, nearest first."""
+    """Return the mean score in each eighth of the distances from 1 on, nearest first."""
     rest = torch.tensor(scores[1:])
     return [float(part.mean()) for part in rest.tensor_split(8)]
 
 
 def decay(scores: list[float]) -> float:
-    """Give how far the mean score falls from the nearest eighth of distances to the farthest."""
+    """Return the mean score of the nearest eighth of distances less that of the farthest."""
     part = max(1, len(scores) // 8)
     nearest, farthest = scores[1 : 1 + part], scores[-part:]
     return sum(nearest) / len(nearest) - sum(farthest) / len(farthest)
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     config = results["config"]
     parts = [
         "# What the parts of a rope are for",
@@ -75,7 +75,7 @@ def _losses(results: Facts) -> list[str]:
 
 
 def _alike_by_design(results: Facts) -> list[str]:
-    """Say of each p-RoPE how far the pairs that it leaves alone would turn within a window."""
+    """Say for each p-RoPE how far the pairs it does not rotate would rotate within a window."""
     said = []
     for name in results["encodings"]:
         if "rule=proportional" not in name:
@@ -93,7 +93,7 @@ def _alike_by_design(results: Facts) -> list[str]:
 
 
 def left_out_angle(name: str, config: Config) -> float:
-    """Give the greatest angle, in rad, within a window of the pairs that p-RoPE does not turn."""
+    """Return the largest angle (rad) in a window of the pairs that p-RoPE does not rotate."""
     shape = config.shape(vocabulary=1).stack_shape(causal=True)
     turned = build(name, shape).for_layer(0).rope.spec.inverse_frequencies()
     plain = build("rotary", shape).for_layer(0).rope.spec.inverse_frequencies()
@@ -107,7 +107,7 @@ def _norms(results: Facts) -> list[str]:
         cells = [cell for cell in row["cells"] if "norms" in cell]
         if not cells:
             continue
-        if "frequency=" in name:  # all pairs turn alike: none is slower
+        if "frequency=" in name:  # all pairs rotate equally fast
             continue
         for part in ("q", "k"):
             layers = torch.tensor([slow_share(cell["norms"], part) for cell in cells])
@@ -194,7 +194,7 @@ def _seeds(values: Sequence[float | None]) -> str:
 
 
 def norms_figure(results: Facts) -> bytes:
-    """Draw each pair's share of its head's norm, first seed: a panel for q and k of each rope."""
+    """Draw each pair's share of its head's norm, first seed; panels for q and k of each rope."""
     from matplotlib.colors import LinearSegmentedColormap
 
     ropes = {
@@ -219,9 +219,10 @@ def norms_figure(results: Facts) -> bytes:
 
 
 def scores_figure(results: Facts) -> bytes:
-    """Draw the mean score by distance, a panel for each layer, less its mean over distances.
+    """Draw the mean score by distance, less its mean over distances, a panel for each layer.
 
-    Ropes, and what has no part in attention: of the others, q and k alone are not the score.
+    Only ropes and encodings outside attention are drawn: for others, q and k alone do not make the
+    score.
     """
     layers = results["config"]["layers"]
     drawn = {
