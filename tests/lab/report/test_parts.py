@@ -122,7 +122,7 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
         assert alibi["summary"][split]["versus_first"] is None
         assert rotary["summary"][split]["versus_first"]["p"] > 0
     text = (tmp_path / "README.md").read_text("utf-8")
-    assert "alibi lacks seed 3, which others have: it is not tested without it." in text
+    assert "alibi lacks seed 3, which others have, so it is not tested." in text
     assert "fewer than 10" not in text
     assert "2 to 3 seeds each" in text
     assert len(none["attention"]["weights"]) == 1
@@ -136,11 +136,11 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
     [
         (
             lambda part: part["config"].update(learning_rate=0.5),
-            "config learning_rate is 0.5, there",
+            "config learning_rate is 0.5, published",
         ),
         (lambda part: part.update(data_digest="0"), "data_digest is '0'"),
-        (lambda part: part.update(task="sort"), "task is sort, there copy"),
-        (lambda part: part["versions"].update(torch="1.0"), "torch is '1.0', there"),
+        (lambda part: part.update(task="sort"), "task is sort, published copy"),
+        (lambda part: part["versions"].update(torch="1.0"), "torch is '1.0', published"),
         (lambda part: part["machine"].update(precision="bfloat16"), "precision is 'bfloat16'"),
         (lambda part: part["encodings"][0].update(settings={"a": 1}), "none: settings is {'a': 1}"),
         (lambda part: part["corpus"].update(name="x" * 900), "corpus is {'name': 'xxx"),

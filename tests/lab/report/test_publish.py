@@ -113,9 +113,9 @@ def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--readme", "."], "folder must hold a published comparison"),
-        (["run", "--readme", "."], "take their folders behind them"),
-        (["run"], "a run and a folder are needed"),
+        (["--readme", "."], "folder must contain a published comparison"),
+        (["run", "--readme", "."], "take only their own folders"),
+        (["run"], "give a run and a folder"),
     ],
 )
 def test_a_mistyped_command_is_one_line(words, message, tmp_path, monkeypatch, capsys):

@@ -43,7 +43,7 @@ def test_each_trial_stands_in_the_table_and_what_tuning_changes():
     table = tuned.training_trials(
         results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", (1.5, 1.9, None), 0.001))
     )
-    assert table.columns[4:6] == ("chosen", "against a, both with learning_rate=0.002")
+    assert table.columns[4:6] == ("chosen", "difference from a, both with learning_rate=0.002")
     assert texts(table) == [
         ["a", "3.000", "2.000", "2.500", "learning_rate=0.002", "–", "–", "–"],
         [
@@ -84,8 +84,8 @@ def test_a_choice_at_an_end_is_said():
     said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
     ends = [sentence for sentence in said if "at an end" in sentence]
     assert ends == [
-        "b chose learning_rate at an end of what was tried, from 0.001 to 0.004: a better value "
-        "may lie beyond."
+        "For b, the chosen learning_rate is at an end of the range that was tried, 0.001 to 0.004: "
+        "a better value may lie beyond it."
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_swept_size_is_said_to_be_unequal():
     given = row("a", (3.0, 2.0, 2.5), 0.002)
     given["settings"]["width"] = 64
     said = " ".join(tuned.sentences(results(given, width=[32, 64])))
-    assert "Encodings that chose another width differ in size or in training too" in said
+    assert "Encodings with another chosen width also differ in size or training" in said
 
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
