@@ -1,7 +1,7 @@
-"""What a report says of its numbers.
+"""The sentences of a report about its numbers.
 
-These fail where it says "better" where no difference was shown, ranks models that have not learned,
-or rounds a difference away.
+These fail if it says "better" without a shown difference, ranks models that have not learned, or
+rounds a difference to 0.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_where_it_did_not_win_is_said():
 
 
 def test_a_verdict_says_after_how_many_steps():
-    """Fails if a size stands without the steps trained, or those of a diverged run are counted."""
+    """Fails if a score comes without its steps, or the steps of a diverged run are counted."""
     facts = results(("sinusoidal", "learned"), diverged=False)
     assert "BLEU, means of 2 seeds, 400 steps each; difference" in headline(facts)
     facts["encodings"][1]["cells"][0]["steps"] = 1_200

@@ -1,8 +1,8 @@
-"""The page of a run, read back from what was written.
+"""The HTML page of a run, parsed.
 
-These fail where it would load anything from elsewhere, let a corpus sentence become markup, leave
-out or change a number, leave a plot empty, call the baseline anything else, cut a sentence within a
-word, or grow beyond its limit.
+These fail if it loads anything from elsewhere, lets a corpus sentence become markup, leaves out or
+changes a number, has an empty plot, calls the baseline anything else, cuts a sentence within a
+word, or exceeds its size limit.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_what_was_imported_is_named_with_its_digest(facts):
 
 
 def test_an_interval_without_0_and_no_verdict_are_explained(page, facts):
-    """Fails if the note is missing, or speaks of a correction where one comparison needs none."""
+    """Fails if the note is missing, or is there for one comparison, which needs no correction."""
     assert "an interval can leave out 0 while the verdict is" in interval_note(facts)
     assert interval_note(facts) in page.text
     assert interval_note(results(("sinusoidal", "rotary"), diverged=False)) == ""

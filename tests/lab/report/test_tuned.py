@@ -1,4 +1,4 @@
-"""What reports say of a sweep: every trial, the choice, and what tuning changes of a gap."""
+"""Reports of a sweep: every trial, the choice, and how much tuning changes a difference."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_decoding_shows_score_and_brevity_penalty():
 
 
 def test_a_choice_at_an_end_is_said():
-    """Fails if a grid that ends too early passes for a choice."""
+    """Fails if nothing warns that the best value is at an end of the grid."""
     inside = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
     at_end = row("b", (3.0, 2.0, 1.5), 0.004, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
     said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
@@ -90,7 +90,7 @@ def test_a_choice_at_an_end_is_said():
 
 
 def test_no_end_is_said_of_what_has_no_value_below_nor_of_two_values():
-    """Fails if length_penalty=0, or one of two values, is said to have a better one beyond."""
+    """Fails if a better value is suggested beyond length_penalty=0, or beyond a grid of two."""
     least = row("a", (3.0, 2.0, 2.5), 0.002, {0.0: 41.0, 1.0: 40.25, 1.4: 40.0})
     said = tuned.sentences(results(least, length_penalty=[0.0, 1.0, 1.4]))
     two = row("a", (3.0, 2.0, 2.5), 0.002, {1.0: 40.25, 1.4: 40.0})
