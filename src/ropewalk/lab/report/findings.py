@@ -242,7 +242,7 @@ def _solved(results: Facts) -> list[str]:
                 solved = sum(value >= metric["solved"] for value in known)
                 shares.setdefault(f"{solved} of {len(known)}", []).append(row["name"])
         told = "; ".join(
-            f"{share}: {format_list(names)}"
+            f"{share} for {format_list(names)}"
             for share, names in sorted(shares.items(), reverse=True)
         )
         limit = f"{metric['solved']:g} {metric['unit']}".strip()
