@@ -11,7 +11,7 @@ from pathlib import Path
 from ropewalk.files import Facts, read_json, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"
+GENERATED = "<!-- Generated from results.json; the next run overwrites it. -->"
 
 
 def finished_run(text: str) -> Path:

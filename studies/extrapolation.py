@@ -52,12 +52,12 @@ def readme(results: Facts) -> str:
     """Return the README of the results folder, made only from its numbers."""
     runs = results["runs"]
     parts = [
-        "# Past the trained length",
+        "# Beyond the trained length",
         GENERATED,
-        "Each encoding, trained up to one length and scored at multiples of it. A dash: no result, "
-        "since the encoding has no such positions, training reached none of its rows there, or the "
-        "task has no such size. Small numbers are seeds. What differs by more than chance stands "
-        "in each task's own table.",
+        "Each encoding was trained up to one length and scored at multiples of it. A dash means no "
+        "result: the encoding has no such positions, its rows there were never trained, or the "
+        "task has no such size. Small numbers are single seeds. The README of each run shows which "
+        "differences are more than chance.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
     if len(runs) > 1:
@@ -73,17 +73,17 @@ def readme(results: Facts) -> str:
         ]
         if run["rules"] is not None:
             parts += [
-                "Rules of rotary, without further training: the models above, trained on at most "
-                f"{run['rules']['trained_tokens']} tokens with plain rotary, which is `none` here. "
-                "At m times the length a rule stretches by m, DynamicNTK (factor 2) by 2m − 1; at "
-                "the trained length rules change nothing that was asked, and were not tried.",
+                "Scaling rules of rotary, without further training: the models above, trained on "
+                f"at most {run['rules']['trained_tokens']} tokens with plain rotary (`none` here). "
+                "At m times the length a rule scales by m, and DynamicNTK (factor 2) by 2m − 1. At "
+                "the trained length every rule is plain rotary, so none was tried.",
                 _by_length(run["rules"]["scores"], run["metric"]["digits"]),
                 tests_table(run["rules"]),
             ]
     if any(run["rules"] for run in runs):
         parts += [
-            "LongRoPE is not among the rules: its factors are searched for one model, so that "
-            "there is nothing to try."
+            "LongRoPE is not among the rules: its factors are searched for one model, so there is "
+            "nothing to try."
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -129,7 +129,7 @@ def tests_table(rules: Facts) -> str:
         seeds = len(next(iter(rules["scores"]["none"].values())))
         return (
             f"An observation of {seeds} seed{'s' if seeds > 1 else ''}, not a finding: the rules "
-            "were not tested against plain rotary (`none`), since no item's score was kept."
+            "were not tested against plain rotary (`none`), because item scores were not stored."
         )
     tested = rules["tested"]
     rows = []
@@ -147,7 +147,8 @@ def tests_table(rules: Facts) -> str:
         return "No rule could be tested against plain rotary (`none`): there are too few results."
     head = ["", f"difference in {tested['name']}", "95 % interval", "p (Holm)", "verdict"]
     title = (
-        "Against plain rotary (`none`), on the same items and seeds; p is corrected for all rules "
-        "of a length:"
+        "Compared with plain rotary (`none`), on the same items and seeds. p is corrected (Holm) "
+        "for all rules of a length. The interval is for one rule alone, so it can leave out 0 "
+        "while the verdict is “no difference shown”:"
     )
     return f"{title}\n\n{markdown_table(head, rows)}"

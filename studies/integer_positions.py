@@ -120,13 +120,13 @@ def readme(results: Facts) -> str:
             ended = sum(cell["status"] == "finished" for cell in cells)
             rows.append([f"{norm}-norm, `{encoding}`", *means, f"{ended} of {len(cells)}"])
     parts = [
-        "# Integers as positions, with norms before and behind each part",
+        "# Integers as positions, with norms before and after each part",
         GENERATED,
-        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
+        f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
         f"next token in windows of {config['train_length']} tokens ({config['data']}), seeds "
-        f"{', '.join(map(str, config['seeds']))}. Norm of the whole gradient before it is clipped, "
-        "at the first step and at most; validation loss at the end; means of seeds. Pre-norm "
-        "norms what a layer reads, post-norm (Vaswani et al. 2017) what it gives.",
+        f"{', '.join(map(str, config['seeds']))}. Norm of the full gradient before clipping, at "
+        "the first step and the largest; final validation loss; means of seeds. Pre-norm "
+        "normalizes what a part reads, post-norm (Vaswani et al. 2017) the sum after it.",
         markdown_table(["", "first step", "largest", "validation loss", "finished"], rows),
         f"```sh\n{results['command']}\n```",
     ]

@@ -100,18 +100,19 @@ def readme(results: Facts) -> str:
     largest = max(row[name] for row in results["rows"] for name in STRATA)
     third = 100 * math.sqrt(largest * (1 - largest) / (trials // 3))
     parts = [
-        "# How often systems alike come out different",
+        "# How often equal systems come out different",
         GENERATED,
-        f"Pairs of systems that differ by chance alone were compared {trials:,} times for each "
-        f"number of seeds and each spread of the seeds (in logits of a word being right), on "
-        f"{results['sentences']} simulated sentences: the share with p < {LEVEL}, which should be "
-        f"5 %. One standard error is {error:.1f} points at 5 %, {third:.1f} of the largest third.",
+        f"Pairs of systems that differ only by chance were compared {trials:,} times for each "
+        f"number of seeds and each spread of the seeds (in logits of a correct word), on "
+        f"{results['sentences']} simulated sentences. The table shows the share with p < {LEVEL}, "
+        f"which should be 5 %. One standard error is {error:.1f} points at 5 %, and {third:.1f} "
+        f"points for the largest share of a third.",
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
-        f"Thirds of the trials by the variance of the seeds' BLEU. Of all trials at most "
-        f"{most['all']:.1%} are rejected; of the third whose seeds agree, up to "
-        f"{most[STRATA[0]]:.1%}, and of the others up to {most[STRATA[1]]:.1%}: few seeds that "
-        f"agree by chance hide how far seeds lie apart. A difference that is shown while its seeds "
-        f"agree closely deserves more seeds.",
+        f"The thirds are the trials sorted by the variance of the seeds' BLEU. At most "
+        f"{most['all']:.1%} of all trials come out different. In the third whose seeds agree it is "
+        f"up to {most[STRATA[0]]:.1%}, in the others up to {most[STRATA[1]]:.1%}: a few seeds that "
+        f"agree by chance hide how much seeds vary. If a difference is shown while its seeds agree "
+        f"closely, train more seeds.",
         f"```sh\n{results['command']}\n```",
     ]
     return "\n\n".join(parts) + "\n"

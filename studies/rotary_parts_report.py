@@ -45,9 +45,9 @@ def readme(results: Facts) -> str:
     parts = [
         "# What the parts of a rope are for",
         GENERATED,
-        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
-        f"next token in windows of {config['train_length']} tokens ({config['data']}), then looked "
-        f"into on {results['windows']} windows of the test text. Trained and looked into by:",
+        f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
+        f"next token in windows of {config['train_length']} tokens ({config['data']}), then "
+        f"examined on {results['windows']} windows of the test text. Commands:",
         "```sh\n" + "\n".join([*results["asked"], results["command"]]) + "\n```",
         *_losses(results),
         *_norms(results),
@@ -66,9 +66,9 @@ def _losses(results: Facts) -> list[str]:
         rows.append([f"`{name}`", _number(row["validation_loss"]["mean"], 3), _seeds(losses)])
     return [
         "## Loss",
-        "Mean validation loss of a token; with `values=True` values turn as well and the output "
-        "turns back; with `frequency` all pairs turn alike. Whether differences on the test text "
-        "are shown by more than chance stands in the table of the run itself.",
+        "Mean validation loss per token. With `values=True` values rotate too, and the output "
+        "rotates back; with `frequency` all pairs rotate at the same speed. The README of the run "
+        "shows which differences on the test text are more than chance.",
         markdown_table(["encoding", "validation loss", "seeds"], rows),
         *_alike_by_design(results),
     ]
@@ -82,11 +82,11 @@ def _alike_by_design(results: Facts) -> list[str]:
             continue
         angle = left_out_angle(name, Config.model_validate(results["config"]))
         said.append(
-            f"`{name}` leaves alone pairs that would turn by at most {angle:.2f} rad within a "
+            f"`{name}` does not rotate pairs that would rotate by at most {angle:.2f} rad within a "
             f"window of {results['config']['train_length']} tokens: at this length it is nearly "
-            f"`rotary` by design, so its row says nothing of p-RoPE."
+            f"`rotary` by design, so its row says nothing about p-RoPE."
             if angle < SMALL
-            else f"`{name}` leaves alone pairs that would turn by up to {angle:.2f} rad within a "
+            else f"`{name}` does not rotate pairs that would rotate by up to {angle:.2f} rad in a "
             f"window of {results['config']['train_length']} tokens."
         )
     return said
@@ -117,13 +117,13 @@ def _norms(results: Facts) -> list[str]:
     layers = results["config"]["layers"]
     return [
         "## Norm by frequency",
-        "Share of squared norm, before the rotation, that lies in the slower half of the pairs "
-        "(mean of seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large "
-        "model uses the slow pairs most, as channels for meaning that hardly turn.",
+        "Share of the squared norm, before rotation, in the slower half of the pairs (mean of "
+        "seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large model "
+        "uses the slow pairs most, as channels for meaning that hardly rotate.",
         markdown_table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Norm of queries and keys by pair, layer and head](norms.png)",
-        "Norm of each pair as a share of its head's, first seed: fastest pair left; a row for each "
-        "head, layers from top to bottom; colour grows with the share.",
+        "Norm of each pair as a share of its head's norm, first seed: fastest pair on the left; a "
+        "row for each head, layers from top to bottom; color grows with the share.",
     ]
 
 
@@ -138,10 +138,10 @@ def _decays(results: Facts) -> list[str]:
     layers = results["config"]["layers"]
     return [
         "## Score by distance",
-        "By how much the mean score (what the softmax gets from q and k; biases are not in it) is "
-        "higher at the nearest eighth of distances than at the farthest, mean of heads and seeds. "
-        "RoFormer (section 3.4.3) derives an upper bound that decays with distance; a trained "
-        "model need not follow it.",
+        "How much higher the mean score is at the nearest eighth of distances than at the farthest "
+        "(mean of heads and seeds). The score is what the softmax gets from q and k, without "
+        "biases. RoFormer (section 3.4.3) derives an upper bound that decays with distance; a "
+        "trained model need not follow it.",
         markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Mean score by distance](scores.png)",
     ]
@@ -157,10 +157,10 @@ def _positions(results: Facts) -> list[str]:
     head = ["encoding", "embedding", *(f"after layer {i + 1}" for i in range(layers))]
     return [
         "## How much of a position is left",
-        "R² of a linear map (ridge regression, judged on windows it has not seen) from a token's "
-        "vector to its position: 1 reads it exactly, 0 knows nothing of it. The causal mask alone "
-        "lets layers count, as `none` shows: from the second layer on, a position that can be read "
-        "may be one that was counted and not the one that was added.",
+        "R² of a linear map (ridge regression, evaluated on unseen windows) from a token's vector "
+        "to its position: 1 means that it reads the position exactly, 0 that it reads nothing. The "
+        "causal mask alone lets layers count, as `none` shows. So from the second layer on, the "
+        "map may read a position that was counted and not the one that was added.",
         markdown_table(head, rows),
     ]
 
@@ -178,9 +178,9 @@ def _gradient_table(results: Facts) -> list[str]:
             rows.append([f"`{name}`", *means, f"{ended} of {len(cells)}"])
     return [
         "## Gradients",
-        "Norm of the whole gradient before it is clipped, at the first step, in the median and at "
-        "most, mean of seeds. `integer` adds the position itself to every column; layers that norm "
-        "their input first take it off again with the mean, and what grows is the path around.",
+        "Norm of the full gradient before clipping: at the first step, the median and the largest "
+        "(means of seeds). `integer` adds the position itself to every column. Layers that "
+        "normalize their input remove it again with the mean; only the residual path grows.",
         markdown_table(["encoding", "first step", "median", "largest", "finished"], rows),
     ]
 

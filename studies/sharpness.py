@@ -80,13 +80,14 @@ def readme(results: Facts) -> str:
     parts = [
         "# How sharp attention is, by layer",
         GENERATED,
-        f"Entropy of attention over all {results['sentences']:,} sentences of {results['split']}, "
-        "mean of heads and queries, as a share of what even attention would have: 100 % looks at "
-        "everything alike, 0 % at one token alone. Large: the mean of seeds. Small: every seed. "
-        "The decoder reads the references. Sharper: seeds whose attention is sharper in each layer "
-        "than in the one before. p: the chance of so many such seeds if the order of the layers "
-        "meant nothing (for one seed, 1 in the factorial of the number of layers), corrected for "
-        "all encodings (Holm). Bits are in results.json.",
+        f"Entropy of attention on all {results['sentences']:,} sentences of {results['split']}, "
+        "mean of heads and queries, as a share of the entropy of uniform attention: 100 % is equal "
+        "attention to all tokens, 0 % is attention to one token. Large numbers are means of seeds, "
+        "small numbers are single seeds. The decoder reads the references. “Sharper” counts the "
+        "seeds whose attention is sharper in each layer than in the one before. p is the "
+        "probability of at least so many such seeds if the order of the layers is random (for one "
+        "seed, 1 in the factorial of the number of layers), corrected for all encodings (Holm). "
+        "The entropy in bits is in results.json.",
     ]
     for kind, title in KINDS.items():
         shares = {

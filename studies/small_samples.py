@@ -40,7 +40,7 @@ def mean_sentence_bleu(statistics: Tensor) -> Tensor:
 #: Scores of a sample: key in results.json -> (title, function).
 SCORES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "together": ("BLEU of the {n} together", bleu_together),
-    "mean": ("Mean of the {n} sentences' own BLEU, as the report had it", mean_sentence_bleu),
+    "mean": ("Mean of the BLEU of each of the {n} sentences, as in the report", mean_sentence_bleu),
 }
 
 
@@ -182,11 +182,11 @@ def readme(results: Facts) -> str:
     """Return the README of the results folder, made only from its numbers."""
     gap, n, first = results["gap_percent"], results["sentences"], results["first"]
     parts = [
-        f"# What {n} sentences show",
+        f"# What {n} sentences can show",
         GENERATED,
-        f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
+        f"A report claimed +{gap} % BLEU for rotary, from {n} sentences. Here {n} sentences of "
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
-        f"models (seeds {', '.join(map(str, results['seeds']))}), and their scores compared.",
+        f"models (seeds {', '.join(map(str, results['seeds']))}), and their scores are compared.",
     ]
     head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
     for key, (words, _) in SCORES.items():
@@ -194,16 +194,16 @@ def readme(results: Facts) -> str:
         alike = held["alike"]
         rows = []
         if alike is not None:
-            rows.append(_row("an encoding and itself, other seed", None, alike))
+            rows.append(_row("an encoding and itself, another seed", None, alike))
         for name, found in held["apart"].items():
             whole = (held["of_all"][name] / held["of_all"][first] - 1) * 100
             rows.append(_row(f"`{name}` and `{first}`", whole, found))
         parts += [f"## {words.format(n=n)}", markdown_table(head, rows)]
         if alike is not None:
             parts.append(
-                f"So of two models that differ in their seed alone, the one is at least {gap} % "
-                f"better on {n} sentences in {alike['above']:.0%} of draws, and at least as much "
-                f"worse in {alike['below']:.0%}: such a gap alone is no evidence for an encoding."
+                f"So if two models differ only in their seed, the first is at least {gap} % better "
+                f"on {n} sentences in {alike['above']:.0%} of draws, and at least {gap} % worse in "
+                f"{alike['below']:.0%}. Such a gap alone is no evidence for an encoding."
             )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"

@@ -76,8 +76,9 @@ def readme(results: Facts) -> str:
         "# How much of a token is left in its vector",
         GENERATED,
         f"Share of tokens, in {results['windows']} windows of the test text, whose own embedding "
-        "is the nearest of all to their vector, by angle. The embedding is what the first layer "
-        "reads, positions added; deeper vectors turn to the next token, as they are trained to.",
+        "is the nearest of all to their vector, by angle. The column “embedding” is what the first "
+        "layer reads, with added positions. Deeper vectors move toward the next token, which they "
+        "are trained to predict.",
         markdown_table(head, rows),
         f"```sh\n{results['asked']}\n{results['command']}\n```",
     ]

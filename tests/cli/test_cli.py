@@ -202,7 +202,7 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     words = ["compare", "--task", "copy", "--preset", "quick", "--encodings", "none", *sizes]
     done = ropewalk(*words, "length_multiples=1,2", "train_length=3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "exact match, %; x1 is 3 letters, as trained" in done.stdout
+    assert "exact match, %; x1 is 3 letters, the trained length" in done.stdout
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 

@@ -130,5 +130,5 @@ def test_published_results_judged_anew_say_the_same(compare, tmp_path):
             assert new["summary"][split].pop("versus") is not None
             assert new["summary"][split] == old["summary"][split]
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "### Against rotary" in readme
-    assert "would have been shown" in readme
+    assert "### Compared with rotary" in readme
+    assert "test would have shown" in readme

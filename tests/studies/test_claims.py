@@ -109,7 +109,7 @@ def test_a_difference_that_was_not_tested_is_tested_now():
 def test_scores_without_training_are_those_of_the_formula():
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 8).unbind()
-    scores = vectors.turned_scores(q, k)
+    scores = vectors.rotated_scores(q, k)
     for distance in (0, 1, 200):
         for pair in range(3):
             expected = 0.0
@@ -143,7 +143,7 @@ def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
 
 
 class TestPostNorm:
-    def test_norms_stand_behind_the_sums(self):
+    def test_norms_come_after_the_sums(self):
         sizes = {"task": "causal-lm", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2}
         model = build_model(make_config(settings={**sizes, "device": "cpu"}), "none", 1, 20).eval()
         names = [name for name, _ in model.named_parameters()]

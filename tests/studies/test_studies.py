@@ -134,7 +134,7 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
         "x3000": [None]
     }  # addition has no numbers that long
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "Against plain rotary (`none`), on the same items and seeds" in readme
+    assert "Compared with plain rotary (`none`), on the same items and seeds" in readme
     assert "No rule could be tested against plain rotary" in readme
     assert "| causal-lm, perplexity | addition, % |" in readme
     assert "`sinusoidal` |" in readme
@@ -191,7 +191,7 @@ def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path
     )
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "## BLEU of the 5 together" in readme
-    assert "## Mean of the 5 sentences' own BLEU" in readme
+    assert "## Mean of the BLEU of each of the 5 sentences" in readme
 
 
 @pytest.mark.slow  # models that translate, badly and at length
