@@ -12,7 +12,10 @@ try:
 
     from ropewalk.cli.bench import bench
     from ropewalk.cli.compare import compare
+    from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
+    from ropewalk.cli.fields import fields
+    from ropewalk.cli.tasks import tasks
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
@@ -47,7 +50,7 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, fetch, bench):
+for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench):
     app.command()(command)
 
 

@@ -23,6 +23,7 @@ from ropewalk.files import shown_path
 from ropewalk.lab.ending import interrupt_once
 
 if TYPE_CHECKING:
+    from ropewalk.encodings import ImportedSource
     from ropewalk.lab.config import Config
 
 MOST_PATH_BYTES = 4_096  # of a path: Linux takes no longer one
@@ -133,6 +134,15 @@ def path_of(option: str, text: str | None) -> Path | None:
     return Path(text)
 
 
+def import_all(sources: list[str] | None) -> list[ImportedSource]:
+    """Import what each --import names; the encodings are then in the registry."""
+    from ropewalk.encodings import import_encodings
+
+    for source in sources or []:
+        path_of("--import", source)
+    return [import_encodings(source) for source in sources or []]
+
+
 def names_of(texts: list[str] | None) -> list[str]:
     """Read names of encodings as the config writes them, without white space."""
     return ["".join(text.split()) for text in texts or ()]
@@ -148,7 +158,6 @@ def config_of(
     **options: Any,
 ) -> Config:
     """Build the config that options, a file and ``field=value`` settings describe."""
-    from ropewalk.encodings import import_encodings
     from ropewalk.lab.config_reader import make_config
     from ropewalk.lab.sweep import read_sweep
     from ropewalk.machine import pick_device
@@ -157,10 +166,8 @@ def config_of(
     given = _given_once(settings or [], {**options, "preset": preset}) | options
     for part in str(given.get("data", "")).split(","):  # files, with commas between them
         path_of("--data", part or None)
-    for source in imports or []:
-        path_of("--import", source)
     if imports:
-        given["imports"] = [import_encodings(source) for source in imports]
+        given["imports"] = import_all(imports)
     if sweep:
         swept = read_sweep(sweep)
         for name in ("sweep", *swept):

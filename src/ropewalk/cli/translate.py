@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import Imports, errors, path_of
+from ropewalk.cli.common import Imports, errors, import_all, path_of
 from ropewalk.cli.usage import number, whole_number
 
 if TYPE_CHECKING:
@@ -32,15 +32,12 @@ def translate(
 ) -> None:
     """Translate a file, standard input, or, at a terminal, line by line as you type."""
     with errors("interrupted"):
-        from ropewalk.encodings import import_encodings
-        from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
+        from ropewalk.lab.config_fields import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
         place, text_file = path_of("MODEL", model), path_of("FILE", file)
         assert place is not None
-        for source in imports or []:
-            path_of("--import", source)
-            import_encodings(source)
+        import_all(imports)
         width = whole_number("--beam", beam, MOST_BEAM)
         penalty = number("--length-penalty", length_penalty, MOST_LENGTH_PENALTY)
         translator = Translator.load(place, width, penalty, device)

@@ -14,6 +14,7 @@ from ropewalk.cli.common import (
     Jobs,
     Note,
     errors,
+    import_all,
     names_of,
     new_console,
     path_of,
@@ -42,7 +43,6 @@ def tune(
     report are rewritten.
     """
     with errors() as interruption:
-        from ropewalk.encodings import import_encodings
         from ropewalk.lab.compare import compare as run_comparison
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_table
@@ -51,9 +51,7 @@ def tune(
 
         folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
         assert folder is not None
-        for source in imports or []:
-            path_of("--import", source)
-            import_encodings(source)
+        import_all(imports)
         config = read_tuned_config(folder, sweep)
         former = read_results(folder)
         console = new_console()

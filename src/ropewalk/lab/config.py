@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
-from ropewalk.encodings.outside import ImportedSource, import_error
+from ropewalk.encodings.outside import import_error
 from ropewalk.lab.cells import slug
+from ropewalk.lab.config_fields import MOST_BEAM as MOST_BEAM
+from ropewalk.lab.config_fields import MOST_LENGTH_PENALTY as MOST_LENGTH_PENALTY
+from ropewalk.lab.config_fields import ConfigFields
 from ropewalk.lab.field_rules import in_one_line, rule_of
 from ropewalk.lab.fields import check_text
 from ropewalk.lab.former_names import current_encoding
@@ -35,76 +30,13 @@ from ropewalk.lab.sweep import (
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
-# Bounds far beyond published models, so that a slip of the keyboard is told and not tried.
-MOST_LAYERS = 1_000
-MOST_VOCABULARY = 2**20
-MOST_BEAM = 100
-MOST_LENGTH_PENALTY = 100
 MOST_POSITIONS = 2**20  # of an example
 
-Positive = Annotated[int, Field(ge=1, lt=2**31)]
-Size = Annotated[int, Field(ge=1, le=2**17)]
-Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 
-
-class Config(BaseModel):
+class Config(ConfigFields):
     """A comparison: what is trained on what, how, and how it is scored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    preset: str = "default"
-    task: str = "translation"
-    # What is compared.
-    encodings: tuple[str, ...] = ("sinusoidal", "rotary")
-    seeds: tuple[Seed, ...] = (1, 2, 3)
-    sweep: dict[str, tuple[Any, ...]] = {}  # values that each encoding tries on validation data
-    imports: tuple[ImportedSource, ...] = ()  # what brought encodings from outside, by --import
-    # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
-    # "tales", text files with commas between them, or a folder.
-    data: str = "phrases"
-    source: str = "de"
-    target: str = "en"
-    lowercase: bool = False  # fold case before training, and score without case
-    vocabulary: Annotated[int, Field(ge=1, le=MOST_VOCABULARY)] = 2000  # joint BPE of both sides
-    max_tokens: Positive = 100  # training pairs with more tokens on a side are left out
-    # Data of the other tasks.
-    train_length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
-    length_multiples: tuple[Positive, ...] = (1, 2, 4, 8)  # of that length, on which it is scored
-    examples: Positive = 1000  # generated to train on: sequences, or built-in tales
-    test_examples: Positive = 100  # examples of each split; of text, windows of the greatest length
-    mask_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share that a masked-lm predicts
-    # Model.
-    width: Size = 128
-    heads: Size = 4
-    kv_heads: Size | None = None
-    feed_forward: Size = 512
-    encoder_layers: Layers = 2
-    decoder_layers: Layers = 2
-    layers: Layers = 2  # of the one stack that other tasks than translation have
-    attention: str = "softmax"  # or linear: performer, elu, performer(features=64, rotate=before)
-    dropout: Fraction = 0.0
-    # Training.
-    epochs: Annotated[float, Field(gt=0, le=1e6)] = 1.3
-    batch_tokens: Positive = 400  # padded tokens of a batch's longer side
-    batch_sentences: Positive | None = None  # sentences of a batch, whatever their length, instead
-    accumulate: Positive = 1  # batches whose gradients make one step
-    learning_rate: Annotated[float, Field(gt=0, le=1e38)] = 3e-3  # peak; with noam, the factor
-    warmup: Annotated[float, Field(ge=0, le=1e9)] = 0.1  # below 1 a share of all steps, else steps
-    schedule: Literal["linear", "noam"] = "linear"  # after warm-up: to zero, or 1/sqrt(step)
-    label_smoothing: Fraction = 0.1
-    clip: Annotated[float, Field(gt=0, le=1e38)] = 1.0  # norm of the gradient at most
-    validations: Positive = 5  # how often validation loss is taken and a snapshot kept
-    keep: Positive = 5  # snapshots kept for the average
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    device: str = "auto"
-    # Scoring.
-    beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 4
-    length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
-    select: Literal["average", "best"] = "average"  # of the last snapshots, or best by validation
-    average: Positive = 1
-    splits: tuple[str, ...] | None = None  # what is scored; None: every test split
 
     @field_validator("task")
     @classmethod

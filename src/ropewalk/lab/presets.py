@@ -124,11 +124,16 @@ def tasks_of(task: str | None) -> tuple[str | None, ...]:
     return TASKS if task == "all" else (task,)
 
 
+def presets_of(task: str) -> tuple[str, ...]:
+    """Return the presets that a task has."""
+    return tuple(PRESETS) if task == "translation" else ("default", "quick")
+
+
 def defaults(task: str, preset: str) -> dict[str, Any]:
     """Give what a preset sets for a task; only "default" and "quick" are there for every task."""
     if task == "translation":
         return {"task": task, **PRESETS[preset]}
-    if preset not in ("default", "quick"):
+    if preset not in presets_of(task):
         raise ValueError(f"preset must be default or quick for task {task!r}, got {preset!r}")
     fields = {"task": task, **_LANGUAGE}
     if task == "masked-lm":
