@@ -277,7 +277,7 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     process.send_signal(number)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert said.strip() == "ropewalk: interrupted; the same command goes on where this one stopped"
+    assert said.strip() == "ropewalk: interrupted; run the same command again to resume"
     if number != signal.SIGTERM:
         return
     # It does, from the step that it says.
@@ -337,7 +337,7 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["compare", "--data", "a\x1b]0;b\x07c"], r"a\x1b]0;b\x07c"),
         (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
         ([*COPY, "--note", "b\udc80"], "note must be text that UTF-8 can write"),
-        ([*COPY, "--out", "b\udc80"], "--out must be text that UTF-8 can write"),
+        ([*COPY, "--out", "b\udc80"], "--out must be valid UTF-8"),
         ([*COPY, "--out", ""], "--out must name a path, got an empty one"),
         ([*COPY, "--out", "a" * 300], "--out must be a folder that can be made, got 'aaa"),
         ([*COPY, "--out", "a/" * 2_000], "--out must be a folder that can be made, got 'a/a"),

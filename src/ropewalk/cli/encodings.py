@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.cli.common import Imports, errors, import_all
+from ropewalk.cli.common import errors, import_all
 from ropewalk.cli.listing import print_rows, summary
+from ropewalk.cli.options import Imports
 
 
 def encodings(imports: Imports = None) -> None:

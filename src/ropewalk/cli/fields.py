@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from ropewalk.cli.common import Preset, TaskName, errors
+import typer
+
+from ropewalk.cli.common import errors
 from ropewalk.cli.listing import WIDTH, print_rows
+from ropewalk.cli.options import Preset
+
+OneTask = Annotated[
+    str | None, typer.Option("--task", metavar="TASK", help="List only the fields of this task.")
+]
 
 
-def fields(task: TaskName = None, preset: Preset = "default") -> None:
-    """List every field of a config with its default, as FIELD=VALUE on the command line.
+def fields(task: OneTask = None, preset: Preset = "default") -> None:
+    """List every field of a config with its default.
 
-    With --task, only the fields of that task. Without it, the fields of translation come first;
-    the others follow, with the defaults of the first task that has them.
+    Each line starts with FIELD=VALUE as the command line takes it. With --task, only the fields of
+    that task. Without it, the fields of translation come first; the others follow, with the
+    defaults of the first task that has them.
     """
     with errors():
         from ropewalk.lab.config import Config

@@ -7,7 +7,10 @@ from ropewalk.cli.listing import print_rows, summary
 
 
 def tasks() -> None:
-    """List every task: its data if --data is not given, what is scored, and what it asks."""
+    """List every task with its data, score and description.
+
+    DATA is the data if --data is not given; SCORE is the headline score.
+    """
     with errors():
         from ropewalk.lab.config_reader import make_config
         from ropewalk.lab.data.sequences import SEQUENCE_TASKS
