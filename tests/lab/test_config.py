@@ -34,7 +34,7 @@ def test_all_mistakes_are_named_at_once():
     with pytest.raises(ValueError, match="wdith") as caught:
         make_config(settings={"wdith": 3, "heads": "x", "dropout": 2})
     said = str(caught.value)
-    assert "'wdith' is no field of a config; did you mean 'width'?" in said
+    assert "'wdith' is not a field of a config; did you mean 'width'?" in said
     assert "heads must be an integer from 1 to 131072, got 'x'" in said
     assert "dropout must be a finite number of at least 0 and below 1, got 2" in said
 
@@ -47,7 +47,7 @@ def test_all_mistakes_are_named_at_once():
         ({"encodings": "rotary(rotary_dim=3)"}, "rotary_dim must be even"),
         ({"encodings": "rotary(theta=abc)"}, "theta must be a float"),
         ({"encodings": "sinusoidal(cross=True)"}, "does not act in attention"),
-        ({"encodings": ""}, "must name at least one"),
+        ({"encodings": ""}, "must have at least one value"),
         ({"encodings": "rotary,rotary"}, "must differ"),
         ({"seeds": "1,x"}, "seeds"),
         ({"heads": 3}, "heads must divide width"),
@@ -131,7 +131,7 @@ BOMB = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9) if i else '1'}]\n" 
         ("width: " + "9" * 5000, "neither YAML nor JSON"),
         ('data: "a\\0b"', "NUL character"),
         ("#" * (2**16 + 1), "at most 65536 bytes"),
-        ("encodings: [" + "rotary," * 9_000 + "]", "differ from one another"),
+        ("encodings: [" + "rotary," * 9_000 + "]", "encodings must not repeat a value"),
     ],
 )
 def test_a_config_file_has_bounds(tmp_path, content, said):
@@ -192,7 +192,7 @@ def test_a_preset_and_a_task_are_words(tmp_path, field, value):
         ({"width": True}, "width must be an integer from 1 to 131072, got True"),
         ({"seeds": [True]}, "seeds must be integers from 0 to 2147483647, got [True]"),
         ({5: 1}, "config keys must be text, got 5"),
-        ({"q" * 100_000: 1}, "qqq… is no field of a config"),
+        ({"q" * 100_000: 1}, "qqq… is not a field of a config"),
     ],
 )
 def test_what_a_field_must_be_is_said_in_one_form(settings, said):
@@ -231,7 +231,7 @@ def test_a_field_that_a_file_gives_twice_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"width: " + b"9" * 5000, "a number may have 1,000 digits, got 5,000"),
+        (b"width: " + b"9" * 5000, "a number must have at most 1,000 digits, got 5,000"),
         (b"width: [", "line 1, column 9: "),
         (b"a: b: c", "line 1, column 5: "),
         (b"width: \x01", "character U+0001 at 7 is not allowed"),

@@ -89,7 +89,7 @@ class TestFiles:
         tokens.save(path)
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace('"unk_token": "<unk>"', '"unk_token": null'), "utf-8")
-        with pytest.raises(ValueError, match="must have '<unk>' for what is unknown"):
+        with pytest.raises(ValueError, match="must have '<unk>' as its unknown token"):
             Tokens.load(path)
 
     def test_the_message_is_short_whatever_the_file_holds(self, tokens, tmp_path):

@@ -1,4 +1,4 @@
-"""Everything that a run depends on, as one typed and validated record, and its presets."""
+"""A run's config: one typed record with all that a run depends on, validated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ropewalk.lab.sweep import (
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
-MOST_POSITIONS = 2**20  # of an example
+MOST_POSITIONS = 2**20  # positions of an example
 
 
 class Config(ConfigFields):
@@ -52,7 +52,7 @@ class Config(ConfigFields):
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(each, str):
                 check_text(each)
-            if isinstance(each, bool) and field.annotation is not bool:  # "yes" is no 1
+            if isinstance(each, bool) and field.annotation is not bool:  # pydantic reads true as 1
                 raise ValueError(f"must be {rule_of(field)}")
         return value
 
@@ -64,7 +64,7 @@ class Config(ConfigFields):
         if isinstance(value, str):
             value = ["".join(name.split()) for name in split_names(value)]
         if isinstance(value, (list, tuple)) and not value:
-            raise ValueError("must name at least one")
+            raise ValueError("must have at least one value")
         return value
 
     @field_validator("sweep", mode="before")
@@ -74,14 +74,14 @@ class Config(ConfigFields):
         read = {name: tuple(cls._read_field(name, v) for v in sweep[name]) for name in sweep}
         for name, values in read.items():
             if len(set(values)) < len(values):
-                raise ValueError(f"must give each value of {name} once")
+                raise ValueError(f"must have each value of {name} once")
         if count_points(read) > MOST_POINTS:
             raise ValueError(f"must have at most {MOST_POINTS} combinations")
         return read
 
     @classmethod
     def _read_field(cls, name: str, value: Any) -> Any:
-        """Read a value of a field as the field itself does."""
+        """Return a value as the field itself would read it."""
         field = cls.model_fields[name]
         try:
             if isinstance(value, bool):
@@ -91,13 +91,13 @@ class Config(ConfigFields):
                 kind = Annotated[kind, mark]
             return TypeAdapter(kind).validate_python(value)
         except ValueError:
-            raise ValueError(f"must give {name} {rule_of(field)}, not {shown(value)}") from None
+            raise ValueError(f"must set {name} to {rule_of(field)}, not {shown(value)}") from None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
         found = (import_error(held.source, held.digest) for held in self.imports)
         mistakes = [error for error in found if error is not None]
-        if mistakes:  # else each of their encodings would be called unknown
+        if mistakes:  # first: otherwise every encoding of theirs is reported as unknown
             raise ValueError("; ".join(mistakes))
         if self.width % self.heads:
             mistakes.append(f"heads must divide width, got heads={self.heads}, width={self.width}")
@@ -109,9 +109,7 @@ class Config(ConfigFields):
             values = getattr(self, name) or ()
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
-                mistakes.append(
-                    f"{name} must differ from one another, got {shown(list(values), 200)}"
-                )
+                mistakes.append(f"{name} must not repeat a value, got {shown(list(values), 200)}")
         longest = self.train_length * max(self.length_multiples)
         if longest > MOST_POSITIONS:
             mistakes.append(
@@ -125,7 +123,7 @@ class Config(ConfigFields):
         others = [name for name in self.sweep if name in fields_of_other_tasks(self.task)]
         if self.sweep and "validation" in (self.splits or ()):
             mistakes.append(
-                "splits must not have validation with a sweep, whose settings are chosen on it"
+                "splits must not include validation with a sweep, because the sweep selects on it"
             )
         if others:
             mistakes.append(f"sweep can't vary {others[0]}, which task {self.task} does not have")
@@ -145,7 +143,7 @@ class Config(ConfigFields):
             raise ValueError(f"sweep, {described(point)}: {first_line(error)}") from None
 
     def _build_error(self, encoding: str) -> str | None:
-        """Say what keeps an encoding from being built for this model, if anything does."""
+        """Return why an encoding cannot be built for this model, or None."""
         try:
             shape = self.shape(vocabulary=1)
             both_ways, back = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
@@ -154,25 +152,28 @@ class Config(ConfigFields):
                 stacks = list(build_encoder_decoder(encoding, both_ways, back))
             else:
                 stacks = [build(encoding, back if self.causal else both_ways)]
-            if self.attention != "softmax":  # linear attention serves some encodings only
+            if self.attention != "softmax":  # linear attention supports only some encodings
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
             return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
-        except (MemoryError, RuntimeError) as error:  # tables too large, brackets too deep
-            reason = _cut(" ".join(str(error).split()), 200) or "brackets too deep in one another"
+        except (
+            MemoryError,
+            RuntimeError,
+        ) as error:  # tables too large, or nested too deep
+            reason = _cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
             return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
 
     @property
     def causal(self) -> bool:
-        """Whether the one stack of a language model looks back only."""
+        """Whether the single stack of a language model attends only to the past."""
         return self.task != "masked-lm"
 
     def shape(self, vocabulary: int) -> TransformerShape:
-        """Give the sizes of the model, with the vocabulary that the data really gave."""
+        """Return the sizes of the model, for the vocabulary size of the data."""
         encoder, decoder = self.encoder_layers, self.decoder_layers
         if self.task != "translation":
             encoder, decoder = (0, self.layers) if self.causal else (self.layers, 0)
@@ -189,36 +190,36 @@ class Config(ConfigFields):
         )
 
     def with_settings(self, settings: Settings) -> Config:
-        """Give the config of a cell that has these settings of its own."""
+        """Return the config of a cell with these settings, or this one if there are none."""
         fields = {**self.model_dump(), **dict(settings), "sweep": {}}
         return Config.model_validate(fields) if settings else self
 
     def facts(self) -> dict[str, Any]:
-        """Give the fields that the task has, as JSON can hold them; no empty imports or sweep."""
+        """Return the fields of the task as JSON values, without empty imports or sweep."""
         empty = [name for name in ("imports", "sweep") if not getattr(self, name)]
         others = {*fields_of_other_tasks(self.task), *empty}
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
-        """Give the fields that a trained cell depends on: its checkpoint serves these alone."""
+        """Return the fields that training depends on; a checkpoint is valid for these only."""
         facts = {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
-        if self.imports:  # compared by name and digest, wherever they lie
+        if self.imports:  # compared by name and digest, not by folder
             held = [{**each, "source": Path(each["source"]).name} for each in facts["imports"]]
             facts["imports"] = held
         return facts
 
     def decoding(self) -> dict[str, Any]:
-        """Give the further fields that a cell's scores depend on."""
+        """Return the other fields that a cell's scores depend on."""
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
 _DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
-# The data itself is compared by its digest, wherever it lies.
+# Data is compared by its digest, not by its path.
 _NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "device", "data"}
 
 
 def first_line(error: ValidationError) -> str:
-    """Give all mistakes of a config in one line; of a great many, the first."""
+    """Return all mistakes of a config in one line, or the first ones if there are many."""
     return in_one_line(error, Config.model_fields)
 
 

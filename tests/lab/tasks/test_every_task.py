@@ -139,7 +139,7 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
             run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],
     )
-    with pytest.raises(ValueError, match="encodings must name one to train one model"):
+    with pytest.raises(ValueError, match="encodings must have one value to train one model"):
         train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)
     path = train_one(config_of("sort", encodings="none", seeds=3), tmp_path, lambda *event: None)
     assert path.parent.name == "seed-3"
