@@ -274,9 +274,9 @@ class TestModelFiles:
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            (lambda t, f: t.pop("embedding.weight"), "lacks a tensor 'embedding.weight'"),
-            (lambda t, f: t.pop(max(t)), "lacks a tensor"),
-            (lambda t, f: t.update(more=torch.ones(1)), "has, beyond"),
+            (lambda t, f: t.pop("embedding.weight"), "lacks the tensor 'embedding.weight'"),
+            (lambda t, f: t.pop(max(t)), "lacks the tensor"),
+            (lambda t, f: t.update(more=torch.ones(1)), "has an unexpected tensor"),
             (lambda t, f: t.update({max(t): torch.ones(7)}), "config requires"),
             (lambda t, f: t[max(t)].fill_(torch.nan), "NaN or infinite"),
             (lambda t, f: f.pop("seed"), "must have a seed"),
