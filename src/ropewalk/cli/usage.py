@@ -25,7 +25,7 @@ class Command(TyperCommand):
             setattr(argument, "display_type_rich", lambda ctx: None)  # noqa: B010
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the usage line behind the command's name: `[OPTIONS] RUN [FILE]`."""
+        """Return the usage line after the command's name: `[OPTIONS] RUN [FILE]`."""
         pieces = [self.options_metavar or ""]
         for each in self._arguments():
             name = each.metavar or str(each.name).upper()

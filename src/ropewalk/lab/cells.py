@@ -24,7 +24,7 @@ class Cell:
 
     @classmethod
     def of_row(cls, row: Facts, seed: int) -> Cell:
-        """Return the cell behind a row of results and a seed."""
+        """Return the cell of a row of results and a seed."""
         return cls(row["name"], seed, tuple(row.get("settings", {}).items()))
 
     def folder(self, run: Path) -> Path:
