@@ -140,8 +140,8 @@ PLAIN = {
     [
         ('"rotary"', '"t5"', "it is of 't5', not of rotary"),
         ('"exact":"01"', '"exact":"010"', "statistics of 2 and of 3 items"),
-        ('"exact":"01"', '"exact":"0!"', "numbers, or a text of the signs 0 to z"),
-        ('"exact":"01"', '"exact":[0,"x"]', "numbers, or a text of the signs"),
+        ('"exact":"01"', '"exact":"0!"', "must be numbers, or a string of 0-9 and a-z"),
+        ('"exact":"01"', '"exact":[0,"x"]', "must be numbers, or a string"),
         ('"seed": 1', '"seed": 2', "lacks 1"),
         ('"loss":[2.5]', '"loss":[]', "is not as published"),
         ('"loss":[2.5]', '"loss":"2"', "training must have a list for each quantity"),
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_refused_in_a_line(tmp_path, old, new, message):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     path.unlink()
-    with pytest.raises(ValueError, match="no such file; take it from version control"):
+    with pytest.raises(ValueError, match="no such file; restore it from version control"):
         read_results(tmp_path)
 
 

@@ -139,12 +139,12 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
             run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],
     )
-    with pytest.raises(ValueError, match="encodings must name one to train one model"):
+    with pytest.raises(ValueError, match="encodings must have one value to train one model"):
         train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)
     path = train_one(config_of("sort", encodings="none", seeds=3), tmp_path, lambda *event: None)
     assert path.parent.name == "seed-3"
     assert {p.name for p in (tmp_path / "cells").iterdir()} == {"none"}
-    with pytest.raises(ValueError, match="must be a model of translation, got one of sort"):
+    with pytest.raises(ValueError, match="must be a model for task translation, got one for sort"):
         Translator.load(path)
 
 
@@ -206,7 +206,7 @@ def test_a_diverged_training_has_no_result_and_no_mean(compare, tmp_path):
         ({"beam": 3}, "task 'copy' has no beam"),
         ({"data": "x", "mask_ratio": 0.3}, "task 'copy' has no data, mask_ratio"),
         ({"task": "cpoy"}, "did you mean 'copy'"),
-        ({"length_multiples": (2, 2)}, "length_multiples must differ"),
+        ({"length_multiples": (2, 2)}, "length_multiples must not repeat"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(fields, said):
