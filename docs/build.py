@@ -8,6 +8,7 @@ no network, neither to be built nor to be read.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -77,7 +78,13 @@ def main() -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    ran = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    quiet = {
+        **os.environ,
+        "PYTHONWARNINGS": "ignore:Failed to initialize NumPy",
+    }  # torch without it
+    ran = subprocess.run(
+        command, cwd=ROOT, env=quiet, stderr=subprocess.PIPE, text=True, check=False
+    )
     print(ran.stderr, end="", file=sys.stderr)
     # griffe's warnings about docstrings are not Zensical's, and do not stop it.
     if ran.returncode or ran.stderr.strip() not in ("", "No issues found"):

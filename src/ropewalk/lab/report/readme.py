@@ -12,7 +12,6 @@ from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
 
-_NOT_IN_EXCERPT = ("parameters", "extra parameters", "peak memory, MiB")
 _DOTS = "dots are seeds, bars are means; the right panel shows the difference from the baseline"
 _LINES = "lines are means, small dots are seeds"
 _CAPTIONS = {  # what a figure shows, and how to read it
@@ -94,17 +93,23 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
 def with_excerpt(text: str, name: str, results: Facts) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
-    table = tables.main_table(results)
-    shown = [i for i, title in enumerate(table.columns) if title not in _NOT_IN_EXCERPT]
-    columns = tuple(table.columns[i] for i in shown)
-    rows = tuple(tuple(row[i] for i in shown) for row in table.rows)
-    body = f"{_escape(findings.headline(results))}\n\n{_markdown(Table(columns, rows))}\n"
+    table = _means_table(results)
+    body = f"{_escape(findings.headline(results))}\n\n{_markdown(table)}\n"
     if note := interval_note(results):
         body += f"\n{_escape(note)}\n"
     new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
     if not found:
         raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
     return new
+
+
+def _means_table(results: Facts) -> Table:
+    """Return the part of the main table that a reader needs first: means and their tests."""
+    table = tables.main_table(results)
+    verdict = table.columns.index("verdict")
+    shown = (0, 1, verdict - 3, verdict - 2, verdict)  # name, score, difference, interval, verdict
+    rows = tuple(tuple(TableCell(row[i].main) for i in shown) for row in table.rows)
+    return Table(tuple(table.columns[i] for i in shown), rows)
 
 
 def _question(results: Facts) -> str:
