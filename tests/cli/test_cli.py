@@ -215,7 +215,7 @@ def test_a_training_that_diverged_is_no_model(tmp_path):
         assert done.returncode == 1
         assert re.fullmatch(
             r"ropewalk: rotary, seed 1: training diverged after \d+ of \d+ steps: .*"
-            r"lower learning_rate, now 1e\+38.* --out\n",
+            r"choose a lower learning_rate than 1e\+38.* --out\n",
             done.stderr,
         )
         assert re.search(r"^rotary, seed 1: diverged after \d+ steps$", done.stdout, re.MULTILINE)

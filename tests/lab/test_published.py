@@ -88,6 +88,20 @@ def test_what_is_written_is_read(tmp_path_factory, results):
     assert all("training" not in cell for row in facts["encodings"] for cell in row["cells"])
 
 
+def test_cells_whose_statistics_are_equal_in_value_alone_stay_apart(tmp_path):
+    """Fails if a cell's 0.0 is read back as the 0 of another cell."""
+    cells = [
+        {"seed": seed, "training": [], "validation": [], "scores": {"x1": scores}}
+        for seed, scores in enumerate(
+            {"exact": 0, "statistics": {"exact": [value], "tokens": [value]}} for value in (0, 0.0)
+        )
+    ]
+    row = {"name": "none", "slug": "none", "settings": {}, "cells": cells}
+    results = {"task": "copy", "splits": ["x1"], "config": {"sweep": ""}, "encodings": [row]}
+    write_published(tmp_path, results)
+    assert json.dumps(read_results(tmp_path), sort_keys=True) == json.dumps(results, sort_keys=True)
+
+
 @given(st.lists(st.integers(-2, 40) | st.floats(0, 1) | st.booleans()))
 def test_a_list_is_packed_and_unpacked(values):
     packed = pack(values)

@@ -168,7 +168,7 @@ def _split_scores(scores: Facts | None, items: Mapping[str, Any]) -> tuple[Facts
         held["statistics"] = {
             name: [pack(each) for each in column] if _nested(column) else pack(column)
             for name, column in scores["statistics"].items()
-            if items.get(name) != column
+            if repr(items.get(name)) != repr(column)  # 0 and 0.0 are equal, but differ in a file
         }
     sentences = scores.get("sentence_bleu")
     if sentences is not None and sentences != _sentence_bleu(scores.get("statistics", {})):
