@@ -28,7 +28,7 @@ from ropewalk.figures.palette import style
 from ropewalk.files import write_bytes
 from ropewalk.lab.report.publish import readable_json
 from ropewalk.machine import cores, peak_memory
-from ropewalk.model import LanguageModel, TransformerShape, initialise
+from ropewalk.model import LanguageModel, TransformerShape, initialize
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 ENCODINGS = (
@@ -51,7 +51,7 @@ def model_of(encoding: str, attention: str) -> LanguageModel:
     """Return the model that all encodings share, with this encoding and seed 1."""
     shape = TransformerShape(**SHAPE, encoder_layers=0, decoder_layers=LAYERS, attention=attention)
     model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=True)), causal=True)
-    initialise(model, 1)
+    initialize(model, 1)
     return model
 
 
@@ -147,7 +147,7 @@ def drawn(results: dict[str, Any]) -> bytes:
             look = style(place)
             axes.plot(
                 *zip(*known, strict=True),
-                color=look.colour,
+                color=look.color,
                 linestyle=look.line,
                 marker=look.marker,
                 markersize=4,

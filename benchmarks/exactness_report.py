@@ -66,7 +66,7 @@ def drawn(curves: dict[str, list[list[float]]], claim: float) -> bytes:
         look = style(place)
         xs, ys = zip(*points, strict=True)
         size = 3 + place  # if two lines coincide, the later one shows around the earlier
-        axes.plot(xs, ys, look.marker + "-", color=look.colour, ms=size, zorder=9 - place)
+        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=size, zorder=9 - place)
         axes.lines[-1].set_label(name)
     axes.set_xscale("log")
     axes.set_yscale("log")

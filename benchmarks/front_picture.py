@@ -65,7 +65,7 @@ def _draw_errors(axes: Any, sweep: dict[str, list[list[float]]], theme: Theme) -
     for place, (name, label) in enumerate(LINES.items()):
         look = style(len(LINES) - 1 - place)
         xs, ys = zip(*sweep[name], strict=True)
-        axes.plot(xs, ys, look.marker + "-", color=look.colour, ms=4, lw=1.6, label=label)
+        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=4, lw=1.6, label=label)
     axes.set_xscale("log", base=10)
     axes.set_yscale("log")
     axes.set_ylim(top=200)
@@ -89,7 +89,7 @@ def _draw_times(axes: Any, tables: list[dict[str, Any]], theme: Theme) -> None:
     names = sorted(times, key=lambda name: min(times[name].values()))
     for place, (dtype, alpha) in enumerate(DTYPES.items()):
         for y, name in enumerate(names):
-            color = style(0 if name == "ropewalk" else 2).colour
+            color = style(0 if name == "ropewalk" else 2).color
             at = y + (place - 0.5) * 0.4
             value = times[name].get(dtype)
             axes.barh(at, value or 0, height=0.36, color=color, alpha=alpha)

@@ -177,11 +177,11 @@ def measure_model(
     return {
         "shape": asdict(shape),
         "bare_matmul_gflops": {k: round(v / 1e9, 1) for k, v in limits.items()},
-        **summarised(rows, rates, limits),
+        **summarized(rows, rates, limits),
     }
 
 
-def summarised(
+def summarized(
     rows: Sequence[Row], rates: Sequence[Sequence[tuple[float, float]]], limits: dict[str, float]
 ) -> dict[str, Any]:
     """Return each row's medians, its ratio to the first, and what each change gained."""

@@ -119,7 +119,7 @@ def product_rate(width: int, hidden: int, seconds: float) -> float:
     return times * 2 * x.numel() * hidden / (time.perf_counter() - began)
 
 
-def summarised(
+def summarized(
     model: Transformer, sources: list[list[int]], ways: list[Way], penalty: float
 ) -> dict[str, Any]:
     """Return each way's seconds and ratio to the first, the gains of cache and batches, a limit."""
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rounds": rounds,
         "shape": asdict(model.shape),
         "encoding": type(model.decoder_encoding).__name__,
-        **summarised(model, sources, ways, translator.length_penalty),
+        **summarized(model, sources, ways, translator.length_penalty),
     }
     results["duration_s"] = round(time.monotonic() - began, 1)
     print("\n" + shown(results))

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropewalk import RotarySpec, scaling
-from ropewalk.figures.palette import COLOURS
+from ropewalk.figures.palette import COLORS
 
 GRAY = "#808080"  # contrast at least 3.9 : 1 on white and on the dark pages of GitHub
 LOOK = {
@@ -46,7 +46,7 @@ def hands() -> Figure:
         for position in positions:
             x, y = math.cos(position * frequency), math.sin(position * frequency)
             fade = 0.4 + 0.6 * position / positions[-1]
-            axes.plot((0, x), (0, y), color=COLOURS[0], lw=1.8, alpha=fade)
+            axes.plot((0, x), (0, y), color=COLORS[0], lw=1.8, alpha=fade)
             if position == positions[-1] or frequency > 0.9 or (position == 1 and pair == 1):
                 axes.text(1.2 * x, 1.2 * y, str(position), ha="center", va="center", fontsize=8)
         axes.set_title(f"pair {pair}: {frequency:.3g} rad", fontsize=10)
@@ -62,7 +62,7 @@ def wavelengths() -> Figure:
     figure, axes = _plot("pair i of R/2 = 64", "positions per full turn")
     for place, theta in enumerate((10_000.0, 500_000.0)):
         spec = RotarySpec(head_dim=128, theta=theta)
-        axes.plot(spec.wavelengths(), color=COLOURS[place], lw=2, label=f"theta = {theta:,.0f}")
+        axes.plot(spec.wavelengths(), color=COLORS[place], lw=2, label=f"theta = {theta:,.0f}")
     axes.axhline(8192, color=GRAY, ls="--", lw=1)
     axes.text(0, 8192 * 1.25, "context of 8,192 tokens")
     axes.set_yscale("log")
@@ -76,9 +76,9 @@ def score() -> Figure:
     distances = torch.arange(401, dtype=torch.float64)
     frequencies = RotarySpec(head_dim=128).inverse_frequencies()
     one = torch.cos(distances * 0.1)
-    axes.plot(one, color=COLOURS[1], lw=0.9, label="one frequency, 0.1 rad")
+    axes.plot(one, color=COLORS[1], lw=0.9, label="one frequency, 0.1 rad")
     every = torch.cos(distances[:, None] * frequencies).mean(dim=-1)
-    axes.plot(every, color=COLOURS[0], lw=2, label="64 frequencies, theta = 10,000")
+    axes.plot(every, color=COLORS[0], lw=2, label="64 frequencies, theta = 10,000")
     axes.set_ylim(-1.05, 1.5)
     axes.legend(frameon=False, loc="upper right", ncols=2)
     return figure
@@ -97,7 +97,7 @@ def rules() -> Figure:
     for place, rule in enumerate(chosen):
         ruled = RotarySpec(head_dim=128, theta=500_000.0, scaling=rule)
         ratio = ruled.wavelengths() / plain.wavelengths()
-        axes.plot(ratio, color=COLOURS[place], lw=2, label=type(rule).__name__)
+        axes.plot(ratio, color=COLORS[place], lw=2, label=type(rule).__name__)
     axes.set_ylim(0, 9)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(0, 0.6))
     return figure

@@ -143,7 +143,7 @@ def length_figure(run: Facts) -> bytes:
         axes.plot(
             [x for x, _ in points],
             [y for _, y in points],
-            color=look.colour,
+            color=look.color,
             linestyle=look.line,
             marker=look.marker,
             markersize=4,

@@ -205,7 +205,7 @@ def norms_figure(results: Facts) -> bytes:
     figure = static.new_figure(1.0 + 1.5 * len(ropes), 4.0)
     panels = figure.subplots(2, len(ropes), squeeze=False)
     for place, (name, layers) in enumerate(ropes.items()):
-        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).colour])
+        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).color])
         for axes, part in zip(panels[:, place], ("q", "k"), strict=True):
             norms = torch.cat([torch.tensor(layer[part]) for layer in layers])
             axes.imshow((norms / norms.norm(dim=1, keepdim=True)).numpy(), cmap=shades, vmin=0)
@@ -239,7 +239,7 @@ def scores_figure(results: Facts) -> bytes:
             look = style(place)
             axes.plot(
                 curve.tolist(),
-                color=look.colour,
+                color=look.color,
                 marker=look.marker,
                 markevery=8,
                 markersize=4,

@@ -22,7 +22,7 @@ from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import EncodedSplit, source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search
 from ropewalk.lab.tokens import PAD
-from ropewalk.model import Transformer, TransformerShape, initialise
+from ropewalk.model import Transformer, TransformerShape, initialize
 
 annotated, common, exactness, far_ropes, training, translation, ways = load_scripts(
     "benchmarks",
@@ -42,7 +42,7 @@ SPLIT = EncodedSplit([[4, 5, 6], [7, 8, 9, 10, 11], [12]], [[13, 14], [15, 16, 1
 def build_model(encoding: str = "rotary", seed: int = 0) -> Transformer:
     stacks = SHAPE.stack_shape(causal=False), SHAPE.stack_shape(causal=True)
     model = Transformer(SHAPE, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 

@@ -35,7 +35,7 @@ from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.alibi import slopes
 from ropewalk.encodings.t5 import bucket_borders
 from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
-from ropewalk.model import Attention, initialise
+from ropewalk.model import Attention, initialize
 
 RELATIVE = [
     "alibi",
@@ -232,7 +232,7 @@ def spread_at_start(name: str, head_dim: int) -> float:
     shape, width = StackShape(1, 4, 4, head_dim, 4 * head_dim, causal=False), 4 * head_dim
     attention, found = Attention(width, 4, encoding=build(name, shape).for_layer(0)), []
     for seed in range(5):
-        initialise(attention, seed)
+        initialize(attention, seed)
         x = random(1, 64, width, seed=seed).float()
         q = attention.query(x).unflatten(-1, (4, head_dim)).transpose(1, 2)
         k = attention.key_value(x).chunk(2, -1)[0].unflatten(-1, (4, head_dim)).transpose(1, 2)
@@ -255,7 +255,7 @@ def test_scores_start_at_the_same_size_for_every_head_dim(head_dim):
 @shapes
 def test_gradients_reach_every_parameter_from_the_start(name, shape):
     attention = Attention(32, 4, kv_heads=2, encoding=build(name, shape).for_layer(0))
-    initialise(attention, 0)
+    initialize(attention, 0)
     x, weights = random(1, 40, 32).float(), random(1, 40, 32, seed=1).float()
     (attention(x, causal=shape.causal).output * weights).sum().backward()
     grads = {key: p.grad for key, p in attention.encoding.named_parameters()}
@@ -343,7 +343,7 @@ def test_relative_ones_see_distances_alone(name, shift, seed):
 def test_fire_is_relative_up_to_its_length_and_bounded_beyond(near, far, seed):
     for shape in (BACK, BOTH):
         site = build("fire(length=1000)", shape).for_layer(0)
-        initialise(site, seed)
+        initialize(site, seed)
         place = torch.arange(100)
         at_home = site.bias(Placement(place))
         assert torch.equal(site.bias(Placement(place + near)), at_home)

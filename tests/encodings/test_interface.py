@@ -33,7 +33,7 @@ from ropewalk.model import (
     Transformer,
     TransformerShape,
     attention_probabilities,
-    initialise,
+    initialize,
 )
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
@@ -191,7 +191,7 @@ def registered(monkeypatch):
 def attention_with(name: str, kv_heads: int, *, causal: bool = True, seed: int = 0) -> Attention:
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, causal=causal)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).for_layer(0))
-    initialise(attention, seed)
+    initialize(attention, seed)
     return attention.double().eval()
 
 
@@ -199,7 +199,7 @@ def transformer(name: str, *, layers: int = 2, kv_heads: int = 2, seed: int = 0)
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=kv_heads)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 

@@ -26,7 +26,7 @@ from transformers.models.roformer.modeling_roformer import (
 from ropewalk import LearnedRotaryEmbedding, RotaryEmbedding, RotarySpec, scaling
 from ropewalk.encodings import Placement, build, build_encoder_decoder, parse
 from ropewalk.encodings.rotary import Rotary, RotarySite
-from ropewalk.model import Attention, KeyValueCache, initialise
+from ropewalk.model import Attention, KeyValueCache, initialize
 from ropewalk.rotary.kernels import operator
 
 FIXED = [
@@ -371,8 +371,8 @@ def test_there_are_as_many_sets_of_frequencies_as_asked_for(name, sets, sites):
 def test_learned_frequencies_start_as_the_fixed_ones(name):
     model = transformer(name)
     fixed = transformer(re.sub(r"learned=\w+(, )?", "", name))
-    initialise(model, 5)
-    initialise(fixed.double(), 5)
+    initialize(model, 5)
+    initialize(fixed.double(), 5)
     for part in model.modules():
         if isinstance(part, LearnedRotaryEmbedding):
             part.reset_parameters()
@@ -380,12 +380,12 @@ def test_learned_frequencies_start_as_the_fixed_ones(name):
     close(model(source, target), fixed(source, target), 1e-5)
 
 
-def test_initialising_a_model_keeps_where_learned_frequencies_start():
+def test_initializing_a_model_keeps_where_learned_frequencies_start():
     model = transformer("rotary(learned=layer)")
     ropes = [p for p in model.modules() if isinstance(p, LearnedRotaryEmbedding)]
     for rope in ropes:
         rope.reset_parameters()
-    initialise(model, 3)
+    initialize(model, 3)
     for rope in ropes:
         close(rope.frequencies[0, 0], rope.spec.inverse_frequencies())
 
@@ -478,7 +478,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_site_honours_every_field_of_its_spec(spec):
+def test_a_site_honors_every_field_of_its_spec(spec):
     rope = RotaryEmbedding(spec)
     site, q, k = RotarySite(rope), random(2, 4, 5, 8), random(2, 2, 5, 8, seed=1)
     queries, keys = torch.arange(7, 12), torch.arange(5)

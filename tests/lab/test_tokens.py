@@ -38,7 +38,7 @@ def test_unseen_words_with_umlauts_and_punctuation_come_back(words, end):
     assert tokens.decode(tokens.encode([text])[0]) == text
 
 
-def test_text_is_normalised_and_what_is_unknown_is_dropped():
+def test_text_is_normalized_and_what_is_unknown_is_dropped():
     tokens = known_letters()
     composed, decomposed = tokens.encode(["ä", "a\u0308"])
     assert composed == decomposed

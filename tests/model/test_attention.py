@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
 from ropewalk.encodings.interface import AttentionEncoding
-from ropewalk.model import Attention, KeyValueCache, initialise, softmax_attention
+from ropewalk.model import Attention, KeyValueCache, initialize, softmax_attention
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.softmax_attention import fused_attention
 
@@ -207,7 +207,7 @@ def stirred(name: str, kv_heads: int, causal: bool, seed: int = 0) -> Attention:
     shape = StackShape(layers=2, heads=4, kv_heads=kv_heads, head_dim=8, width=32, causal=causal)
     encoding = build(name, shape).for_layer(0)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=encoding).double()
-    initialise(attention, seed)
+    initialize(attention, seed)
     with torch.no_grad():
         for i, parameter in enumerate(attention.encoding.parameters()):
             noise = random(*parameter.shape, seed=seed + i)
@@ -451,7 +451,7 @@ def test_a_bias_far_from_all_keys_keeps_them_apart_in_bfloat16():
     """Fails if biases of hundreds are rounded to bfloat16 before the softmax."""
     site = build("alibi", StackShape(1, 4, 4, 8, 32, False)).for_layer(0)
     attention = Attention(32, 4, encoding=site)
-    initialise(attention, 0)
+    initialize(attention, 0)
     attention = attention.bfloat16()
     x, memory = random(1, 400, 32).bfloat16(), random(1, 20, 32, seed=1).bfloat16()
     with torch.no_grad():

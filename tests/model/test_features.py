@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.model import Transformer, TransformerShape, initialise, rotated_dim
+from ropewalk.model import Transformer, TransformerShape, initialize, rotated_dim
 from ropewalk.model.features import (
     Elu,
     EluFeatures,
@@ -45,7 +45,7 @@ def build_model(attention: str, layers: int = 2, seed: int = 0, encoding: str = 
     shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=2, attention=attention)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.eval()
 
 

@@ -15,7 +15,7 @@ from ropewalk.lab.batches import source_batch
 from ropewalk.lab.decoding.beam_search import beam_search
 from ropewalk.lab.decoding.greedy import answer, can_cache, generate
 from ropewalk.lab.tokens import EOS
-from ropewalk.model import LanguageModel, Transformer, TransformerShape, initialise
+from ropewalk.model import LanguageModel, Transformer, TransformerShape, initialize
 
 V = 12
 ENCODINGS = ["none", "sinusoidal", "rotary", "learned(max_positions=64)", "t5", "shaw", "alibi"]
@@ -26,7 +26,7 @@ def toy(encoding="rotary", *, causal=True, attention="softmax", end=0.0, **sizes
     layers = (0, 2) if causal else (2, 0)
     shape = TransformerShape(V, 16, 2, 32, *layers, attention=attention, **sizes)
     model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=causal)), causal=causal)
-    initialise(model, 0)
+    initialize(model, 0)
     model.embedding.weight.data[EOS] += end
     return model.double().eval()
 
@@ -136,7 +136,7 @@ def test_beam_search_without_a_cache_finds_the_same(beam):
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=1, decoder_layers=2)
     stacks = [build("rotary", shape.stack_shape(causal=causal)) for causal in (False, True)]
     model = Transformer(shape, *stacks)
-    initialise(model, 0)
+    initialize(model, 0)
     model.double().eval()
     source, mask = source_batch([[4, 5, 6], [7], [8, 9, 3, 4]])
     cached = beam_search(model, source, mask, beam=beam)

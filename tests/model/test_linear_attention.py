@@ -37,7 +37,7 @@ from ropewalk.model import (
     LinearAttentionCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
     rotated_dim,
 )
 from ropewalk.model.features import EluFeatures, RandomFeatures
@@ -61,7 +61,7 @@ def attention_with(kind: str, name: str = "rotary", kv_heads: int = 2, seed: int
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, head_dim=rotated_dim(kind, 8))
     site = build(name, shape).for_layer(0)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=site, kind=kind)
-    initialise(attention, seed)
+    initialize(attention, seed)
     return attention.double().eval()
 
 
@@ -69,7 +69,7 @@ def transformer(kind: str, name: str = "rotary", seed: int = 0) -> Transformer:
     shape = TransformerShape(20, 32, 4, 48, 2, 2, kv_heads=2, attention=kind)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 

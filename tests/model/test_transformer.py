@@ -25,7 +25,7 @@ from ropewalk.model import (
     DecoderCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
     softmax_attention,
 )
 from ropewalk.model.dropout import Dropout
@@ -49,7 +49,7 @@ def build_model(
 ) -> Transformer:
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 
@@ -330,10 +330,10 @@ def test_learned_positions_start_at_the_size_of_the_words_that_they_are_added_to
     assert positions.std().item() == pytest.approx(words.std().item(), rel=0.02)
 
 
-def test_initialise_replaces_whatever_was_there():
+def test_initialize_replaces_whatever_was_there():
     first, second = build_model("learned"), build_model("learned")
     for parameter in second.parameters():
         nn.init.constant_(parameter, 7.0)
-    initialise(second.float(), 0)
+    initialize(second.float(), 0)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a.float(), b)

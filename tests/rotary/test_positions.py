@@ -73,7 +73,7 @@ def test_grids_run_row_by_row_and_videos_frame_by_frame(frames, height, width):
     assert positions.video(frames, height, width).is_contiguous()
 
 
-def test_coordinates_are_centres_of_patches_within_a_turn():
+def test_coordinates_are_centers_of_patches_within_a_turn():
     built = positions.coordinates(2, 4) / torch.pi
     assert built.dtype == torch.float64
     assert built[0].tolist() == [-1, -1, -1, -1, 1, 1, 1, 1]

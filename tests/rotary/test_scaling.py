@@ -1,7 +1,7 @@
 """The rules of `ropewalk.scaling`, each against its own published source.
 
 These fail when a rule's formula, its amplitude or the rounding of its frequencies departs from the
-paper or the code that published it; when a result comes to depend on chunks, on batch neighbours or
+paper or the code that published it; when a result comes to depend on chunks, on batch neighbors or
 on what was asked before; and when a rule that needs the length does without.
 """
 
@@ -480,7 +480,7 @@ LONG_FIELDS = {
 def test_frequencies_and_amplitude_are_those_of_transformers(
     rule, rule_type, fields, length, theta
 ):
-    """Up to float32. Its `truncate` is honoured here since this config has no layer types: nested
+    """Up to float32. Its `truncate` is honored here since this config has no layer types: nested
     under one, it is ignored. For NTK-aware without a length it has no function; its dynamic module
     keeps the largest length seen, which a single call of the function does not show.
     """

@@ -18,7 +18,7 @@ from ropewalk.encodings.cope import CoPESite
 from ropewalk.encodings.deberta import DebertaSite
 from ropewalk.encodings.shaw import ShawSite
 from ropewalk.encodings.transformer_xl import TransformerXLSite
-from ropewalk.model import Attention, Transformer, TransformerShape, initialise
+from ropewalk.model import Attention, Transformer, TransformerShape, initialize
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
 
@@ -37,7 +37,7 @@ def attention_with(
     """Attention of width 32 in float64, every parameter of its encoding random and not small."""
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, causal=causal)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).for_layer(0))
-    initialise(attention, seed)
+    initialize(attention, seed)
     attention = attention.double().eval()
     with torch.no_grad():
         for i, parameter in enumerate(attention.encoding.parameters()):
@@ -52,7 +52,7 @@ def transformer(name: str, *, layers: int = 2) -> Transformer:
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, 0)
+    initialize(model, 0)
     model = model.double().eval()
     with torch.no_grad():
         for i, (parameter_name, parameter) in enumerate(model.named_parameters()):

@@ -15,7 +15,7 @@ from ropewalk.model import (
     KeyValueCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
 )
 
 BACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
@@ -53,7 +53,7 @@ def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     for part in model.modules():
         if isinstance(part, Encoding):
             randomise(part, seed)

@@ -131,7 +131,7 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position; `initialise` draws it from N(0, 1), the size of a word."""
+    """A vector for each position; `initialize` draws it from N(0, 1), the size of a word."""
 
 
 class Learned(Encoding):

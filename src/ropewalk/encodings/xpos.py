@@ -43,8 +43,8 @@ class XPosSite(AttentionEncoding):
 class XPos(Encoding):
     """Rotate as `rotary` does, and let scores decay with the distance, sooner in fast pairs.
 
-    Pair i of a query at m is rotated and multiplied by ζ_i^((m - centre) / scale_base). Pair i of a
-    key at n is rotated and multiplied by ζ_i^((centre - n) / scale_base), with
+    Pair i of a query at m is rotated and multiplied by ζ_i^((m - center) / scale_base). Pair i of a
+    key at n is rotated and multiplied by ζ_i^((center - n) / scale_base), with
     ζ_i = (2i + 0.4·R) / (1.4·R). In their score, pair i's part is thus multiplied by
     ζ_i^((m - n) / scale_base).
 
@@ -60,7 +60,7 @@ class XPos(Encoding):
 
     theta, rotary_dim, pairing: as in `rotary`.
     scale_base: the larger, the slower the decay.
-    centre: set it to the middle of long contexts, which doubles the length that can be served.
+    center: set it to the middle of long contexts, which doubles the length that can be served.
     both_ways: what acts in a stack that looks both ways. `rotary` rotates without scales; `xpos`
         uses the formula unchanged, as torchscale also does in its encoders.
     """
@@ -72,7 +72,7 @@ class XPos(Encoding):
         rotary_dim: int | None = None,
         pairing: Pairing = "half",
         scale_base: float = 512.0,
-        centre: float = 0.0,
+        center: float = 0.0,
         both_ways: Literal["rotary", "xpos"] | None = None,
     ) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class XPos(Encoding):
         spec = RotarySpec(
             head_dim=shape.head_dim, rotary_dim=rotary_dim, theta=theta, pairing=pairing
         )
-        xpos = XPosEmbedding(spec, scale_base, centre)
+        xpos = XPosEmbedding(spec, scale_base, center)
         scaled = shape.causal or both_ways == "xpos"
         self.shared = XPosSite(xpos) if scaled else RotarySite(RotaryEmbedding(spec))
 

@@ -44,7 +44,7 @@ def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Fig
 
 def _draw(axes: Axes, rows: Sequence[Bar]) -> None:
     for y, bar in enumerate(rows):
-        axes.barh(y, bar.value, height=0.7, color=style(bar.place).colour)
+        axes.barh(y, bar.value, height=0.7, color=style(bar.place).color)
         axes.plot(bar.spread, [y] * len(bar.spread), color=INK, linewidth=1)
         end = max(bar.value, *bar.spread)
         axes.annotate(

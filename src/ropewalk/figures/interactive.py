@@ -30,7 +30,7 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
-            line = {"line": {"color": look.colour, "dash": look.dash, "width": 2.5}}
+            line = {"line": {"color": look.color, "dash": look.dash, "width": 2.5}}
             data.append(_line(name, mean, look, unit, f"mean of {_count(seeds)}") | line)
         if seeds:
             data[-1]["showlegend"] = True
@@ -69,8 +69,8 @@ def score_by_length(
                 "legendgroup": name,
                 "x": xs,
                 "y": means,
-                "line": {"color": look.colour, "dash": look.dash, "width": 2},
-                "marker": {"color": look.colour, "symbol": look.symbol, "size": 9},
+                "line": {"color": look.color, "dash": look.dash, "width": 2},
+                "marker": {"color": look.color, "symbol": look.symbol, "size": 9},
                 "hovertemplate": f"{_plotly_text(name)}, mean: %{{y:,.4~g}}<extra></extra>",
             }
         )
@@ -97,7 +97,7 @@ def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") ->
         dots = [(value, y) for value in outcome.values if value is not None]
         data.append(_dots(name, dots, look, "one seed: %{x:.2f}", size=8))
         if outcome.mean is not None:
-            mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
+            mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.color, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
     return {"data": data, "layout": _rows_layout(list(outcomes), _plotly_text(x_title))}
 
@@ -110,10 +110,10 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
         if outcome.difference is not None:
             value, low, high = outcome.difference
             look = style(y)
-            marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
+            marker = {"color": look.color, "symbol": look.symbol, "size": 10}
             text = f"{value:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
             spread: Spec = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
-            spread |= {"color": look.colour, "thickness": 2, "width": 6}
+            spread |= {"color": look.color, "thickness": 2, "width": 6}
             data.append(_point(name, value, y, marker, text) | {"error_x": spread})
     layout = _rows_layout(names, f"{_plotly_text(score)} above {_plotly_text(names[0])}")
     layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
@@ -122,18 +122,18 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
 
 def _seed_line(name: str, curve: Curve, look: Style, unit: str) -> Spec:
     trace = _line(name, curve, look, unit, f"seed {curve.seed}")
-    return trace | {"opacity": 0.45, "line": {"color": look.colour, "width": 1}}
+    return trace | {"opacity": 0.45, "line": {"color": look.color, "width": 1}}
 
 
 def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
     mode = "lines+markers" if len(curve.x) <= 20 else "lines"
     xs, ys = [round(x, 2) for x in curve.x], [round(y, 4) for y in curve.loss]
-    marker = {"color": look.colour, "symbol": look.symbol, "size": 5}
+    marker = {"color": look.color, "symbol": look.symbol, "size": 5}
     return _trace(name, mode, xs, ys, marker, f"{what}: %{{y:.3f}} at %{{x:,.0f}}{unit}")
 
 
 def _end(name: str, curve: Curve, look: Style, unit: str) -> Spec:
-    marker = {"color": look.colour, "symbol": "x", "size": 10}
+    marker = {"color": look.color, "symbol": "x", "size": 10}
     text = f"seed {curve.seed} diverged, last seen at %{{x:,.0f}}{unit}"
     return _point(name, curve.x[-1], curve.loss[-1], marker, text)
 
@@ -142,7 +142,7 @@ def _dots(
     name: str, dots: Iterable[tuple[float, float]], look: Style, hover: str, size: int = 5
 ) -> Spec:
     xs, ys = zip(*dots, strict=True) if (dots := list(dots)) else ((), ())
-    marker = {"color": look.colour, "symbol": look.symbol, "size": size}
+    marker = {"color": look.color, "symbol": look.symbol, "size": size}
     return _trace(name, "markers", list(xs), list(ys), marker, hover, opacity=0.55)
 
 

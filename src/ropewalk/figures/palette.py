@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # Blue, vermilion and green after Okabe and Ito (2008), darkened so that each has a contrast of at
 # least 3 : 1 (WCAG 2.2, 1.4.11) on the light page and the dark one; color-blind readers see all
 # five as different.
-COLOURS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
+COLORS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
 # 7 shapes and 5 colors are coprime: a pair of both repeats only after 35 encodings.
@@ -31,7 +31,7 @@ class Style:
     plotly calls the latter two `symbol` and `dash`, matplotlib `marker` and `line`.
     """
 
-    colour: str
+    color: str
     symbol: str
     marker: str
     dash: str
@@ -41,5 +41,5 @@ class Style:
 def style(place: int) -> Style:
     """Return the style of the encoding at this place of a comparison, counted from 0."""
     symbol, marker = _SHAPES[place % len(_SHAPES)]
-    dash, line = _DASHES[place // len(COLOURS) % len(_DASHES)]
-    return Style(COLOURS[place % len(COLOURS)], symbol, marker, dash, line)
+    dash, line = _DASHES[place // len(COLORS) % len(_DASHES)]
+    return Style(COLORS[place % len(COLORS)], symbol, marker, dash, line)

@@ -71,10 +71,10 @@ def score_by_length(
         shift = (place - (len(scores) - 1) / 2) * min(0.12, 0.6 / len(scores))
         xs = [i + shift for i in range(len(bins))]
         means = _with_gaps(means_by_length(seeds))
-        axes.plot(xs, means, look.line, color=look.colour, marker=look.marker, label=name)
+        axes.plot(xs, means, look.line, color=look.color, marker=look.marker, label=name)
         for values in seeds:
             known = _with_gaps(values)
-            axes.plot(xs, known, look.marker, color=look.colour, markersize=3, alpha=0.5)
+            axes.plot(xs, known, look.marker, color=look.color, markersize=3, alpha=0.5)
     if logarithmic and spans_decades(scores):
         axes.set_yscale("log")
     axes.set_xticks(range(len(bins)), bins)
@@ -100,11 +100,11 @@ def score_by_encoding(
         look = style(place)
         known = [value for value in outcome.values if value is not None]
         panels[0].plot(
-            known, [place] * len(known), look.marker, color=look.colour, markersize=6, alpha=0.6
+            known, [place] * len(known), look.marker, color=look.color, markersize=6, alpha=0.6
         )
         if outcome.mean is not None:
             panels[0].plot(
-                outcome.mean, place, "|", color=look.colour, markersize=20, markeredgewidth=2.5
+                outcome.mean, place, "|", color=look.color, markersize=20, markeredgewidth=2.5
             )
         if outcome.difference is not None:
             value, low, high = outcome.difference
@@ -113,7 +113,7 @@ def score_by_encoding(
                 place,
                 xerr=[[value - low], [high - value]],
                 fmt=look.marker,
-                color=look.colour,
+                color=look.color,
                 capsize=4,
             )
     panels[0].set_yticks(range(len(names)), names)
@@ -136,11 +136,11 @@ def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
     figure = new_figure(len(maps) * (heads * side + 0.35), layers * side + 0.7)
     blocks = figure.subfigures(1, len(maps), squeeze=False)[0]
     for place, (block, (name, stack)) in enumerate(zip(blocks, maps.items(), strict=True)):
-        block.suptitle(name, fontsize=9, color=style(place).colour)
+        block.suptitle(name, fontsize=9, color=style(place).color)
         grid = block.subplots(layers, heads, squeeze=False)
         for row, layer in zip(grid, stack, strict=False):
             for axes, weights in zip(row, layer, strict=False):
-                _draw_map(axes, weights, style(place).colour)
+                _draw_map(axes, weights, style(place).color)
                 axes.set_xticks([])
                 axes.set_yticks([])
         for index in range(layers):
@@ -185,19 +185,19 @@ def _with_gaps(values: Sequence[float | None]) -> list[float]:
 def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> None:
     look = style(place)
     for curve in seeds:
-        axes.plot(curve.x, curve.loss, color=look.colour, linewidth=0.8, alpha=0.4)
+        axes.plot(curve.x, curve.loss, color=look.color, linewidth=0.8, alpha=0.4)
         if curve.diverged and curve.x:
-            axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.colour, markersize=8)
+            axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.color, markersize=8)
     mean = mean_curve(seeds)
     if mean is not None:
-        axes.plot(mean.x, mean.loss, look.line, color=look.colour, linewidth=2, label=name)
+        axes.plot(mean.x, mean.loss, look.line, color=look.color, linewidth=2, label=name)
 
 
-def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
+def _draw_map(axes: Axes, weights: Matrix, color: str) -> Any:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     axes.spines[:].set_color(_FAINT)
-    shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
+    shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, color])
     # The square root makes the many small weights visible; the scale is 0 to 1 in every map.
     return axes.imshow(
         weights,

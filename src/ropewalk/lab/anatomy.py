@@ -82,8 +82,8 @@ def position_left(hidden: Tensor, ridge: float = 1e-3) -> float:
     position = torch.arange(length, dtype=torch.float64).expand(rows, length)
     fit, held = x[: rows // 2].flatten(0, 1), x[rows // 2 :].flatten(0, 1)
     y, wanted = position[: rows // 2].flatten(), position[rows // 2 :].flatten()
-    centre = fit.mean(0)
-    fit, held = fit - centre, held - centre
+    center = fit.mean(0)
+    fit, held = fit - center, held - center
     products = fit.mT @ fit
     damping = ridge * products.diagonal().mean() * torch.eye(width, dtype=torch.float64)
     weights = torch.linalg.solve(products + damping, fit.mT @ (y - y.mean()))

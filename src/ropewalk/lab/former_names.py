@@ -16,7 +16,11 @@ FIELDS = {
     "longest": "max_tokens",
 }
 #: Arguments of encodings: (encoding, former name) -> name.
-ARGUMENTS = {("learned", "longest"): "max_positions", ("tupe", "longest"): "max_positions"}
+ARGUMENTS = {
+    ("learned", "longest"): "max_positions",
+    ("tupe", "longest"): "max_positions",
+    ("xpos", "centre"): "center",
+}
 #: Keys of results.json: former name -> name.
 RESULTS = {"tested": "tested_metric"}
 

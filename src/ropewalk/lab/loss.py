@@ -30,11 +30,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             h, t = hidden[start : start + chunk], target[start : start + chunk, None]
             logits = linear(h, weight)
             # -(1 - smoothing) log p(t) - smoothing/V Σ_w log p(w), where log p(w) = logits[w] -
-            # normaliser, needs two numbers of a row in addition to logits[t].
-            normaliser = logits.logsumexp(-1, keepdim=True).to(wide)
+            # normalizer, needs two numbers of a row in addition to logits[t].
+            normalizer = logits.logsumexp(-1, keepdim=True).to(wide)
             of_target = logits.gather(1, t).to(wide)
             of_all = h.to(wide) @ weight_sum  # sum of the row's logits, without a pass over them
-            loss += (normaliser - (1 - smoothing) * of_target).sum() - share * of_all.sum()
+            loss += (normalizer - (1 - smoothing) * of_target).sum() - share * of_all.sum()
             # d loss / d logits = p - (1 - smoothing) [w = t] - smoothing/V; the last term is the
             # same for all words, and is added after the two products.
             gradient = torch.softmax(logits, -1)

@@ -21,7 +21,7 @@ from ropewalk.lab.checkpoint import (
 )
 from ropewalk.lab.config import Config, first_line
 from ropewalk.machine import memory, pick_device
-from ropewalk.model import LanguageModel, Transformer, initialise
+from ropewalk.model import LanguageModel, Transformer, initialize
 
 Model = Transformer | LanguageModel
 
@@ -32,7 +32,7 @@ BYTES_OF_TRAINING = 16
 def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Model:
     """Return a cell's model; each parameter is drawn from the seed and its own name."""
     model = _empty_model(config, encoding, vocabulary)
-    initialise(model, seed)
+    initialize(model, seed)
     return model
 
 

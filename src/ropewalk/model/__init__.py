@@ -3,7 +3,7 @@
 from ropewalk.model.attention import Attention, AttentionOutput
 from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import rotated_dim
-from ropewalk.model.initialise import initialise
+from ropewalk.model.initialize import initialize
 from ropewalk.model.language_model import LanguageModel
 from ropewalk.model.shape import TransformerShape
 from ropewalk.model.softmax_attention import attention_probabilities
@@ -20,6 +20,6 @@ __all__ = [
     "Transformer",
     "TransformerShape",
     "attention_probabilities",
-    "initialise",
+    "initialize",
     "rotated_dim",
 ]

@@ -23,13 +23,13 @@ class XPosEmbedding(nn.Module):
 
     With ζ_i = (2i + 0.4·R) / (1.4·R) and position p,
 
-        z = ζ_i^((p - centre) / scale_base).
+        z = ζ_i^((p - center) / scale_base).
 
     In the score of q at m and k at n, the part of pair i is multiplied by
     ζ_i^((m - n) / scale_base). It shrinks as the key is further back. (It grows for keys ahead, so
-    xPos is for causal attention.) Scores depend only on the distance, not on `centre`.
+    xPos is for causal attention.) Scores depend only on the distance, not on `center`.
 
-    scale_base: the larger, the slower the decay. centre: the position at which nothing is scaled.
+    scale_base: the larger, the slower the decay. center: the position at which nothing is scaled.
     It must be the same for all queries and keys of one attention, so it is fixed here. The center
     follows the length in torchscale (ceil(S/2)), lucidrains' modules (S//2) and flash-attn (half
     its table): a decode then scales new queries around another point than the cached keys, and
@@ -38,7 +38,7 @@ class XPosEmbedding(nn.Module):
 
     Scales are powers, and leave the range of a dtype at some distance. Every z must be within
     2^±(E/2 - 4), where 2^E is the dtype's limit, so that the score of q at one end and k at the
-    other is finite. So |p - centre| ≤ `reach(dtype)`: 16,997 for float32 and bfloat16 and 1,133 for
+    other is finite. So |p - center| ≤ `reach(dtype)`: 16,997 for float32 and bfloat16 and 1,133 for
     float16, with scale_base 512 and any R. Beyond it, raises ValueError. A center in the middle of
     the context doubles the length served. Positions on an accelerator or under a compiler are not
     checked, since that would stall it: there, keys become inf some way beyond twice the reach.
@@ -57,7 +57,7 @@ class XPosEmbedding(nn.Module):
                 [0.2857, 0.4643, 0.6429, 0.8214]], dtype=torch.float64)
     """
 
-    def __init__(self, spec: RotarySpec, scale_base: float = 512.0, centre: float = 0.0) -> None:
+    def __init__(self, spec: RotarySpec, scale_base: float = 512.0, center: float = 0.0) -> None:
         super().__init__()
         self._tables = RotaryTables(spec)
         if spec.axis_count > 1:
@@ -66,10 +66,10 @@ class XPosEmbedding(nn.Module):
                 f"xPos is defined for sequences, where there is one distance"
             )
         check_number("scale_base", scale_base, why="; published models use 512")
-        number = isinstance(centre, (int, float)) and not isinstance(centre, bool)
-        if not number or not abs(centre) <= sys.float_info.max:
-            raise ValueError(f"centre must be a finite position, got {shown(centre)}")
-        self.spec, self.scale_base, self.centre = spec, scale_base, centre
+        number = isinstance(center, (int, float)) and not isinstance(center, bool)
+        if not number or not abs(center) <= sys.float_info.max:
+            raise ValueError(f"center must be a finite position, got {shown(center)}")
+        self.spec, self.scale_base, self.center = spec, scale_base, center
         rotary_dim = int(spec.rotary_dim)
         self._log2_zeta = [
             math.log2((2 * i + GAMMA * rotary_dim) / ((1 + GAMMA) * rotary_dim))
@@ -133,13 +133,13 @@ class XPosEmbedding(nn.Module):
         """Return z of each pair at positions (…, S): float64 (…, S, R/2)."""
         # Apple's GPUs have no float64.
         device = torch.device("cpu") if positions.device.type == "mps" else positions.device
-        centre, base = float(self.centre), float(self.scale_base)  # torch takes no int above 2^63
-        power = (positions.to(device, torch.float64) - centre) / base
+        center, base = float(self.center), float(self.scale_base)  # torch takes no int above 2^63
+        power = (positions.to(device, torch.float64) - center) / base
         log2_zeta = torch.tensor(self._log2_zeta, dtype=torch.float64, device=device)
         return torch.exp2(power[..., None] * log2_zeta)
 
     def reach(self, dtype: torch.dtype) -> int:
-        """Return how far from `centre` positions of q and k of this dtype may be."""
+        """Return how far from `center` positions of q and k of this dtype may be."""
         _, exponent = math.frexp(torch.finfo(dtype).max)
         return int(self.scale_base * (exponent / 2 - 4) / -min(self._log2_zeta))
 
@@ -180,12 +180,12 @@ class XPosEmbedding(nn.Module):
             return  # `rotate` raises for it
         reach = self.reach(dtype)
         for position in ends:
-            if abs(position - self.centre) > reach:
+            if abs(position - self.center) > reach:
                 raise ValueError(
-                    f"{name} must be within {reach} of centre={self.centre} if x is {dtype}, "
-                    f"got {position}: scales further out leave the range of the dtype; set centre "
+                    f"{name} must be within {reach} of center={self.center} if x is {dtype}, "
+                    f"got {position}: scales further out leave the range of the dtype; set center "
                     f"to the middle of the context, or train with a larger scale_base"
                 )
 
     def extra_repr(self) -> str:
-        return f"scale_base={self.scale_base}, centre={self.centre}"
+        return f"scale_base={self.scale_base}, center={self.center}"

@@ -17,7 +17,7 @@ from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate_ids
 from ropewalk.lab.tokens import BOS, EOS
-from ropewalk.model import Transformer, TransformerShape, initialise
+from ropewalk.model import Transformer, TransformerShape, initialize
 
 ENCODINGS = ["rotary", "sinusoidal", "none", "rotary(cross=True)", "learned(max_positions=64)"]
 
@@ -42,7 +42,7 @@ def toy(vocabulary: int = 9, encoding: str = "rotary", seed: int = 0, end: float
     shape = TransformerShape(vocabulary, 16, 2, 32, encoder_layers=1, decoder_layers=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Toy(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     model.end = end
     return model.double().eval()
 

@@ -36,7 +36,7 @@ def grid_positions(first: int = 0) -> Tensor:
     return torch.stack([rows.flatten(), columns.flatten()])
 
 
-def centres(length: int) -> Tensor:
+def centers(length: int) -> Tensor:
     """Centers of patches in −1…1, (rows, columns), after prefix tokens that do not rotate."""
     rows, columns = grid_positions()
     patches = torch.stack([(rows + 0.5) / GRID[1] * 2 - 1, (columns + 0.5) / GRID[2] * 2 - 1])
@@ -57,7 +57,7 @@ def _square(length: int, first: int) -> Tensor:
 
 def _eomt(host: nn.Module) -> Call:
     """The layers after the first few also see queries, and masks made by heads."""
-    return replace(by_pixels(host, centres), layers=[host.layers[0]])
+    return replace(by_pixels(host, centers), layers=[host.layers[0]])
 
 
 def _class_first(length: int) -> Tensor:
@@ -287,7 +287,7 @@ CALLS: dict[str, Callable[[nn.Module], Call | Direct]] = {
     "BltLocalEncoder": _layers("rotary_emb"),
     "ClvpEncoder": _clvp,
     "CodeGenModel": _half_as_far,
-    "DINOv3ViTModel": lambda host: by_pixels(host, centres),
+    "DINOv3ViTModel": lambda host: by_pixels(host, centers),
     "DeepseekOcr2VisionEncoder": lambda host: by_sequence(host, 1, num_patches=9),
     "DiaDecoder": _dia,
     "DiffusionGemmaDecoderModel": _canvas,
@@ -322,7 +322,7 @@ CALLS: dict[str, Callable[[nn.Module], Call | Direct]] = {
     "Sam2VideoMemoryAttention": _memory,
     "Sam3TrackerVideoMemoryAttention": _memory,
     "Sam3ViTModel": _sam3,
-    "Sapiens2Model": lambda host: by_pixels(host, centres),
+    "Sapiens2Model": lambda host: by_pixels(host, centers),
     "SeamlessM4TConformerEncoder": _conformer,
     "Step3p7VisionModel": by_pixels,
     "T5Gemma2Decoder": _encoded,

@@ -1,19 +1,19 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const one = (selector, root = document) => root.querySelector(selector);
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /* Plotly's figures take the colors of the page, in light and dark mode. */
 
 function dressed(layout) {
-  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--ink") };
-  const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), automargin: true, ticks: "" };
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--ink") };
+  const axis = { gridcolor: color("--line"), linecolor: color("--line"), automargin: true, ticks: "" };
   const full = { ...layout, font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true };
   for (const name of Object.keys(layout)) {
     if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...layout[name] };
   }
-  full.shapes = (layout.shapes || []).map((shape) => ({ ...shape, line: { color: colour("--soft"), width: 1 } }));
-  full.hoverlabel = { bgcolor: colour("--ink"), bordercolor: colour("--ink"), font: { ...font, size: 13, color: colour("--page") } };
+  full.shapes = (layout.shapes || []).map((shape) => ({ ...shape, line: { color: color("--soft"), width: 1 } }));
+  full.hoverlabel = { bgcolor: color("--ink"), bordercolor: color("--ink"), font: { ...font, size: 13, color: color("--page") } };
   return full;
 }
 
@@ -207,10 +207,10 @@ function panel(root, mapFor) {
   function thumbnail(weights) {
     const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
     const paper = canvas.getContext("2d");
-    const colours = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, colour(name)]));
+    const colors = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, color(name)]));
     map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
       const value = weights[r * map.columns.length + c];
-      paper.fillStyle = colours[tint(value)];
+      paper.fillStyle = colors[tint(value)];
       paper.globalAlpha = strength(value);
       paper.fillRect(c, r, 1, 1);
     }));

@@ -78,7 +78,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         headline=escape(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
         sections="\n".join(
-            f'<section id="{_id(name)}" aria-labelledby="{_id(name)}-title">'
+            f'<section id="{_id(name)}" aria-labeledby="{_id(name)}-title">'
             f'<h2 id="{_id(name)}-title">{name}</h2>\n{body}</section>'
             for name, body in sections.items()
         ),

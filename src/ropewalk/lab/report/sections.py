@@ -44,7 +44,7 @@ def encoding_label(results: Facts, name: str) -> str:
     names = [row["name"] for row in results["encodings"]]
     look = style(names.index(name))
     return (
-        f'<svg class="key" viewBox="0 0 12 12" fill="{look.colour}" aria-hidden="true">'
+        f'<svg class="key" viewBox="0 0 12 12" fill="{look.color}" aria-hidden="true">'
         f"{_SHAPES[look.symbol]}</svg>{escape(name)}"
     )
 

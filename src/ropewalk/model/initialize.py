@@ -12,7 +12,7 @@ from ropewalk.model.features import RandomFeatures
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, seed: int) -> None:
+def initialize(model: nn.Module, seed: int) -> None:
     """Draw every parameter from its own generator, seeded by `seed` and the parameter's name.
 
     So a model with additional parameters (a learned position table) starts with all others the
@@ -22,10 +22,10 @@ def initialise(model: nn.Module, seed: int) -> None:
     features of linear attention, which are not learned, are drawn in the same way.
 
     Example:
-        >>> from ropewalk.model import Attention, initialise
+        >>> from ropewalk.model import Attention, initialize
         >>> first, second = Attention(16, heads=2), Attention(16, heads=2)
-        >>> initialise(first, seed=1)
-        >>> initialise(second, seed=1)
+        >>> initialize(first, seed=1)
+        >>> initialize(second, seed=1)
         >>> bool((first.query.weight == second.query.weight).all())
         True
     """
