@@ -1,13 +1,13 @@
-"""The Annotated Transformer's way: the baseline of ``training.py`` and ``translation.py``.
+"""The Annotated Transformer's way: the baseline of `training.py` and `translation.py`.
 
-Written anew, it follows The Annotated Transformer (Rush 2018; Huang et al. 2022,
-https://nlp.seas.harvard.edu/annotated-transformer/) in all that costs time: every sentence padded
-to the same length, attention and layer norm spelled out in elementary operations, dropout on
+This is new code. It follows The Annotated Transformer (Rush 2018; Huang et al. 2022,
+https://nlp.seas.harvard.edu/annotated-transformer/) in everything that costs time: every sentence
+padded to the same length, attention and layer norm in elementary operations, dropout on
 probabilities and inside the feed-forward, a vocabulary for each side, log-probabilities at every
-padded position, and a loss against a dense ``(N, V)`` distribution.
+padded position, and a loss against a dense `(N, V)` distribution.
 
-Axes: ``B`` batch, ``H`` heads, ``S`` queries, ``T`` keys, ``D`` head_dim, ``N`` tokens,
-``V`` vocabulary.
+Axes: `B` batch, `H` heads, `S` queries, `T` keys, `D` head_dim, `N` tokens,
+`V` vocabulary.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ropewalk.lab.tokens import BOS, EOS, PAD
 from ropewalk.model import Transformer, TransformerShape
 from ropewalk.model.cache import causal_mask
 
-LENGTH = 72  # tokens that every sentence is padded to, both marks among them
+LENGTH = 72  # tokens of every padded sentence, including both marks
 SENTENCES = 32  # of a batch
 ACCUMULATE = 10  # batches whose gradients make one step
 
 
 def padded_batch(split: EncodedSplit, rows: Sequence[int], length: int = LENGTH) -> Batch:
-    """Gather these rows, begin and end mark on both sides, each side padded to ``length``."""
+    """Return these rows, with begin and end mark on both sides, each side padded to `length`."""
     sides = []
     for side in (split.source, split.target):
         ids = torch.full((len(rows), length), PAD, dtype=torch.int64)
@@ -61,7 +61,7 @@ class LayerNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention with its probabilities formed, masked and dropped out."""
+    """Multi-head attention that computes, masks and drops out its probabilities."""
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with ReLU and dropout between."""
+    """Two linear maps with ReLU and dropout between them."""
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What a sublayer makes of the normed input, dropped out and added to the input."""
+    """The output of a sublayer on the normalized input, dropped out and added to the input."""
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Residual(nn.Module):
 
 
 class Layer(nn.Module):
-    """Self-attention, in the decoder attention to memory too, and feed-forward."""
+    """Self-attention, in the decoder also attention to memory, and feed-forward."""
 
     def __init__(self, shape: TransformerShape, *, decoder: bool) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Layer(nn.Module):
 
 
 class AnnotatedTransformer(nn.Module):
-    """Pre-norm encoder-decoder: sinusoidal, an embedding for each side, a generator of its own."""
+    """Pre-norm encoder-decoder: sinusoidal, an embedding per side, a separate generator."""
 
     def __init__(self, shape: TransformerShape, max_positions: int = 512) -> None:
         super().__init__()
@@ -153,13 +153,13 @@ class AnnotatedTransformer(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Give log-probabilities ``(B, S, V)`` of every target position, padding among them."""
+        """Return log-probabilities `(B, S, V)` of every target position, including padding."""
         source_mask = batch.source_mask[:, None, None, :]
         hidden = self.decode(batch.target_in, self.encode(batch.source, source_mask), source_mask)
         return self.generate(hidden)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Encode source ``(B, S)`` into memory ``(B, S, width)``; mask ``(B, 1, 1, S)``."""
+        """Encode source `(B, S)` into memory `(B, S, width)`; mask `(B, 1, 1, S)`."""
         memory = self._embed(0, source)
         for layer in self.encoder:
             memory = layer(memory, mask, None, None)
@@ -167,7 +167,7 @@ class AnnotatedTransformer(nn.Module):
         return out
 
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Give the hidden states ``(B, S, width)`` of every target position."""
+        """Return the hidden states `(B, S, width)` of every target position."""
         real = (target != PAD)[:, None, None, :]
         target_mask = real & causal_mask(real.shape[-1], real.shape[-1], real.device)
         x = self._embed(1, target)
@@ -177,7 +177,7 @@ class AnnotatedTransformer(nn.Module):
         return out
 
     def generate(self, hidden: Tensor) -> Tensor:
-        """Give log-probabilities of the vocabulary."""
+        """Return log-probabilities of the vocabulary."""
         return torch.log_softmax(self.generator(hidden), -1)
 
     def _embed(self, side: int, tokens: Tensor) -> Tensor:
@@ -187,10 +187,10 @@ class AnnotatedTransformer(nn.Module):
 
 
 def smoothed_divergence(log_p: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Give the summed divergence of the smoothed targets from log_p ``(N, V)``, padding left out.
+    """Return the summed divergence of the smoothed targets from log_p `(N, V)`, without padding.
 
-    The word ``target`` has probability 1 - smoothing, padding none, and the other V - 2 words share
-    the rest: a distribution for every row, written out.
+    The word `target` has probability 1 - smoothing, padding has none, and the other V - 2 words
+    share the rest: a full distribution for every row.
     """
     wanted = torch.full_like(log_p, smoothing / (log_p.shape[-1] - 2))
     wanted.scatter_(1, target[:, None], 1 - smoothing)
@@ -200,14 +200,14 @@ def smoothed_divergence(log_p: Tensor, target: Tensor, smoothing: float) -> Tens
 
 
 def annotated_loss(model: AnnotatedTransformer, batch: Batch, smoothing: float) -> Tensor:
-    """Give the loss of a batch, for each real target token."""
+    """Return the loss of a batch per real target token."""
     log_p = model(batch).flatten(0, 1)
     return smoothed_divergence(log_p, batch.target_out.flatten(), smoothing) / batch.target_tokens
 
 
 @torch.no_grad()
 def with_weights_of(model: Transformer) -> AnnotatedTransformer:
-    """Give the Annotated Transformer that computes what a sinusoidal ``model`` does."""
+    """Return the Annotated Transformer that computes what a sinusoidal `model` does."""
     if not isinstance(model.decoder_encoding, Sinusoidal):
         raise ValueError(
             f"model must be sinusoidal, as The Annotated Transformer is, "
@@ -243,7 +243,7 @@ def _copy_attention(attention: Attention, their: nn.Module) -> None:
 
 
 def _copy_norm(norm: LayerNorm, their: nn.LayerNorm) -> None:
-    # Here the deviation divides by n - 1, there by n.
+    # The deviation here divides by n - 1, that of `model` by n.
     width = their.weight.numel()
     norm.gain.copy_(their.weight * (width / (width - 1)) ** 0.5)
     norm.shift.copy_(their.bias)

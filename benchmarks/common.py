@@ -1,4 +1,4 @@
-"""What the benchmarks share: their corpus, the limit that matrix products set, a run's facts."""
+"""Shared code of the benchmarks: the corpus, the speed limit of matrix products, a run's facts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MULTI30K = FOLDER.parents[1] / "shared" / "data" / "multi30k"
 
 
 def default_data() -> str:
-    """Name the real corpus where a copy lies beside the repository, else the built-in one."""
+    """Return the real corpus if a copy is next to the repository, else the built-in one."""
     return str(MULTI30K) if MULTI30K.is_dir() else "phrases"
 
 
 def precisions() -> list[str]:
-    """Give the precisions that this processor multiplies in."""
+    """Return the precisions that this processor multiplies in."""
     best = pick_precision("auto", torch.device("cpu"))
     return ["float32", "bfloat16"] if best == "bfloat16" else ["float32"]
 
 
 def matmul_rate(width: int, hidden: int, precision: str, seconds: float) -> float:
-    """Give the operations per second of a linear map's three products, and nothing between them.
+    """Return the operations per second of a linear map's three products, with nothing between them.
 
     The shapes are those of a feed-forward's first map, forward and backward, for 2048 tokens.
     """
@@ -51,24 +51,24 @@ def product_operations(
 ) -> float:
     """Count the floating-point operations of a batch's matrix products, forward and backward.
 
-    source, target: padded tokens of a sentence; scored: positions that meet the output layer.
+    source, target: padded tokens of a sentence; scored: positions that reach the output layer.
     """
     d, hidden = shape.width, shape.feed_forward
     s, t = sentences * source, sentences * target
     encoder = s * (4 * d * d + 2 * d * hidden) + 2 * s * source * d
     decoder = t * (6 * d * d + 2 * d * hidden) + 2 * s * d * d + 2 * t * (target + source) * d
     layers = shape.encoder_layers * encoder + shape.decoder_layers * decoder
-    # A product is a multiplication and an addition; backward has two products for each forward.
+    # A product is a multiplication and an addition; backward has two products per forward one.
     return 2.0 * 3.0 * (layers + scored * d * shape.vocabulary)
 
 
 def conditions(threads: int) -> dict[str, Any]:
-    """Say what is measured, where and when; take it before the run, for its start and the load."""
+    """Return what is measured, where and when; call it before the run, for the start and load."""
     return machine.conditions(["python", *sys.argv], threads)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay cells out as a Markdown table: the first column as text, the others as numbers."""
+    """Return cells as a Markdown table: the first column as text, the others as numbers."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
 

@@ -1,8 +1,8 @@
-"""What each position encoding costs: time and memory, in training and in decoding, by length.
+"""The cost of each position encoding: time and memory, in training and in decoding, by length.
 
-The same decoder-only model with each encoding, at lengths from 128 on. Each encoding is measured in
-processes of its own, shorter lengths first, so that a peak of memory is that of the length it came
-with. See README.md beside this.
+The same decoder-only model with each encoding, at lengths from 128 on. Each encoding is measured
+in separate processes, shorter lengths first, so that a peak of memory belongs to its length. See
+README.md in this folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ropewalk.figures.palette import style
 from ropewalk.files import write_bytes
 from ropewalk.lab.report.publish import readable_json
 from ropewalk.machine import cores, peak_memory
-from ropewalk.model import LanguageModel, TransformerShape, initialise
+from ropewalk.model import LanguageModel, TransformerShape, initialize
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 ENCODINGS = (
@@ -43,20 +43,20 @@ WORKS = {
 }
 SHAPE = {"vocabulary": 256, "width": 256, "heads": 4, "feed_forward": 1024}
 LAYERS = 2
-MEMORY = 20 * 2**30  # bytes that a process may have, so that none takes the machine down
-SECONDS = 1.0  # that an encoding is repeated for at a length, after once to warm up
+MEMORY = 20 * 2**30  # memory limit of a process in bytes, which protects the machine
+SECONDS = 1.0  # to repeat an encoding at a length, after one warm-up call
 
 
 def model_of(encoding: str, attention: str) -> LanguageModel:
-    """Build the model that all share, with this encoding, of seed 1."""
+    """Return the model that all encodings share, with this encoding and seed 1."""
     shape = TransformerShape(**SHAPE, encoder_layers=0, decoder_layers=LAYERS, attention=attention)
     model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=True)), causal=True)
-    initialise(model, 1)
+    initialize(model, 1)
     return model
 
 
 def train_step(model: LanguageModel, length: int) -> Callable[[], object]:
-    """Give what one training step on a sequence of this length does."""
+    """Return a function that does one training step on a sequence of this length."""
     tokens = torch.randint(SHAPE["vocabulary"], (1, length + 1))
 
     def step() -> None:
@@ -68,7 +68,7 @@ def train_step(model: LanguageModel, length: int) -> Callable[[], object]:
 
 
 def decode_step(model: LanguageModel, length: int) -> Callable[[], object]:
-    """Give what decoding one token does, behind a prompt of this length."""
+    """Return a function that decodes one token after a prompt of this length."""
     tokens = torch.randint(SHAPE["vocabulary"], (1, length))
     cache = model.shape.new_cache(LAYERS)
     with torch.inference_mode():
@@ -82,7 +82,7 @@ def decode_step(model: LanguageModel, length: int) -> Callable[[], object]:
 
 
 def measure(model: LanguageModel, work: str, length: int) -> dict[str, Any]:
-    """Time one work at one length, in this process: seconds, and the bytes it has taken so far."""
+    """Time one work at one length, in this process: seconds, and the bytes it has used so far."""
     step = {"train": train_step, "decode": decode_step}[work](model, length)
     step()
     times: list[float] = []
@@ -97,7 +97,7 @@ def measure(model: LanguageModel, work: str, length: int) -> dict[str, Any]:
 def in_own_process(
     work: str, encoding: str, attention: str, lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Measure in a new process; the lengths that it fails at say how it failed."""
+    """Measure in a new process; the lengths at which it fails say how it failed."""
     spec = json.dumps([work, encoding, attention, lengths])
     command = [sys.executable, __file__, "--one", spec]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -107,7 +107,7 @@ def in_own_process(
 
 
 def shown(results: dict[str, Any], work: str) -> str:
-    """Lay out one work: milliseconds at each length, as multiples of the first encoding."""
+    """Return the table of one work: milliseconds by length, as multiples of the first encoding."""
     lengths = results["lengths"]
     base = results["rows"][0][work]
     rows = [["none, ms", *(f"{at['seconds'] * 1e3:,.1f}" for at in base)]]
@@ -121,7 +121,7 @@ def shown(results: dict[str, Any], work: str) -> str:
 
 
 def shown_memory(results: dict[str, Any]) -> str:
-    """Lay out the memory that a training step and a decoded token took at the greatest length."""
+    """Return the memory of a training step and a decoded token at the greatest length."""
     rows = [
         [row["name"], *(_mebibytes(row[work][-1]) for work in WORKS)] for row in results["rows"]
     ]
@@ -147,7 +147,7 @@ def drawn(results: dict[str, Any]) -> bytes:
             look = style(place)
             axes.plot(
                 *zip(*known, strict=True),
-                color=look.colour,
+                color=look.color,
                 linestyle=look.line,
                 marker=look.marker,
                 markersize=4,
@@ -177,7 +177,7 @@ def _one(spec: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print tables and write all numbers as JSON, with a figure beside them."""
+    """Measure, print tables, and write all numbers as JSON and a figure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--encodings", default=ENCODINGS, help="as in ropewalk compare")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))

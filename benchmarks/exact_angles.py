@@ -1,4 +1,4 @@
-"""Exact frequencies of every rule, written out from their sources, and cos and sin by mpmath."""
+"""Exact frequencies of every rule, written from their sources, and cos and sin by mpmath."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ropewalk import scaling
 
 
 def exact(frequencies: Iterable[Any], positions: Tensor) -> Tables:
-    """cos and sin of positions · frequencies from 50 digits, rounded once to float64."""
+    """Return cos and sin of positions · frequencies from 50 digits, rounded once to float64."""
     frequencies = list(frequencies)
     with mpmath.workdps(50):
         both = [[mpmath.cos_sin(m * f) for f in frequencies] for m in positions.tolist()]
@@ -24,7 +24,7 @@ def exact(frequencies: Iterable[Any], positions: Tensor) -> Tables:
 
 
 def exact_frequencies(theta: float, rule: Any = None, length: int | None = None) -> list[Any]:
-    """theta^(-2i/R) in 50 digits, and what a rule makes of them after its source."""
+    """Return theta^(-2i/R) in 50 digits, changed by a rule as its source says."""
     with mpmath.workdps(50):
         base = mpmath.mpf(theta)
         if rule is not None:
@@ -101,7 +101,7 @@ SOURCES: dict[type[scaling.Scaling], Callable[[Any, Any, int | None], list[Any]]
     scaling.Proportional: proportional,
 }
 SHORT, LONG = (tuple(1 + i * step for i in range(HEAD_DIM // 2)) for step in (0.05, 1.0))
-RULE_CASES: list[tuple[float, scaling.Scaling | None, int | None]] = [  # theta, rule, length served
+RULE_CASES: list[tuple[float, scaling.Scaling | None, int | None]] = [  # theta, rule, length
     (10_000.0, None, None),
     (500_000.0, None, None),
     (10_000.0, scaling.Linear(4.0), None),

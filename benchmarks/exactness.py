@@ -1,7 +1,7 @@
-"""Exactness: how wrong cos, sin, rotated vectors and scores are at far positions, ours and others'.
+"""Exactness: the errors of cos, sin, rotated vectors and scores at far positions, ours and others'.
 
-The reference is mpmath, which comes with torch. Ropes of other libraries are driven where they are
-installed; where transformers is not, its formulas are written out. See README.md beside this.
+The reference is mpmath, which comes with torch. Ropes of other libraries are called if they are
+installed; without transformers, copies of its formulas are measured. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ TABLE_CLAIM, OUTPUT_CLAIM = 1e-7, 1e-6
 
 
 def unit_vectors(heads: int, count: int, seed: int) -> Tensor:
-    """Random float32 vectors (1, heads, count, D) of length 1, up to rounding."""
+    """Return random float32 vectors (1, heads, count, D) of length 1, up to rounding."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(1, heads, count, HEAD_DIM, generator=generator, dtype=torch.float64)
     return (x / x.norm(dim=-1, keepdim=True)).float()
 
 
 def paired(x: Tensor, pairing: str) -> Tensor:
-    """Put halves where this pairing looks for them, so that all ropes rotate the same pairs."""
+    """Put halves where this pairing expects them, so that all ropes rotate the same pairs."""
     return x if pairing == "half" else torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
 
 
 def table_errors(ours: Tables, reference: Tables) -> dict[str, float]:
-    """Worst and root-mean-square error of cos and sin, and of both together."""
+    """Return the worst and root-mean-square error of cos and sin, and of both together."""
     wrong = [a.double() - b for a, b in zip(ours, reference, strict=True)]
     worst = [e.abs().max().item() for e in wrong]
     square = [e.square().mean().item() for e in wrong]
@@ -73,14 +73,14 @@ def table_errors(ours: Tables, reference: Tables) -> dict[str, float]:
 
 
 def output_error(turned_x: Tensor, x: Tensor, reference: Tables, pairing: str) -> float:
-    """Worst length of the error of rotated vectors, relative to theirs, against float64."""
+    """Return the worst error of rotated vectors, relative to their length, against float64."""
     expected = rotated(x.double(), *reference, pairing)
     wrong = (turned_x.double() - expected).norm(dim=-1) / expected.norm(dim=-1)
     return wrong.max().item()
 
 
 def score_error(rope: Rope, positions: Tensor, one_step: Tables, heads: int) -> float:
-    """Worst error of q·k of unit vectors, k one position before q: the same number everywhere.
+    """Return the worst error of q·k of unit vectors, k one before q: one number everywhere.
 
     The products are summed in float64, so that the error is that of the rotated vectors.
     """
@@ -126,7 +126,7 @@ def compare(
 
 @torch.no_grad()
 def sweep(powers: Sequence[int], count: int) -> dict[str, list[list[float]]]:
-    """Worst error of cos and sin in the positions below each power of two, for the figure."""
+    """Return the worst error of cos and sin below each power of two, for the figure."""
     theta = THETAS[0]
     frequencies = exact_frequencies(theta)
     made = {name: ROPES[name](theta) for name in DRAWN}
@@ -143,7 +143,7 @@ def sweep(powers: Sequence[int], count: int) -> dict[str, list[list[float]]]:
 
 @torch.no_grad()
 def by_rule(count: int, heads: int) -> list[dict[str, Any]]:
-    """Measure ropewalk under every rule up to ±2^31, and the float64 product beside it."""
+    """Measure ropewalk under every rule up to ±2^31, and the float64 product too."""
     if missing := set(scaling.RULES) - {type(rule) for _, rule, _ in RULE_CASES}:
         raise ValueError(f"every rule must be measured, got none of {missing}")
     edges = [0, 1, -1, FARTHEST, FARTHEST - 1, -FARTHEST - 1, *ENDS]
@@ -207,7 +207,7 @@ def rounding(window: int, heads: int) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def written_out_as_driven(window: int) -> dict[str, bool]:
-    """Whether formulas that are written out here give transformers' very numbers, bit for bit."""
+    """Return whether the formulas copied here give transformers' numbers, bit for bit."""
     if installed("transformers") is None:
         return {}
     from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
@@ -230,7 +230,7 @@ def written_out_as_driven(window: int) -> dict[str, bool]:
 
 
 def claimed(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Set what ropewalk claims against what was measured, every window and rule together."""
+    """Compare what ropewalk claims with what was measured, in every window and with every rule."""
     ours = [r for r in results["rows"] + results["rules"] if r["name"] == "ropewalk"]
     measured = {
         "worst error of cos and sin, up to ±2^31": (TABLE_CLAIM, max(r["worst"] for r in ours)),
@@ -247,12 +247,12 @@ def claimed(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the tables, write all numbers as JSON and the figure beside them."""
+    """Measure, print the tables, and write all numbers as JSON and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--window", type=int, default=64, help="positions below each end")
     parser.add_argument("--heads", type=int, default=64, help="random vectors at each position")
     parser.add_argument("--threads", type=int, default=cores())
-    parser.add_argument("--out", type=Path, help="default: results/exactness.json beside this")
+    parser.add_argument("--out", type=Path, help="default: results/exactness.json in this folder")
     parser.add_argument("--smoke", action="store_true", help="few positions")
     options = parser.parse_args(arguments)
     if options.smoke:

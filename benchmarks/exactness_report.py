@@ -1,4 +1,4 @@
-"""What was measured of exactness, as tables and a figure of ``exactness.py``'s numbers."""
+"""Tables and a figure of `exactness.py`'s numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ropewalk.figures.static import png
 
 
 def shown(results: dict[str, Any]) -> str:
-    """Lay out what was measured."""
+    """Return the tables of what was measured."""
     at = {(r["theta"], r["name"], r["end"]): r for r in results["rows"]}
     thetas, names, ends = (
         list(dict.fromkeys(r[of] for r in results["rows"])) for of in ("theta", "name", "end")
@@ -45,14 +45,14 @@ def shown(results: dict[str, Any]) -> str:
         for row in results["claims"]
     ))  # fmt: skip
     if results["absent"]:
-        parts.append(f"not installed, or not to be imported: {', '.join(results['absent'])}")
+        parts.append(f"not installed, or import failed: {', '.join(results['absent'])}")
     if "transformers" in results["absent"]:
-        parts.append("transformers' rows are its formulas, written out")
+        parts.append("transformers' rows are copies of its formulas")
     return "\n\n".join(parts)
 
 
 def number(row: dict[str, Any] | None, measure: str) -> str:
-    """Write an error with two digits, a dash where there is none."""
+    """Return an error with two digits, or a dash if there is none."""
     return "–" if row is None else f"{row[measure]:.1e}"
 
 
@@ -65,8 +65,8 @@ def drawn(curves: dict[str, list[list[float]]], claim: float) -> bytes:
     for place, (name, points) in enumerate(curves.items()):
         look = style(place)
         xs, ys = zip(*points, strict=True)
-        size = 3 + place  # of two lines in one place, the later shows around the earlier
-        axes.plot(xs, ys, look.marker + "-", color=look.colour, ms=size, zorder=9 - place)
+        size = 3 + place  # if two lines coincide, the later one shows around the earlier
+        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=size, zorder=9 - place)
         axes.lines[-1].set_label(name)
     axes.set_xscale("log")
     axes.set_yscale("log")

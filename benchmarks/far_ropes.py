@@ -1,6 +1,6 @@
-"""The ropes whose exactness is measured: ours, formulas as they are written, other libraries'.
+"""The ropes whose exactness is measured: ours, copied formulas, other libraries'.
 
-Each function makes one from a theta, or gives None where it has no such theta.
+Each function makes a rope from a theta, or returns None if it does not support that theta.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ropewalk import RotaryEmbedding, RotarySpec
 
 HEAD_DIM = 128
 FARTHEST = 2**31 - 1
-LARGEST_TABLE = 131_072  # positions, for those who build their tables from 0 on
-PEERS = {  # and the module of each that is driven
+LARGEST_TABLE = 131_072  # positions, for libraries whose tables start at 0
+PEERS = {  # package: the module that is called
     "transformers": "transformers.models.llama.modeling_llama",
     "rotary-embedding-torch": "rotary_embedding_torch",
     "x-transformers": "x_transformers.x_transformers",
@@ -30,7 +30,7 @@ Tables = tuple[Tensor, Tensor]  # cos and sin, (S, R/2)
 
 @dataclass(frozen=True)
 class Rope:
-    """A rope to measure: its cos and sin at positions (S,), and how it rotates (1, H, S, D)."""
+    """A rope to measure: its cos and sin at positions (S,), and its rotation of (1, H, S, D)."""
 
     tables: Callable[[Tensor], Tables]
     rotate: Callable[[Tensor, Tensor], Tensor]  # x, positions
@@ -58,7 +58,7 @@ def float64_product(theta: float) -> Rope:
 def llama_written_out(
     theta: float, buffer: torch.dtype = torch.float32, tables: torch.dtype = torch.float32
 ) -> Rope:
-    """What `llama` computes, without transformers."""
+    """The formulas of `llama`, without transformers."""
     inv_freq = float32_frequencies(theta).to(buffer).float()
 
     def of(positions: Tensor) -> Tables:
@@ -98,7 +98,7 @@ def llama(
 
 
 def llama_bfloat16_tables(theta: float) -> Rope:
-    """A model loaded in bfloat16: frequencies stay float32, cos and sin come in q's dtype."""
+    """A model loaded in bfloat16: frequencies stay float32, cos and sin are in q's dtype."""
     return llama(theta, tables=torch.bfloat16)
 
 
@@ -119,9 +119,9 @@ def bfloat16_positions(theta: float) -> Rope:
 
 
 def gptj(theta: float) -> Rope | None:
-    """GPT-J's create_sinusoidal_positions, written out: its own table would start from 0."""
+    """GPT-J's create_sinusoidal_positions, copied: its own table would start from 0."""
     if theta != 10_000:
-        return None  # it has no other
+        return None  # its theta is always 10,000
     inv_freq = 1.0 / (10_000 ** (torch.arange(0, HEAD_DIM, 2, dtype=torch.int64) / HEAD_DIM))
 
     def tables(positions: Tensor) -> Tables:
@@ -132,7 +132,7 @@ def gptj(theta: float) -> Rope | None:
 
 
 def meta(theta: float) -> Rope:
-    """Meta's precompute_freqs_cis and apply_rotary_emb, written out for any positions."""
+    """Meta's precompute_freqs_cis and apply_rotary_emb, copied for any positions."""
     freqs = float32_frequencies(theta)
 
     def freqs_cis(positions: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ ROPES: dict[str, Callable[[float], Rope | None]] = {
     "Llama, .bfloat16()": llama_bfloat16_buffer,
     "bfloat16 positions": bfloat16_positions,
 }
-DRAWN = (  # the other float32 ropes fall on the line of transformers'
+DRAWN = (  # the other float32 ropes have the same line as transformers
     "ropewalk",
     "transformers, Llama",
     "float64 product",
@@ -218,26 +218,26 @@ DRAWN = (  # the other float32 ropes fall on the line of transformers'
 
 
 def with_tables(tables: Callable[[Tensor], Tables], pairing: str) -> Rope:
-    """Make a rope of tables that rotates in the dtype that x and they promote to."""
+    """Return a rope of tables that rotates in the dtype to which x and the tables promote."""
     return Rope(tables, lambda x, positions: rotated(x, *tables(positions), pairing), pairing)
 
 
 def float32_frequencies(theta: float) -> Tensor:
-    """The frequencies in float32, as most write them."""
+    """The frequencies in float32, as most libraries compute them."""
     return 1.0 / (theta ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
 
 
 def installed(library: str) -> str | None:
-    """Give the version of a library that is installed and can be imported."""
+    """Return the version of a library that is installed and can be imported, or None."""
     try:
         import_module(PEERS[library])
         return version(library)
-    except Exception:  # beside other versions than it knows, an import may fail in any way
+    except Exception:  # with unexpected versions of others, an import may fail in any way
         return None
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
-    """Rotate x (..., S, D), in the dtype that all promote to (RoFormer, eq. 34)."""
+    """Rotate x (..., S, D), in the dtype to which all arguments promote (RoFormer, eq. 34)."""
     if pairing == "half":
         x1, x2 = x.chunk(2, dim=-1)
         return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)

@@ -1,7 +1,7 @@
 """Position biases in torch's flex_attention, where compiled models compute them, and in blocks.
 
-In inference, on CPU, where flex_attention has no backward: what a gradient would take is tried and
-reported. See README.md beside this.
+Measured in inference, on CPU. flex_attention has no backward there: the script tries a gradient
+and reports the result. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def blocks(site: PairBias, length: int, causal: bool) -> Attention:
 
 
 def without_flex(way: Attention) -> Attention:
-    """Attend as where flex_attention does not serve."""
+    """Attend as if flex_attention could not be used."""
 
     def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with patch.object(flex, "TRIED", False):
@@ -57,7 +57,7 @@ def without_flex(way: Attention) -> Attention:
 
 
 def in_one_kernel(site: PairBias, length: int, causal: bool) -> Attention:
-    """Attend by flex_attention, as they do where it serves; both ways, they do not."""
+    """Attend by flex_attention, as models do if it can be used; both ways, they do not use it."""
     positions = torch.arange(length)
 
     def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def in_one_kernel(site: PairBias, length: int, causal: bool) -> Attention:
 
 
 def first_call(way: Attention, qkv: Tensor) -> float:
-    """Give the seconds of a call that compiles, and finds no earlier kernels."""
+    """Return the seconds of a call that compiles, without kernels from earlier calls."""
     with (
         tempfile.TemporaryDirectory() as cache,
         patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache),
@@ -81,7 +81,7 @@ def first_call(way: Attention, qkv: Tensor) -> float:
 
 @torch.no_grad()
 def compare(encoding: str, length: int, causal: bool, rounds: int) -> dict[str, Any]:
-    """Time all in turn, and say how far apart their results are."""
+    """Time all in turn, and return how much their results differ."""
     torch.compiler.reset()
     shape = StackShape(1, HEADS, HEADS, HEAD_DIM, HEADS * HEAD_DIM, causal)
     torch.manual_seed(0)
@@ -114,12 +114,12 @@ def compare(encoding: str, length: int, causal: bool, rounds: int) -> dict[str, 
 
 
 def gradient_of_flex() -> str:
-    """Say what becomes of a gradient through flex_attention on CPU."""
+    """Return what happens to a gradient through flex_attention on CPU."""
     torch.compiler.reset()
     q = torch.randn(1, 1, 128, 16, requires_grad=True)
     try:
         torch.compile(flex_attention)(q, q, q).sum().backward()
-    except Exception as error:  # whatever a compiler raises
+    except Exception as error:  # a compiler may raise anything
         return " ".join(str(error).split())[:200]
     return "there is one"
 

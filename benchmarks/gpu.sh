@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in one go: the Triton kernel's tests, its speed beside a copy, and `ropewalk bench`.
+# Everything that needs a GPU: the Triton kernel's tests, its speed compared with a copy, and `ropewalk bench`.
 #
 #     OUT=folder bash benchmarks/gpu.sh          # about 8 minutes; from the repository's root, nothing installed
 #
-# Logs and numbers go to $OUT (gpu-results, if not set). Where wheels lie in .whl/, they are used (a package that
-# the machine lacks: typer and rich for `bench`). Ends with 1 where a test failed, after all has run.
+# Logs and numbers go to $OUT (default: gpu-results). Wheels in .whl/ are installed first (for packages that the
+# machine lacks: typer and rich for `bench`). Ends with 1 if a step failed, after all have run.
 #
-# To be measured with it, and decided by it:
-#   * whether forming angles in the kernel, from 64-bit phases, would be faster than reading tables. In gpu_kernel.py
+# Open questions that it measures:
+#   * whether computing angles in the kernel, from 64-bit phases, would be faster than reading tables. In gpu_kernel.py
 #     the row "half, one row of tables" is the most it could save; unless that is 5% somewhere, tables stay.
 #   * PAIRS_PER_PROGRAM, PAIRS_PER_THREAD and HEADS_PER_PROGRAM in gpu.py, chosen by reading the machine code
-#     (16-byte loads, 32 registers), not yet by a clock.
+#     (16-byte loads, 32 registers), not yet by timing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 OUT=${OUT:-gpu-results}
@@ -36,8 +36,8 @@ import torch, triton
 print("torch", torch.__version__, "triton", triton.__version__, torch.cuda.get_device_properties(0))'
 workers=()
 python3 -c "import xdist" 2>/dev/null && workers=(-n 12)
-# Hypothesis and pytest of another version than constraints.txt may warn: here that is no failure.
-options="--import-mode=importlib --hypothesis-profile=ci" # pyproject.toml's ask for xdist, which may be absent
+# Versions of Hypothesis and pytest other than those in constraints.txt may warn; that is no failure here.
+options="--import-mode=importlib --hypothesis-profile=ci" # pyproject.toml's options need xdist, which may be absent
 step 270 tests.log python3 -m pytest -q -o addopts="$options" -p no:cacheprovider -W default "${workers[@]}" \
   tests/support/triton_cases.py tests/rotary/kernels/test_triton.py \
   --deselect tests/rotary/kernels/test_triton.py::test_every_case_passes_on_the_gpu_or_in_the_interpreter

@@ -1,12 +1,12 @@
-"""The GPU kernel beside a copy of the same bytes, and what its blocks and its tables cost.
+"""The GPU kernel compared with a copy of the same bytes, and the cost of its blocks and tables.
 
     python benchmarks/gpu_kernel.py [--out FILE.json]
 
-For each shape: times in μs, and bytes read and written per second, tables among them, as a share
-of what a copy reaches. "one row of tables" reads one position's cos and sin for all, which stay in
-the first cache: what it saves is the most that forming angles in the kernel, from 64-bit phases,
-could save, before it has computed one. The rows named by three numbers try blocks: pairs per
-program, pairs per thread, heads per program.
+For each shape: times in μs, and bytes read and written per second, including tables, as a share
+of a copy's. "one row of tables" reads the cos and sin of one position for all positions; they stay
+in the first cache. What this saves is the most that computing angles in the kernel, from 64-bit
+phases, could save, before the cost of computing them. The rows named by three numbers try blocks:
+pairs per program, pairs per thread, heads per program.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SHAPES = {  # batch, positions, whether each batch row has its own
 
 
 def main() -> None:
-    """Print each row, and write all where --out says."""
+    """Print each row, and write all rows to the file of --out."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, help="a .json file for all rows")
     chosen = parser.parse_args()
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def timed(shape: str, sequence_first: bool) -> Iterator[tuple[str, float, int]]:
-    """Each row's name, median time in μs and bytes."""
+    """Return each row's name, median time in μs and bytes."""
     batch, length, own = SHAPES[shape]
     both = [made(batch, heads, length, sequence_first) for heads in (HEADS, KEY_HEADS)]
     outs = [torch.empty_like(x) for x in both]
@@ -79,14 +79,14 @@ def timed(shape: str, sequence_first: bool) -> Iterator[tuple[str, float, int]]:
 
 
 def made(batch: int, heads: int, length: int, sequence_first: bool) -> Tensor:
-    """Noise (B, H, S, D), laid out in either order."""
+    """Return noise (B, H, S, D), laid out in either order."""
     if sequence_first:
         return made(batch, length, heads, False).transpose(1, 2)
     return torch.randn(batch, heads, length, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
 
 
 def median(run: Callable[[], object]) -> float:
-    """μs, on the GPU's clock; do_bench empties its cache before each run."""
+    """Return μs on the GPU's clock; do_bench empties its cache before each run."""
     return 1e3 * do_bench(run, warmup=5, rep=30, return_mode="median")
 
 

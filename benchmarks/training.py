@@ -1,7 +1,7 @@
 """Training throughput in real target tokens per second, against the Annotated Transformer's way.
 
-Each row is measured in turn, round after round, in one process; the median of the rounds is given,
-as a ratio to the first row. See README.md beside this file.
+One process measures the rows in turn, for several rounds, and reports the median of the rounds as
+a ratio to the first row. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ropewalk.machine import cores
 from ropewalk.model import TransformerShape
 
 VOCABULARY = 8000
-BATCH_TOKENS = 4096  # of a batch of like lengths: the preset multi30k-base's
+BATCH_TOKENS = 4096  # of a batch of similar lengths, as in the preset multi30k-base
 SMOOTHING = 0.1
 SHAPES = {
     "base": TransformerShape(VOCABULARY, 512, 8, 2048, 6, 6, dropout=0.1),
@@ -50,7 +50,7 @@ TARGETS = {"float32": 5.0, "bfloat16": 8.0}  # times the baseline in float32
 
 @dataclass
 class Row:
-    """A way to train: what one batch does, and what an update of the parameters does beside it."""
+    """A way to train: the work of one batch, and of an update of the parameters."""
 
     name: str
     precision: str
@@ -60,9 +60,9 @@ class Row:
     plan: Iterator[list[int]]
 
     def measure(self, seconds: float) -> tuple[float, float]:
-        """Train for so long, a batch at the least; give tokens and operations per second.
+        """Train for so long, at least one batch; return tokens and operations per second.
 
-        One update is timed, and each batch is charged its share of it.
+        One update is timed, and each batch counts its share of it.
         """
         tokens, operations, batches, spent = 0, 0.0, 0, 0.0
         began = time.perf_counter()
@@ -77,7 +77,7 @@ class Row:
 
 
 class AnnotatedWay:
-    """The baseline's model and optimiser, in the precision and with the batches of a row."""
+    """The baseline's model and optimizer, with the precision and the batches of a row."""
 
     def __init__(self, shape: TransformerShape, split: EncodedSplit) -> None:
         self.split = split
@@ -87,7 +87,7 @@ class AnnotatedWay:
         )
 
     def row(self, name: str, precision: str, *, fixed: bool) -> Row:
-        """Give a row; ``fixed``: 32 sentences padded to 72, else batches of like lengths."""
+        """Return a row; `fixed`: 32 sentences padded to 72, else batches of similar lengths."""
 
         def batch(rows: list[int]) -> tuple[int, float]:
             made = (annotated.padded_batch if fixed else make_batch)(self.split, rows)
@@ -112,7 +112,7 @@ class AnnotatedWay:
 def ropewalk_row(
     name: str, precision: str, shape: TransformerShape, split: EncodedSplit, folder: Path
 ) -> Row:
-    """Give the row of ropewalk's own training step, which ends with the update."""
+    """Return the row of ropewalk's own training step, which ends with the update."""
     sizes = {k: v for k, v in asdict(shape).items() if k != "vocabulary"}
     settings = {**sizes, "batch_tokens": BATCH_TOKENS, "precision": precision, "device": "cpu"}
     config = make_config("multi30k-base", settings=settings)
@@ -131,16 +131,16 @@ def ropewalk_row(
 
 
 def plan_of(split: EncodedSplit, *, fixed: bool) -> Iterator[list[int]]:
-    """Give batch after batch, without end, in an order that is the same for every row."""
+    """Yield batches without end, in the same order for every row."""
     sentences = annotated.SENTENCES if fixed else None
     plan = plan_epoch(split, tokens=BATCH_TOKENS, sentences=sentences, seed=1, epoch=0)
     return itertools.cycle(plan)
 
 
 def rows_of(shape: TransformerShape, split: EncodedSplit) -> list[Row]:
-    """Give the rows of a model, the baseline first."""
+    """Return the rows of a model, the baseline first."""
     way = AnnotatedWay(shape, split)
-    nowhere = FOLDER / "results" / "none"  # a step alone reads and writes nothing
+    nowhere = FOLDER / "results" / "none"  # a single step reads and writes nothing
     rows = [
         way.row("baseline", "float32", fixed=True),
         way.row("baseline", "bfloat16", fixed=True),
@@ -158,7 +158,7 @@ def measure_model(
     seconds: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measure every row in turn, round after round, and the bare products with them."""
+    """Measure every row in turn, for several rounds, together with the bare products."""
     torch.manual_seed(1)
     rows = rows_of(shape, split)
     for row in rows:  # untimed: memory is taken and weights are packed at the first batch
@@ -177,14 +177,14 @@ def measure_model(
     return {
         "shape": asdict(shape),
         "bare_matmul_gflops": {k: round(v / 1e9, 1) for k, v in limits.items()},
-        **summarised(rows, rates, limits),
+        **summarized(rows, rates, limits),
     }
 
 
-def summarised(
+def summarized(
     rows: Sequence[Row], rates: Sequence[Sequence[tuple[float, float]]], limits: dict[str, float]
 ) -> dict[str, Any]:
-    """Give each row's medians with its ratio to the first, and what each change brought."""
+    """Return each row's medians, its ratio to the first, and what each change gained."""
     out = []
     speeds = [median(tokens for tokens, _ in found) for found in rates]
     for row, found, speed in zip(rows, rates, speeds, strict=True):
@@ -222,7 +222,7 @@ def summarised(
 
 
 def shown(name: str, results: dict[str, Any]) -> str:
-    """Lay out what a model's rows gave."""
+    """Return the table of a model's rows."""
     head = [name, "precision", "target tokens/s", "× baseline", "GFLOP/s", "of bare matmul"]
     cells = [
         [
@@ -260,10 +260,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", default="base,small", help=f"of {', '.join(SHAPES)}")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of a row in a round, at least")
+    parser.add_argument("--seconds", type=float, default=4.0, help="at least, per row and round")
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--data", default=default_data(), help="as in ropewalk compare")
-    parser.add_argument("--out", type=Path, help="default: results/training.json beside this")
+    parser.add_argument("--out", type=Path, help="default: results/training.json in this folder")
     parser.add_argument("--smoke", action="store_true", help="a tiny model, one batch of each row")
     options = parser.parse_args(arguments)
     if options.smoke:

@@ -1,8 +1,8 @@
 """Translation speed: ropewalk's batched, cached beam search against one sentence at a time.
 
-Both baselines compute the whole prefix anew at each step: The Annotated Transformer's own way, with
-the source padded and attention unfused, and ropewalk's model without its cache. All have the same
-weights and the same beam, and must find the same translations. See README.md beside this.
+Both baselines compute the full prefix again at each step: The Annotated Transformer's own way,
+with padded sources and unfused attention, and ropewalk's model without its cache. All have the
+same weights and the same beam, and must find the same translations. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def measure(
     rounds: int,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Way]:
-    """Measure each way in turn, round after round; the slow ones on every n-th sentence."""
+    """Measure each way in turn, for several rounds; the slow ones on every n-th sentence."""
     ways = ways_of(model, beam) + (ways_of(model, 1) if beam > 1 else [])
     everything = range(len(sources))
     for way in ways:  # untimed: weights are packed at the first sentences
@@ -60,10 +60,10 @@ def measure(
 def compare_hypotheses(
     model: Transformer, sources: list[list[int]], ours: Way, theirs: Way, length_penalty: float
 ) -> dict[str, Any]:
-    """Compare the best hypotheses of two ways; where they differ, search anew in float64.
+    """Compare the best hypotheses of two ways; if they differ, search again in float64.
 
-    Other batches sum in another order and round otherwise, and near ties then fall otherwise. What
-    rounding explains agrees in float64.
+    Other batches sum in another order and round differently, which can decide near ties.
+    Differences that come from rounding vanish in float64.
     """
 
     def chosen(found: list[Hypothesis]) -> Hypothesis:
@@ -90,7 +90,7 @@ def compare_hypotheses(
 
 
 def search_operations(model: Transformer, sources: list[list[int]], way: Way) -> float:
-    """Count the floating-point operations of the linear maps in a cached search that found this."""
+    """Count the floating-point operations of the linear maps in the cached search."""
 
     def weights(module: nn.Module) -> int:
         maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
@@ -106,9 +106,9 @@ def search_operations(model: Transformer, sources: list[list[int]], way: Way) ->
 
 @torch.inference_mode()
 def product_rate(width: int, hidden: int, seconds: float) -> float:
-    """Give the operations per second of a feed-forward's first map of 600 beams, and nothing else.
+    """Return the operations per second of a feed-forward's first map of 600 beams, alone.
 
-    They are ropewalk's own products, the fastest that torch has.
+    It uses ropewalk's own products, the fastest in torch.
     """
     x, weight = torch.randn(600, width), torch.randn(hidden, width)
     for warm in (True, False):
@@ -119,10 +119,10 @@ def product_rate(width: int, hidden: int, seconds: float) -> float:
     return times * 2 * x.numel() * hidden / (time.perf_counter() - began)
 
 
-def summarised(
+def summarized(
     model: Transformer, sources: list[list[int]], ways: list[Way], penalty: float
 ) -> dict[str, Any]:
-    """Give each way's seconds and ratio to the first, what cache and batches brought, a limit."""
+    """Return each way's seconds and ratio to the first, the gains of cache and batches, a limit."""
     seconds = [median(way.seconds) for way in ways]
     rate = product_rate(model.shape.width, model.shape.feed_forward, 1.0)
     return {
@@ -160,7 +160,7 @@ def summarised(
 
 
 def shown(results: dict[str, Any]) -> str:
-    """Lay out what was measured."""
+    """Return the tables of what was measured."""
     cells = [
         [
             row["name"] + (" (extrapolated)" if row["extrapolated"] else ""),
@@ -188,7 +188,7 @@ def shown(results: dict[str, Any]) -> str:
 
 
 def untrained(sentences: Sequence[str], beam: int) -> Translator:
-    """Make a tiny model that has learned nothing, to see that all runs."""
+    """Return a tiny untrained model, to test that everything runs."""
     tokens = Tokens.train(sentences, 200)
     settings = {"width": 32, "heads": 2, "feed_forward": 64, "device": "cpu"}
     model = build_model(make_config(settings=settings), "sinusoidal", 1, tokens.size)
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--data", default=default_data(), help="as in ropewalk compare")
     parser.add_argument("--split", help="default: the corpus's first test split")
-    parser.add_argument("--out", type=Path, help="default: results/translation.json beside this")
+    parser.add_argument("--out", type=Path, help="default: results/translation.json in this folder")
     parser.add_argument("--smoke", action="store_true", help="few sentences, an untrained model")
     options = parser.parse_args(arguments)
     if (options.model is None) != options.smoke:
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rounds": rounds,
         "shape": asdict(model.shape),
         "encoding": type(model.decoder_encoding).__name__,
-        **summarised(model, sources, ways, translator.length_penalty),
+        **summarized(model, sources, ways, translator.length_penalty),
     }
     results["duration_s"] = round(time.monotonic() - began, 1)
     print("\n" + shown(results))

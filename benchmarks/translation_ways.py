@@ -1,7 +1,7 @@
-"""The ways to translate that ``translation.py`` measures: ropewalk's, and searches without a cache.
+"""The ways to translate that `translation.py` measures: ropewalk's, and searches without a cache.
 
-Those that search without a cache take one sentence at a time and compute the whole prefix anew at
-each step.
+The searches without a cache take one sentence at a time and compute the full prefix again at each
+step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Found = list[list[Hypothesis]]  # of each sentence
 
 
 def annotated_search(model: AnnotatedTransformer, source: list[int], beam: int) -> list[Hypothesis]:
-    """Search as The Annotated Transformer decodes: source padded, the whole prefix anew."""
+    """Search as The Annotated Transformer decodes: source padded, the full prefix again."""
     ids = torch.tensor([[*source, EOS]])
     ids = pad(ids, (0, max(0, LENGTH - ids.shape[1])), value=PAD)
     mask = (ids != PAD)[:, None, None, :]
@@ -37,7 +37,7 @@ def annotated_search(model: AnnotatedTransformer, source: list[int], beam: int) 
 
 
 def uncached_search(model: Transformer, source: list[int], beam: int) -> list[Hypothesis]:
-    """Search with ropewalk's own model, the whole prefix anew."""
+    """Search with ropewalk's own model, the full prefix again."""
     memory = model.encode(torch.tensor([[*source, EOS]]))
     limit = 2 * (len(source) + 1) + 10
     if model.decoder_encoding.max_positions is not None:
@@ -51,11 +51,11 @@ def uncached_search(model: Transformer, source: list[int], beam: int) -> list[Hy
 
 
 def search_alone(next_words: Callable[[Tensor], Tensor], limit: int, beam: int) -> list[Hypothesis]:
-    """Search for one sentence, given what makes log-probabilities ``(B, V)`` of prefixes.
+    """Search for one sentence with a function that returns log-probabilities `(B, V)` of prefixes.
 
-    The rules of ``ropewalk.lab.decoding.beam_search.beam_search``, written out for lists: of the
-    ``2 * beam`` likeliest continuations, those of the first ``beam`` that end are kept, and the
-    first ``beam`` that do not end go on, until ``beam`` have ended or the length limit is met.
+    It follows the rules of `ropewalk.lab.decoding.beam_search.beam_search`, for lists: of the
+    `2 * beam` likeliest continuations, those of the first `beam` that end are saved, and the first
+    `beam` that do not end continue, until `beam` have ended or the length limit is reached.
     """
     going, scores = [[BOS]], torch.zeros(1)
     ended: list[Hypothesis] = []
@@ -80,7 +80,7 @@ def search_alone(next_words: Callable[[Tensor], Tensor], limit: int, beam: int) 
 
 @dataclass
 class Way:
-    """A way to translate, what it measured, and the last that it found for each sentence."""
+    """A way to translate, its measurements, and its last translation of each sentence."""
 
     name: str
     beam: int
@@ -90,7 +90,7 @@ class Way:
     found: dict[int, list[Hypothesis]] = field(default_factory=dict)
 
     def measure(self, sources: list[list[int]], rows: Sequence[int]) -> None:
-        """Translate these rows, and note the seconds that all sources take at that speed."""
+        """Translate these rows, and record the seconds that all sources take at that speed."""
         began = time.perf_counter()
         found = self.run([sources[i] for i in rows])
         self.seconds.append((time.perf_counter() - began) * len(sources) / len(rows))
@@ -98,7 +98,7 @@ class Way:
 
 
 def ways_of(model: Transformer, beam: int) -> list[Way]:
-    """Give the ways to search with this beam, the baselines first."""
+    """Return the ways to search with this beam, the baselines first."""
     same = with_weights_of(model)
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Write docs/encodings.md from what each encoding says of itself: ``python docs/encodings.py``."""
+"""Write docs/encodings.md from the docstring of each encoding: `python docs/encodings.py`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from ropewalk.encodings import REGISTRY
 
 HEAD = """# Encodings
 
-<!-- Written by `python docs/encodings.py` from the classes' own words. -->
+<!-- Written by `python docs/encodings.py` from the docstrings of the classes. -->
 
-Each is named in `--encodings`, with arguments as in `rotary(theta=1e6)`; those that act inside
-attention take `cross=True` where cross-attention is to have them too. Names joined by +, such as
-`sinusoidal+rotary`, act together: on embeddings all of them, inside attention at most one.
+Select one by its name in `--encodings`, with arguments as in `rotary(theta=1e6)`. Encodings that
+act inside attention take `cross=True` to act in cross-attention too. Names joined by +, such as
+`sinusoidal+rotary`, act together: any number of them on embeddings, at most one inside attention.
+
+Symbols: a query is at position i (or m), a key at j (or n). D is the size of a head, H the number
+of query heads, S and T are the numbers of queries and keys, h is one head.
+
 [How to add one](adding-an-encoding.md).
 """
 
 
 def page() -> str:
-    """Give the page: for each encoding its arguments with their defaults, and its docstring."""
+    """Return the page: for each encoding its arguments with their defaults, and its docstring."""
     return HEAD + "".join(_section(name, make) for name, make in REGISTRY.items())
 
 
@@ -30,7 +34,7 @@ def _section(name: str, make: object) -> str:
     given = [p for p in parameters if p.name != "shape" and p.kind != p.VAR_KEYWORD]
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in given)
     called = f"`{name}({arguments})`" if arguments else f"`{name}`"
-    text = inspect.cleandoc(make.__doc__ or "").replace("``", "`")
+    text = inspect.cleandoc(make.__doc__ or "")
     name_of = "|".join(p.name for p in parameters if p.name != "shape")
     listed = rf"^((?:{name_of})(?:, (?:{name_of}))*): "
     text = re.sub(listed, r"- `\1`: ", text, flags=re.MULTILINE) if name_of else text

@@ -1,11 +1,11 @@
-"""Rotary code that circulates and is wrong, as encodings to compare with rotary.
+"""Wrong rotary code that circulates, as encodings to compare with rotary.
 
-Import it with ``--import examples/faulty_rope.py``. Each class repeats one fault on purpose and
-says what follows from it; none is of use in a model. All take positions as they are given, so that
-chunks and caches change nothing: what is wrong is the mathematics alone.
+Import it with `--import examples/faulty_rope.py`. Each class repeats one fault on purpose and
+explains its effect; do not use any of them in a model. All use the positions they receive, so
+chunks and caches change nothing: only the mathematics is wrong.
 
 Notation: a pair of dimensions is (a, b) in a query at position m and (c, d) in a key at n; its
-frequency is f. Rotary turns both by position times f, and the pair adds to the score
+frequency is f. Rotary rotates both by position times f, and the pair adds to the score
 
     (ac + bd)·cos((m - n)f) + (ad - bc)·sin((m - n)f)
 """
@@ -22,9 +22,9 @@ Tables = tuple[Tensor, Tensor]
 
 
 class FaultySite(AttentionEncoding):
-    """What plain rotary does in a layer; subclasses spoil the tables or the rotation.
+    """Plain rotary in one layer; subclasses change the tables or the rotation.
 
-    q ``(B, H, S, D)`` and k ``(B, K, T, D)``; tables ``(S, D/2)`` or ``(B, S, D/2)``.
+    q `(B, H, S, D)` and k `(B, K, T, D)`; tables `(S, D/2)` or `(B, S, D/2)`.
     """
 
     def __init__(self, head_dim: int, theta: float) -> None:
@@ -34,27 +34,27 @@ class FaultySite(AttentionEncoding):
     def tables(self, positions: Tensor) -> Tables:
         return self.rope.tables(positions)
 
-    def turn_query(self, q: Tensor, tables: Tables) -> Tensor:
+    def rotate_query(self, q: Tensor, tables: Tables) -> Tensor:
         return rotate(q, *tables, pairing="half")
 
-    def turn_key(self, k: Tensor, tables: Tables) -> Tensor:
-        return self.turn_query(k, tables)
+    def rotate_key(self, k: Tensor, tables: Tables) -> Tensor:
+        return self.rotate_query(k, tables)
 
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        q = self.turn_query(q, self._shared_tables(placement.queries, placement))
+        q = self.rotate_query(q, self._shared_tables(placement.queries, placement))
         if k is not None:
-            k = self.turn_key(k, self._shared_tables(placement.new_keys, placement))
+            k = self.rotate_key(k, self._shared_tables(placement.new_keys, placement))
         return q, k
 
     def _shared_tables(self, positions: Tensor, placement: Placement) -> Tables:
-        # The placement keeps its positions alive, so the id of such a tensor names them.
+        # The placement keeps its positions alive, so the id of their tensor stays unique.
         return placement.memoize((self, id(positions)), lambda: self.tables(positions))
 
 
 class FaultyRotary(Encoding):
-    """An encoding of one such site for all layers, with rotary's base theta."""
+    """An encoding with one site for all layers, and rotary's base theta."""
 
     site: type[FaultySite]
 
@@ -67,21 +67,21 @@ class FaultyRotary(Encoding):
 
 
 class SwappedTableSite(FaultySite):
-    """Two interleaved tables, odd columns exchanged, written out for a pair."""
+    """Interleaved tables with exchanged odd columns, written out for one pair."""
 
-    def turn_query(self, q: Tensor, tables: Tables) -> Tensor:
+    def rotate_query(self, q: Tensor, tables: Tables) -> Tensor:
         cos, sin = (table.unsqueeze(-3) for table in tables)  # the same for all heads
         a, b = q[..., 0::2], q[..., 1::2]
-        turned = torch.stack((a * cos - b * sin, a * cos + b * sin), dim=-1)
-        return turned.flatten(-2).to(q.dtype)
+        rotated = torch.stack((a * cos - b * sin, a * cos + b * sin), dim=-1)
+        return rotated.flatten(-2).to(q.dtype)
 
 
 class SwappedTable(FaultyRotary):
-    """Sine and cosine tables that hold each other's values in the odd columns.
+    """Sine and cosine tables that contain each other's values in the odd columns.
 
     Pairs are interleaved and x becomes x·C + x'·S, where x' is (-b, a) for a pair (a, b). C should
-    hold (cos, cos) and S (sin, sin) in the two columns of a pair; here C holds (cos, sin) and S
-    (sin, cos), as where sinusoidal tables, whose columns alternate, are taken for them:
+    have (cos, cos) and S (sin, sin) in the two columns of a pair. Here C has (cos, sin) and S
+    (sin, cos), as happens when sinusoidal tables, whose columns alternate, are used for them:
 
         (a, b)  becomes  (a·cos φ - b·sin φ, a·cos φ + b·sin φ),  φ = m·f
 
@@ -91,47 +91,46 @@ class SwappedTable(FaultyRotary):
         2ac·cos(mf)·cos(nf) + 2bd·sin(mf)·sin(nf)
             = (ac + bd)·cos((m - n)f) + (ac - bd)·cos((m + n)f)
 
-    which depends on m + n as well. The term that changes its sign with the distance is gone: a
-    query at m gives a key at n the score that it would give it at n, were the key at m. Acts on
-    queries and keys, as rotary does.
+    which also depends on m + n. The term that changes its sign with the distance is gone: if m and
+    n are exchanged, the score stays the same. Acts on queries and keys, like rotary.
     """
 
     site = SwappedTableSite
 
 
 class MixedPairingSite(FaultySite):
-    """Half pairs in q, interleaved ones in k."""
+    """Half pairs in q, interleaved pairs in k."""
 
-    def turn_key(self, k: Tensor, tables: Tables) -> Tensor:
+    def rotate_key(self, k: Tensor, tables: Tables) -> Tensor:
         return rotate(k, *tables, pairing="interleaved")
 
 
 class MixedPairing(FaultyRotary):
-    """Queries rotate in half pairs (i, i + D/2) and keys in interleaved ones (2i, 2i + 1).
+    """Rotary with half pairs (i, i + D/2) for queries and interleaved pairs (2i, 2i + 1) for keys.
 
-    So it is where a checkpoint is converted from one pairing to the other and the rows of one
-    projection alone are permuted. With R the rotation in half pairs, and P the permutation that
-    brings interleaved pairs into halves, a score should be qᵀ R(n - m) k, and here it is
+    This happens when a checkpoint is converted from one pairing to the other and the rows of only
+    one projection are permuted. With R the rotation in half pairs, and P the permutation that
+    brings interleaved pairs into halves, a score should be qᵀ R(n - m) k, but here it is
 
         qᵀ R(m)ᵀ Pᵀ R(n) P k
 
-    Both vectors keep their lengths, and at m = n = 0 the score is right. Elsewhere it depends on m
-    and n: a P inside of the rotations does not commute with them, so training can't absorb it in
-    the projections, as it could where both were paired alike. Acts on queries and keys, as rotary
-    does.
+    Both vectors keep their lengths, and at m = n = 0 the score is correct. Elsewhere it depends on
+    m and n: P is between the rotations and does not commute with them, so training cannot absorb it
+    in the projections, as it could if both had the same pairing. Acts on queries and keys, like
+    rotary.
     """
 
     site = MixedPairingSite
 
 
 class Bfloat16AnglesSite(FaultySite):
-    """Half pairs in both; tables rounded at every step."""
+    """Half pairs in q and k; tables are rounded at every step."""
 
     def tables(self, positions: Tensor) -> Tables:
         frequencies = self.rope.spec.inverse_frequencies().to(positions.device, torch.bfloat16)
         angles = positions.to(torch.bfloat16).unsqueeze(-1) * frequencies
-        # By way of float64, so that a row is the same alone and among others: vectorized cosines
-        # differ in their last bit, which may tip the rounding.
+        # Through float64, so that a row is the same alone and among others: vectorized cosines
+        # differ in their last bit, which can change the rounding.
         cos, sin = angles.double().cos(), angles.double().sin()
         return cos.to(torch.bfloat16).float(), sin.to(torch.bfloat16).float()
 
@@ -139,13 +138,13 @@ class Bfloat16AnglesSite(FaultySite):
 class Bfloat16Angles(FaultyRotary):
     """Rotary whose positions, frequencies, angles, cosines and sines are bfloat16.
 
-    So it is where frequencies are a buffer, the model is cast with ``.to(torch.bfloat16)``, and
+    This happens when frequencies are a buffer, the model is cast with `.to(torch.bfloat16)`, and
     positions take the buffer's dtype. bfloat16 has 8 significant bits, so each of the three
     roundings before the cosine is off by up to one part in 256. With heads of 64, cosines and sines
     are exact at position 0, off by up to 0.01 up to position 10, 0.02 up to 20, more than 0.05 by
     position 32 and more than 0.5 by 256. Integers are exact up to 256; 257 becomes 256, and past
-    1024 they are 8 apart, so that neighbors are rotated alike. Acts on queries and keys, as rotary
-    does.
+    1024 they are 8 apart, so neighbors get the same rotation. Acts on queries and keys, like
+    rotary.
     """
 
     site = Bfloat16AnglesSite
@@ -154,15 +153,15 @@ class Bfloat16Angles(FaultyRotary):
 class CosineMatrix(Encoding):
     """Embeddings x plus cos(m·j·0.01), all multiplied by the matrix cos(i·j·0.01).
 
-    It goes by the name of rotary embedding in a tutorial that many have copied:
+    A tutorial that many have copied calls this rotary embedding:
 
         y_m = (x_m + p_m) C,   p_m[j] = cos(0.01·m·j),   C[i, j] = cos(0.01·i·j)
 
-    where i and j count the columns. Nothing rotates and no pair is formed. Positions are added, as
-    sinusoidal ones are, so scores depend on absolute positions. C is one matrix for all positions
-    and tells nothing of them. Nor does it keep lengths: of 128 singular values, 71 are below a
-    10,000th of the greatest, of 256 there are 44, and such directions of an embedding are lost.
-    Acts on embeddings, where the tutorial's class does, at any position; no parameters.
+    where i and j are column numbers. Nothing rotates and there are no pairs. Positions are added
+    like sinusoids, so scores depend on absolute positions. C is one matrix for all positions and
+    contains no information about them. It does not keep lengths either: 71 of 128 singular values
+    are below a 10,000th of the largest, and 44 of 256; such directions of an embedding are lost.
+    Acts on embeddings, like the tutorial's class, at any position; no parameters.
     """
 
     step = 0.01

@@ -1,8 +1,8 @@
-"""What articles claim of position encodings, held against the committed results.
+"""What articles claim about position encodings, checked against the committed results.
 
-``python studies/claims.py`` reads results/ and benchmarks/results/, and writes results/claims.md
-and results/claims/results.json; with ``--check`` it only says whether they are up to date. What has
-not been trained yet is trained by ``studies/runs.sh``.
+`python studies/claims.py` reads results/ and benchmarks/results/, and writes results/claims.md and
+results/claims/results.json; with `--check` it only reports whether they are up to date.
+`studies/runs.sh` trains the results that are still missing.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ PAGE, FACTS = RESULTS / "claims.md", RESULTS / "claims" / "results.json"
 SUPPORTED, CONTRADICTED = "supported", "contradicted"
 NOT_SHOWN, NOT_TESTED = "not shown", "not tested here"
 
-HEAD = """# What articles say, measured
+HEAD = """# Claims about position encodings, tested
 
 <!-- Written by studies/claims.py from the committed results. -->
 
-Each row is a claim as articles make it, and what the results of this repository say. They hold for
-its sizes: models of some 0.1 to 3 million parameters, trained for minutes on two cores, on
-Multi30k, German–English phrases, generated stories and sequences. A large model may differ.
+Each row compares a claim from articles with the results in this repository. The models are small:
+about 0.1 to 4 million parameters, trained for minutes on two cores, on Multi30k, German–English
+phrases, generated stories and sequences. A large model may differ.
 
-A claim speaks of all cases unless it says otherwise. So a row is
+A claim is about all cases unless it says otherwise. So a row is
 
 - *contradicted* if at least one of its tests counts against it (marked −),
 - *supported* if every test counts for it (marked +),
-- *not shown* if none counts against it and one that might have decided did not (marked ?),
-- *not tested here* if nothing has been measured.
+- *not shown* if no test counts against it and at least one decides nothing (marked ?),
+- *not tested here* if there is no measurement.
 
-Numbers without a mark stand there to be compared with.
+Numbers without a mark are there for comparison and do not count.
 
-What counts stands in the row. A difference is shown if p < 0.05 after Holm's correction, over seeds
-and test items together ([how](../src/ropewalk/lab/scoring/significance.py)); in brackets are 95 %
-intervals. Numbers between points are those of seeds.
+The column “rule” says what counts for a claim and what counts against it. A difference is shown if
+p < 0.05 after Holm's correction, over seeds and test items together
+([method](../src/ropewalk/lab/scoring/significance.py)). Brackets contain 95 % intervals. An
+interval is for one comparison alone, but p is corrected for the number of encodings compared. So an
+interval can leave out 0 while no difference is shown. Numbers separated by · are single seeds.
 """
 MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
 
-#: How each claim of claims_words.py is held against the results, in any order.
+#: The function that collects the evidence of each claim in claims_words.py, in any order.
 EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
     "translation": compared.translation,
     "eight-percent": trained.eight_percent,
@@ -77,7 +79,7 @@ EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
 
 
 def verdict(evidence: Sequence[Evidence]) -> str:
-    """Give what the evidence bears: one test against a claim contradicts it."""
+    """Return the verdict of the evidence: one test against a claim contradicts it."""
     votes = {each.vote for each in evidence} - {None}
     if not votes:
         return NOT_TESTED
@@ -87,7 +89,7 @@ def verdict(evidence: Sequence[Evidence]) -> str:
 
 
 def collect() -> list[Facts]:
-    """Hold every claim against the results as they are now."""
+    """Check every claim against the results as they are now."""
     rows = []
     for key, claim in CLAIMS.items():
         evidence = EVIDENCE[key]()
@@ -97,8 +99,8 @@ def collect() -> list[Facts]:
 
 
 def page(rows: Sequence[Facts]) -> str:
-    """Write the page of these rows."""
-    lines = ["| | claim | who says it | verdict | what counts | numbers | results |"]
+    """Return the page of these rows."""
+    lines = ["| | claim | source | verdict | rule | numbers | results |"]
     lines.append("| --: | --- | --- | --- | --- | --- | --- |")
     for number, row in enumerate(rows, start=1):
         numbers = "<br>".join(map(_numbers, row["evidence"])) or "–"
@@ -112,8 +114,8 @@ def page(rows: Sequence[Facts]) -> str:
         for word in (SUPPORTED, CONTRADICTED, NOT_SHOWN, NOT_TESTED)
     ]
     made = (
-        "```sh\npython studies/claims.py      # this page\n"
-        "bash studies/runs.sh   # what its rows of `results/claims` need, unit by unit\n```"
+        "```sh\npython studies/claims.py   # writes this page\n"
+        "bash studies/runs.sh      # trains what is missing in results/claims\n```"
     )
     return (
         f"{HEAD}\nOf {len(rows)} claims: {', '.join(counts)}.\n\n"
@@ -133,15 +135,18 @@ def _link(link: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page, or check it."""
+    """Write the page, or check that it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if it differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the page is out of date"
+    )
     options = parser.parse_args(arguments)
     rows = collect()
     written = {PAGE: page(rows), FACTS: readable_json({"claims": rows}) + "\n"}
     stale = [p for p, text in written.items() if not p.exists() or p.read_text("utf-8") != text]
     if options.check and stale:
-        parser.error(f"{', '.join(path.name for path in stale)} must be written anew")
+        names = ", ".join(path.name for path in stale)
+        parser.error(f"{names} must be up to date; run `python studies/claims.py`")
     for path in stale:
         write_bytes(path, written[path].encode())
         print(path)

@@ -1,4 +1,4 @@
-"""Claims that tested differences between trained models decide: the evidence of each."""
+"""The evidence of claims that are decided by tested differences between trained models."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from claims_evidence import BLEU, HARMLESS, MASKED, TEXT, Evidence, exists, held
 
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN, WORSE
 
-SAME = 0.01  # of loss: within it, no difference matters; rotary gains 0.02 over sinusoids
+SAME = 0.01  # loss: smaller differences do not matter; rotary gains 0.02 over sinusoids
 
 
 def translation() -> list[Evidence]:
-    """Rotary against sinusoids and learned positions, on all test sets of translation."""
+    """Rotary compared with sinusoids and learned positions, on all test sets of translation."""
     found = weighed("default", "rotary", "sinusoidal", "test", BETTER)
     for split in held(BLEU)["splits"]:
         found += weighed(BLEU, "rotary", "sinusoidal", split, BETTER)
@@ -19,14 +19,14 @@ def translation() -> list[Evidence]:
 
 
 def faster_linear() -> list[Evidence]:
-    """Rotation behind and before the feature map, against sinusoids."""
+    """Rotation after and before the feature map, compared with sinusoids."""
     found = weighed("performer", "rotary", "sinusoidal", "x1", BETTER)
     found += weighed("performer-before", "sinusoidal+rotary", "sinusoidal", "x1", BETTER)
     return found + weighed("performer-before", "rotary", "sinusoidal", "x1", BETTER)
 
 
 def learned_sinusoidal() -> list[Evidence]:
-    """Learned positions against sinusoids, wherever both were trained."""
+    """Learned positions compared with sinusoids, in all results that have both."""
     found = []
     for folder, within in ((BLEU, 0.5), (TEXT, SAME), (MASKED, SAME)):
         for split in [s for s in held(folder)["splits"] if folder == BLEU or s == "x1"]:
@@ -35,7 +35,7 @@ def learned_sinusoidal() -> list[Evidence]:
 
 
 def values_unrotated() -> list[Evidence]:
-    """Values that rotate too, at the trained length and beyond."""
+    """Rotated values, at the trained length and beyond."""
     found = weighed(TEXT, "rotary(values=True)", "rotary", "x1", WORSE)
     found += weighed(TEXT, "rotary(values=True)", "rotary", "x8", WORSE)
     for unit, split in (("values-causal", "x1"), ("values-causal", "x8"), ("values-masked", "x1")):
@@ -46,7 +46,7 @@ def values_unrotated() -> list[Evidence]:
 
 
 def clip_harmless() -> list[Evidence]:
-    """Distances clipped at 16 and 4 against all of them."""
+    """Distances clipped at 16 and 4, compared with all distances."""
     found = []
     for unit, within in (("claims/clip-causal", SAME), ("claims/clip-copy", 2.0)):
         for distance in (16, 4):
@@ -59,7 +59,7 @@ def clip_harmless() -> list[Evidence]:
 
 
 def every_layer() -> list[Evidence]:
-    """Rotation in the first or the last layer alone, against all."""
+    """Rotation in only the first or the last layer, compared with all layers."""
     found = []
     for unit in ("claims/layers-causal", "claims/layers-masked"):
         for name in ("rotary_only", "rotary_only(layer=last)"):
@@ -68,7 +68,7 @@ def every_layer() -> list[Evidence]:
 
 
 def many_frequencies() -> list[Evidence]:
-    """One frequency for all pairs, against many."""
+    """One frequency for all pairs, compared with many."""
     found = []
     for split in ("x1", "x8"):
         found += weighed(TEXT, "rotary(frequency=0.1)", "rotary", split, WORSE, SAME)
@@ -81,12 +81,12 @@ def many_frequencies() -> list[Evidence]:
 
 
 def linear_works() -> list[Evidence]:
-    """Rotation behind the feature map, against no positions."""
+    """Rotation after the feature map, compared with no positions."""
     return weighed("performer", "rotary", "none", "x1", BETTER)
 
 
 def sizes() -> list[Evidence]:
-    """Rotary against sinusoids at three sizes; nothing where only one was trained."""
+    """Rotary compared with sinusoids at three sizes; no evidence unless all are committed."""
     units = [unit for unit in ("claims/sizes-small", "claims/sizes-large") if exists(unit)]
     found: list[Evidence] = []
     for folder in (TEXT, *units):
@@ -98,6 +98,6 @@ def sizes() -> list[Evidence]:
 
 
 def bits() -> list[Evidence]:
-    """Bits of the position against sinusoids, at the trained length and beyond."""
+    """Bits of the position compared with sinusoids, at the trained length and beyond."""
     found = weighed(TEXT, "binary", "sinusoidal", "x1", WORSE)
     return found + weighed(TEXT, "binary", "sinusoidal", "x8", WORSE)

@@ -1,6 +1,6 @@
-"""How a claim is held against committed results: what they hold, and whether it is for or against.
+"""How a claim is checked against committed results: the measurements, and how each one votes.
 
-Nothing here is remembered: each number is read from the results, or computed, whenever it is asked.
+No number is stored here: each is read from the results, or computed, at every run.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ropewalk.lab.verdicts import add_verdicts
 
 FOR, AGAINST, NEITHER = 1, -1, 0
 HARMLESS = "not worse"
-LEARNT = 50  # % exact, from which on a task counts as learnt
+LEARNT = 50  # % exact: from here on a task counts as learned
 BLEU, TEXT, MASKED = "multi30k-cpu", "causal-lm", "masked-lm"
 UNITS = {"bleu": "BLEU", "loss": "loss", "exact": "% exact"}
 DIGITS = {"bleu": 1, "loss": 3, "exact": 1}
 
 
 class Evidence(NamedTuple):
-    """A measurement in words, whether it is for the claim, and its folder or file in results/.
+    """A measurement in words, its vote on the claim, and its folder or file in results/.
 
-    vote: None where it is there to be compared with, and decides nothing.
+    vote: None if it is there for comparison and decides nothing.
     """
 
     says: str
@@ -37,13 +37,13 @@ class Evidence(NamedTuple):
 
 
 def exists(folder: str) -> bool:
-    """Tell whether a unit's results are committed."""
+    """Return whether a unit's results are committed."""
     return (RESULTS / folder).exists()
 
 
 @cache
 def held(folder: str, against: str | None = None) -> Facts:
-    """Read a folder's results; with ``against``, every encoding tested against that one too."""
+    """Read a folder's results; with `against`, every encoding is also tested against that one."""
     results = read_results(RESULTS / folder)
     if against is not None and against not in (
         results["encodings"][0]["name"],
@@ -54,12 +54,12 @@ def held(folder: str, against: str | None = None) -> Facts:
 
 
 def row_of(folder: str, name: str, against: str | None = None) -> Facts:
-    """Give the row of an encoding."""
+    """Return the row of an encoding."""
     return next(row for row in held(folder, against)["encodings"] if row["name"] == name)
 
 
 def difference(folder: str, name: str, other: str, split: str) -> Facts | None:
-    """Give the test of an encoding against another; None if one of them has no score there."""
+    """Return the test of an encoding against another, or None if one of them has no score."""
     summary = row_of(folder, name, other)["summary"][split]
     first = held(folder)["encodings"][0]["name"]
     found: Facts | None = summary["versus_first"] if other == first else summary["versus"][other]
@@ -69,10 +69,10 @@ def difference(folder: str, name: str, other: str, split: str) -> Facts | None:
 def weighed(
     folder: str, name: str, other: str, split: str, wanted: str, within: float | None = None
 ) -> list[Evidence]:
-    """Hold a tested difference against what a claim wants: better, worse, not worse, or none.
+    """Compare a tested difference with what a claim wants: better, worse, not worse, or none.
 
-    within: a claim of no difference is supported, and one of a difference refuted, by an interval
-    that stays within so much of 0.
+    within: if the interval stays this close to 0, it supports a claim of no difference, and
+    contradicts a claim of a difference.
     """
     if not exists(folder):
         return []
@@ -81,7 +81,7 @@ def weighed(
         return []
     small = within is not None and max(abs(found["low"]), abs(found["high"])) <= within
     shown = found["verdict"] != NOT_SHOWN
-    if held(folder)["tested_metric"] == "exact":  # two that fail alike show nothing
+    if held(folder)["tested_metric"] == "exact":  # two encodings that both fail show nothing
         small = small and row_of(folder, other)["summary"][split]["exact"]["mean"] >= LEARNT
     if wanted in (NOT_SHOWN, HARMLESS):
         harmless = wanted == HARMLESS and found["verdict"] == BETTER
@@ -110,17 +110,17 @@ def _said(folder: str, name: str, other: str, split: str, found: Facts) -> str:
 
 
 def by_seed(values: Sequence[float], digits: int = 2) -> str:
-    """Write a value of each seed."""
+    """Return the values of the seeds as text."""
     return " · ".join(format_number(value, digits) for value in values)
 
 
 def bounded(values: Sequence[float], at_least: float, at_most: float) -> int:
-    """Vote for if all reach ``at_least``, against if all are ``at_most`` or less."""
+    """Vote for if all values are at least `at_least`, against if all are at most `at_most`."""
     if min(values) >= at_least:
         return FOR
     return AGAINST if max(values) <= at_most else NEITHER
 
 
 def in_results(link: str) -> Path:
-    """Give the path that a link of the page leads to."""
+    """Return the path that a link of the page leads to."""
     return (RESULTS / link).resolve()

@@ -1,4 +1,4 @@
-"""Claims that something else in committed results decides than a tested difference."""
+"""The evidence of claims that other numbers in committed results decide."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.scoring.significance import BETTER, holm
 
 COST = "../benchmarks/results/cost.json"
-UNTOUCHED = ("sinusoidal", "integer", "binary", "learned")  # they leave attention as it is
+UNTOUCHED = ("sinusoidal", "integer", "binary", "learned")  # they do not change attention
 BIASES = ("alibi", "t5", "kerple", "fire", "tupe", "shaw", "transformer_xl", "deberta", "cope")
 
 
 def eight_percent() -> list[Evidence]:
-    """The gain in percent, on whole test sets, and what five sentences show by chance."""
+    """The gain in percent on full test sets, and what five sentences show by chance."""
     small = read_results(RESULTS / "small-samples")
     gap, gains = small["gap_percent"], []
     for folder, split in [*((BLEU, split) for split in held(BLEU)["splits"]), ("default", "test")]:
@@ -51,14 +51,14 @@ def eight_percent() -> list[Evidence]:
         says = f"{folder}, {split}: {mean} % ({low} to {high} %)"
         found.append(Evidence(says, vote if folder == BLEU else None, folder))
     says = (
-        f"on five sentences, of two seeds of one encoding the one is {gap} % better in "
+        f"five sentences: the first of two seeds of one encoding is at least {gap} % better in "
         f"{small['scores']['together']['alike']['above']:.0%} of draws"
     )
     return [*found, Evidence(says, None, "small-samples")]
 
 
 def faster_masked() -> list[Evidence]:
-    """The share of steps after which rotary has the loss that others end with."""
+    """The share of steps after which rotary has the loss that other encodings end with."""
     found = []
     for other in ("sinusoidal", "learned"):
         ends = [cell["validation_loss"] for cell in row_of(MASKED, other)["cells"]]
@@ -70,8 +70,8 @@ def faster_masked() -> list[Evidence]:
         vote = FOR if max(shares) < 1 else AGAINST if min(shares) == 1 else NEITHER
         each = " · ".join(f"{share:.0%}" for share in shares)
         says = (
-            f"`rotary` is at the {goal:.2f} that `{other}` ends with after at most {each} of the "
-            f"steps"
+            f"`rotary` reaches {goal:.2f}, the final loss of `{other}`, after at most {each} of "
+            f"the steps"
         )
         found.append(Evidence(says, vote, MASKED))
     return found
@@ -86,7 +86,7 @@ def _shares(kind: str) -> dict[str, list[list[float]]]:
 
 
 def sharper() -> list[Evidence]:
-    """Seeds of rotary that grow sharper in each layer, in each kind of attention."""
+    """Seeds of rotary that get sharper in each layer, in each kind of attention."""
     found = []
     for kind, title in KINDS.items():
         shares = _shares(kind)
@@ -107,14 +107,14 @@ def sharper() -> list[Evidence]:
 def _chances(
     shares: Mapping[str, Sequence[Sequence[float]]],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Give p after Holm that so many seeds grow sharper by chance, and how many do, by encoding."""
+    """Return p (Holm) that so many seeds get sharper by chance, and how many do, by encoding."""
     counts = {name: sum(map(grows_sharper, cells)) for name, cells in shares.items()}
     chances = [chance(counts[name], len(cells), len(cells[0])) for name, cells in shares.items()]
     return dict(zip(shares, holm(chances), strict=True)), counts
 
 
 def sharper_why() -> list[Evidence]:
-    """Seeds whose attention ends no sharper than it begins, and which still translate better."""
+    """Seeds that translate better although their attention ends no sharper than it begins."""
     study = read_results(RESULTS / "sharpness")
     split = study["split"]
     best = max(row_of(BLEU, "sinusoidal")["summary"][split]["bleu"]["values"])
@@ -130,16 +130,16 @@ def sharper_why() -> list[Evidence]:
             if all(cell[kind][-1]["share"] >= cell[kind][0]["share"] for kind in KINDS)
         ]
         ahead = [seed for seed in flat if scores[seed] > best]
-        says = f"`{name}`: {len(flat)} of {len(cells)} seeds end no sharper in any attention, "
-        says += f"{len(ahead)} of them above {best:.1f} BLEU, the best of `sinusoidal`"
+        says = f"`{name}`: {len(flat)} of {len(cells)} seeds end no sharper in any attention; "
+        says += f"{len(ahead)} of these exceed {best:.1f} BLEU, the best seed of `sinusoidal`"
         found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))
     return found
 
 
 def costs(what: str) -> list[Evidence]:
-    """Time of ``train`` or ``decode`` at the longest length, × without positions.
+    """Time of `train` or `decode` at the longest length, relative to no positions.
 
-    Encodings that leave attention as it is show how far times vary by themselves.
+    Encodings that do not change attention show how much times vary by chance.
     """
     cost = read_summary(RESULTS / COST)
     rows = {row["name"].partition("(")[0]: row[what] for row in cost["rows"]}
@@ -150,7 +150,7 @@ def costs(what: str) -> list[Evidence]:
         vote = FOR if times[name] > most else AGAINST if times[name] < least else NEITHER
         says = f"`{name}` × {times[name]:.2f} at {cost['lengths'][-1]:,} tokens"
         found.append(Evidence(says, None if name == "rotary" else vote, COST))
-    says = f"with {', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
+    says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
     return [*found, Evidence(says, None, COST)]
 
 
@@ -161,7 +161,7 @@ def scales(name: str) -> list[Evidence]:
     )
     ratios = [b / a for a, b in zip(near, far, strict=True)]
     vote = -bounded(ratios, 1.2, 1.05)
-    says = f"`{name}`, perplexity at x8 × that at x1: {by_seed(ratios)}"
+    says = f"`{name}`, perplexity at x8 divided by that at x1: {by_seed(ratios)}"
     found = [Evidence(says, vote, TEXT)]
     for task in ("recall", "passkey"):
         exact = row_of(f"generated/{task}", name)["summary"]["x8"]["exact"]["values"]
@@ -171,7 +171,7 @@ def scales(name: str) -> list[Evidence]:
 
 
 def decay_trained() -> list[Evidence]:
-    """How far scores fall with distance in trained models, and in those without positions."""
+    """How far scores fall with distance in trained models, with rotary and without positions."""
     encodings = read_results(RESULTS / "rotary-parts")["encodings"]
     found = []
     for name in ("rotary", "none"):
@@ -180,16 +180,15 @@ def decay_trained() -> list[Evidence]:
         rising = sum(eighths[-1] > min(eighths) for eighths in map(by_eighths, layers))
         vote = FOR if min(falls) > 0 and not rising else AGAINST if rising == len(layers) else 0
         says = (
-            f"`{name}`: from the nearest eighth to the farthest {min(falls):+.2f} to "
-            f"{max(falls):+.2f}; in {rising} of {len(layers)} layers (all seeds) the farthest is "
-            f"not the lowest"
+            f"`{name}`: nearest eighth minus farthest {min(falls):+.2f} to {max(falls):+.2f}; in "
+            f"{rising} of {len(layers)} layers (all seeds) the farthest is not the lowest"
         )
         found.append(Evidence(says, vote if name == "rotary" else None, "rotary-parts"))
     return found
 
 
 def integers_explode() -> list[Evidence]:
-    """Gradients of models that add the position itself, × those with sinusoids."""
+    """Gradients of models that add the position itself, relative to those with sinusoids."""
     gradients = {"pre-norm": (read_results(RESULTS / "rotary-parts")["gradients"], "rotary-parts")}
     unit = "claims/integer-positions"
     if exists(unit):
@@ -212,22 +211,22 @@ def _gradients(norm: str, cells: Facts, link: str) -> Evidence:
 
 
 def positions_stay() -> list[Evidence]:
-    """How much of a position a linear map reads; without positions a causal mask alone counts."""
+    """How well a linear map reads positions; even without any, a causal mask lets layers count."""
     encodings = read_results(RESULTS / "rotary-parts")["encodings"]
     left = {
         name: [share for cell in encodings[name]["cells"] for share in cell["position_left"]]
         for name in ("sinusoidal", "learned", "rotary", "none")
     }
-    turned, found = left["rotary"], []
+    rotated, found = left["rotary"], []
     votes = {
         name: FOR
-        if min(left[name]) > max(turned)
+        if min(left[name]) > max(rotated)
         else AGAINST
-        if max(left[name]) < min(turned)
+        if max(left[name]) < min(rotated)
         else NEITHER
         for name in ("sinusoidal", "learned")
     }
-    votes["rotary"] = -bounded(turned, 0.5, 0.1)
+    votes["rotary"] = -bounded(rotated, 0.5, 0.1)
     for name, shares in left.items():
         says = f"`{name}`: R² {format_number(min(shares), 2)} to {format_number(max(shares), 2)}"
         found.append(Evidence(says, votes.get(name), "rotary-parts"))
@@ -235,7 +234,7 @@ def positions_stay() -> list[Evidence]:
 
 
 def spoils_meaning() -> list[Evidence]:
-    """How many tokens are still the nearest to their vectors, positions added or not."""
+    """How many tokens have their own embedding nearest to their vector."""
     unit = "claims/token-left"
     if not exists(unit):
         return []

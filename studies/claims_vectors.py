@@ -1,4 +1,4 @@
-"""Claims that vectors alone decide, without a training: decay, distances, bits."""
+"""The evidence of claims that need no training: decay, distances, bits."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from ropewalk.encodings.absolute import sinusoids
 from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 HEAD_DIM, LENGTH, PAIRS = 64, 256, 1000
-ASKED = 100  # the distance at which a key is chosen to score highest
+ASKED = 100  # the distance at which the chosen key must score highest
 HERE = "../studies/claims_vectors.py"
 
 
-def turned_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Give the score of each query with its key at each distance, ``(pairs, LENGTH)``.
+def rotated_scores(q: Tensor, k: Tensor) -> Tensor:
+    """Return the score of each query with its key at each distance, `(pairs, LENGTH)`.
 
-    q and k ``(pairs, D)``: a query stands behind its key by 0, 1, … positions.
+    q and k `(pairs, D)`: a query is 0, 1, … positions after its key.
     """
     rope = RotaryEmbedding(RotarySpec(head_dim=q.shape[-1]))
     columns = []
     for distance in range(LENGTH):
-        turned, _ = rope(q[None, None], q[None, None], torch.full((len(q),), distance))
-        columns.append((turned[0, 0] * k).sum(-1) / math.sqrt(q.shape[-1]))
+        rotated, _ = rope(q[None, None], q[None, None], torch.full((len(q),), distance))
+        columns.append((rotated[0, 0] * k).sum(-1) / math.sqrt(q.shape[-1]))
     return torch.stack(columns, dim=-1)
 
 
 def falls(scores: Tensor) -> Tensor:
-    """Give how far each row falls from the nearest eighth of distances to the farthest."""
+    """Return how far each row falls from the nearest eighth of distances to the farthest."""
     part = scores.shape[-1] // 8
     return scores[..., 1 : 1 + part].mean(-1) - scores[..., -part:].mean(-1)
 
 
 @cache
 def decay_facts() -> dict[str, float]:
-    """Measure the fall without training: of random vectors, of equal ones, and a far peak."""
+    """Measure the fall without training: random vectors, vectors of ones, and a far peak."""
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, PAIRS, HEAD_DIM, generator=generator).unbind()
-    fall = falls(turned_scores(q, k)).double()
+    fall = falls(rotated_scores(q, k)).double()
     rope = RotaryEmbedding(RotarySpec(head_dim=HEAD_DIM))
     one = q[:1]
     far, _ = rope(one[None, None], one[None, None], torch.full((1,), ASKED))
     return {
         "mean": fall.mean().item(),
         "error": (fall.std() / math.sqrt(PAIRS)).item(),
-        "equal": falls(turned_scores(torch.ones(1, HEAD_DIM), torch.ones(1, HEAD_DIM))).item(),
-        "peak": int(turned_scores(one, far[0, 0])[0].argmax()),
+        "equal": falls(rotated_scores(torch.ones(1, HEAD_DIM), torch.ones(1, HEAD_DIM))).item(),
+        "peak": int(rotated_scores(one, far[0, 0])[0].argmax()),
     }
 
 
 def decay_of_rotation() -> list[Evidence]:
-    """Say whether rotation alone makes scores fall with distance."""
+    """Return whether rotation alone makes scores fall with distance."""
     facts = decay_facts()
     random = (
         f"{PAIRS:,} pairs of random q and k (normal, {HEAD_DIM} dimensions, {LENGTH} distances): "
         f"the score falls by {facts['mean']:+.3f} ± {facts['error']:.3f}"
     )
     equal = f"q and k of ones, as in RoFormer's bound: {facts['equal']:+.2f}"
-    peak = f"a key chosen for it scores highest at distance {facts['peak']}"
+    peak = f"a key chosen for this purpose scores highest at distance {facts['peak']}"
     return [
         Evidence(random, FOR if facts["mean"] > 3 * facts["error"] else AGAINST, HERE),
         Evidence(equal, FOR if facts["equal"] > 0 else AGAINST, HERE),
@@ -70,7 +70,7 @@ def decay_of_rotation() -> list[Evidence]:
 
 
 def near_and_far() -> list[Evidence]:
-    """Say how far apart sinusoids of neighbours are, and of positions far apart."""
+    """Return how far apart the sinusoids of neighbors are, and of distant positions."""
     found = []
     for width in (128, 512):
         one, two, far = sinusoids(torch.tensor([1, 2, 500]), width).double()
@@ -83,7 +83,7 @@ def near_and_far() -> list[Evidence]:
 
 
 def steps_of_bits() -> list[Evidence]:
-    """Say how unevenly bits of the position step from neighbour to neighbour, beside sinusoids."""
+    """Return how uneven the steps between neighbors are, with bits and with sinusoids."""
     positions = torch.arange(512)
     bits = (positions[:, None] >> torch.arange(9) & 1).double()
     found = {}
@@ -92,7 +92,8 @@ def steps_of_bits() -> list[Evidence]:
         found[name] = (steps.max() / steps.min()).item()
     changed = (bits[1:] != bits[:-1]).sum(-1)
     says = (
-        f"up to 512, neighbours differ in {int(changed.min())} to {int(changed.max())} bits: steps "
-        f"differ × {found['bits']:.1f}, those of sinusoids × {found['sinusoids']:.1f}"
+        f"up to 512, neighbors differ in {int(changed.min())} to {int(changed.max())} bits: the "
+        f"largest step is {found['bits']:.1f} times the smallest, with sinusoids "
+        f"{found['sinusoids']:.1f} times"
     )
     return [Evidence(says, FOR if found["bits"] >= 2 > found["sinusoids"] else NEITHER, HERE)]

@@ -1,4 +1,4 @@
-"""What the studies share: their folder, tables in Markdown, and how a study is kept."""
+"""Common parts of the studies: their folder, tables in Markdown, and writing of results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from ropewalk.files import Facts, read_json, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-GENERATED = "<!-- Generated from results.json; the next run writes it anew. -->"
+GENERATED = "<!-- Generated from results.json; the next run overwrites it. -->"
 
 
 def finished_run(text: str) -> Path:
-    """Take a path from the command line that must be the folder of a finished run."""
+    """Return a command-line path, which must be the folder of a finished run."""
     run = Path(text)
     if not (run / "results.json").exists():
         raise argparse.ArgumentTypeError(f"must be a finished run's folder, got {text}")
@@ -30,17 +30,19 @@ def study_one_run(
     arguments: Sequence[str] | None = None,
     added: Callable[[Facts, Facts], Facts] | None = None,
 ) -> None:
-    """Study a split of the run that the command line names, and write the folder.
+    """Study a split of the run that the command line names, and write the results folder.
 
-    about: what the script says of itself, the first line of which is its help; added: puts results
-    among those that are there, for a study that has ``--add``.
+    about: the script's docstring, whose first line is its help text; added: merges the new results
+    into the existing ones, for a study that has `--add`.
     """
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("run", type=finished_run, help="folder of a finished translation run")
-    parser.add_argument("--split", help="the first test split if not given")
+    parser.add_argument("--split", help="default: the first test split")
     parser.add_argument("--out", type=Path, default=folder)
     if added is not None:
-        parser.add_argument("--add", action="store_true", help="keep what other runs gave there")
+        parser.add_argument(
+            "--add", action="store_true", help="keep existing results of other runs"
+        )
     options = parser.parse_args(arguments)
     results, there = study(options.run, options.split), options.out / "results.json"
     if added is not None and options.add and there.exists():
@@ -57,7 +59,7 @@ def write_study(
 ) -> None:
     """Write results with the command that made them, pictures, and the README made of them.
 
-    Commands that results name already made some of them, and stay.
+    Commands that are already in the results made some of them, and are kept.
     """
     commands = [*results.get("command", "").splitlines(), shlex.join(["python", *sys.argv])]
     results["command"] = "\n".join(dict.fromkeys(commands))
@@ -69,6 +71,6 @@ def write_study(
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out a table in Markdown, all columns but the first to the right."""
+    """Return a table in Markdown, with all columns except the first right-aligned."""
     rule = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))

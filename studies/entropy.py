@@ -1,4 +1,4 @@
-"""How sharp attention is: its entropy by layer, over a whole split."""
+"""Sharpness of attention: its entropy by layer, over a complete split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entropy:
-    """Of one layer: mean entropy in bits, and as a share of what even attention would have."""
+    """Mean entropy of one layer in bits, and as a share of the entropy of uniform attention."""
 
     bits: float
     share: float
@@ -27,11 +27,12 @@ class Entropy:
 def attention_entropy(
     model: Transformer, split: EncodedSplit, *, tokens: int = 2048
 ) -> dict[str, list[Entropy]]:
-    """Give each layer's entropy of "encoder", "decoder" and "cross" attention.
+    """Return each layer's entropy of "encoder", "decoder" and "cross" attention.
 
-    A mean over all heads and all real queries of the split; the decoder reads the references. A
-    query that sees n keys has log2 n bits where it attends to all of them evenly; one that sees a
-    single key has no choice, and is left out. Linear attention has no probabilities: no layers.
+    The mean is over all heads and all non-padding queries of the split; the decoder reads the
+    references. A query that sees n keys has log2 n bits if it attends to all of them evenly. One
+    that sees a single key is left out. Linear attention has no probabilities, so its lists are
+    empty.
     """
     model.eval()
     device = model.embedding.weight.device
@@ -40,7 +41,7 @@ def attention_entropy(
         batch = make_batch(split, rows).to(device)
         maps = model.attention_maps(batch.source, batch.target_in, batch.source_mask)
         target = batch.target_out != PAD
-        read = batch.source_mask.sum(1, keepdim=True)  # keys that each row's queries see
+        read = batch.source_mask.sum(1, keepdim=True)  # number of keys that each row's queries see
         back = torch.arange(1, target.shape[1] + 1, device=device).expand_as(target)
         for kind, layers, real, seen in (
             ("encoder", maps.encoder, batch.source_mask, read.expand_as(batch.source_mask)),
@@ -56,7 +57,10 @@ def attention_entropy(
 
 
 def _sums(probabilities: Tensor, real: Tensor, seen: Tensor) -> Tensor:
-    """Sum entropies and shares of the queries ``(B, S)`` that have a choice; and count them."""
+    """Return sums of entropies and shares over the queries with at least two keys, and their count.
+
+    real, seen: `(B, S)`.
+    """
     p = probabilities.double()
     bits = torch.special.entr(p).sum(-1).mean(1) / torch.log(torch.tensor(2.0).double())  # (B, S)
     choice = real & (seen > 1)

@@ -1,9 +1,9 @@
-"""How far each encoding reaches past the length it was trained on, and each rule of rotary's.
+"""How each encoding, and each scaling rule of rotary, works beyond the trained length.
 
-``python studies/extrapolation.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task``
+`python studies/extrapolation.py RUN_FOLDER …` reads finished runs of `ropewalk compare --task`
 (causal-lm and generated sequences), tries every scaling rule on their rotary models without further
 training, and writes results/extrapolation, or another folder, with a README made of the numbers.
-Of a published folder, which has no models, scores are read and the rules stay as they were written.
+A published folder has no models: its scores are read, and existing results of the rules are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = RESULTS / "extrapolation"
 
 
 def scores_of(run: Path) -> Facts:
-    """Give a run's headline score of each encoding at each length, every seed."""
+    """Return a run's headline score of each encoding at each length, for every seed."""
     results = read_results(run)
     metric = results["metrics"][0]
     rows = {
@@ -49,15 +49,15 @@ def scores_of(run: Path) -> Facts:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     runs = results["runs"]
     parts = [
-        "# Past the trained length",
+        "# Beyond the trained length",
         GENERATED,
-        "Each encoding, trained up to one length and scored at multiples of it. A dash: no result, "
-        "since the encoding has no such positions, training reached none of its rows there, or the "
-        "task has no such size. Small numbers are seeds. What differs by more than chance stands "
-        "in each task's own table.",
+        "Each encoding was trained up to one length and scored at multiples of it. A dash means no "
+        "result: the encoding has no such positions, its rows there were never trained, or the "
+        "task has no such size. Small numbers are single seeds. The README of each run shows which "
+        "differences are more than chance.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
     if len(runs) > 1:
@@ -73,23 +73,23 @@ def readme(results: Facts) -> str:
         ]
         if run["rules"] is not None:
             parts += [
-                "Rules of rotary, without further training: the models above, trained on at most "
-                f"{run['rules']['trained_tokens']} tokens with plain rotary, which is `none` here. "
-                "At m times the length a rule stretches by m, DynamicNTK (factor 2) by 2m − 1; at "
-                "the trained length rules change nothing that was asked, and were not tried.",
+                "Scaling rules of rotary, without further training: the models above, trained on "
+                f"at most {run['rules']['trained_tokens']} tokens with plain rotary (`none` here). "
+                "At m times the length a rule scales by m, and DynamicNTK (factor 2) by 2m − 1. At "
+                "the trained length every rule is plain rotary, so none was tried.",
                 _by_length(run["rules"]["scores"], run["metric"]["digits"]),
                 tests_table(run["rules"]),
             ]
     if any(run["rules"] for run in runs):
         parts += [
-            "LongRoPE is not among the rules: its factors are searched for one model, so that "
-            "there is nothing to try."
+            "LongRoPE is not among the rules: its factors are searched for one model, so there is "
+            "nothing to try."
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def _overview(runs: Sequence[Facts]) -> str:
-    """Lay out every task's mean scores at its first two lengths, side by side."""
+    """Return a table of every task's mean scores at its first two lengths."""
     names = dict.fromkeys(name for run in runs for name in run["rows"])
     lines = [[f"`{name}`", *(_first_two(run, name) for run in runs)] for name in names]
     head = [f"{run['task']}, {run['metric']['unit'] or run['metric']['name']}" for run in runs]
@@ -108,7 +108,7 @@ def _splits(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Give the mean over seeds, None where a seed has no result."""
+    """Return the mean over seeds, or None if a seed has no result."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
@@ -143,7 +143,7 @@ def length_figure(run: Facts) -> bytes:
         axes.plot(
             [x for x, _ in points],
             [y for _, y in points],
-            color=look.colour,
+            color=look.color,
             linestyle=look.line,
             marker=look.marker,
             markersize=4,
@@ -165,7 +165,7 @@ def length_figure(run: Facts) -> bytes:
 
 
 def _rules(run: Path, folder: Path) -> Facts | None:
-    """Try the rules on a run's models; of a published folder give what was written of its task."""
+    """Try the rules on a run's models; for a published folder return the existing results."""
     if (run / "config.json").exists():
         return try_rules(run)
     task, written = read_results(run)["config"]["task"], folder / "results.json"
@@ -174,7 +174,7 @@ def _rules(run: Path, folder: Path) -> Facts | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Gather the runs, try the rules, and write the folder."""
+    """Read the runs, try the rules, and write the results folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", type=finished_run, nargs="+", help="folders of finished runs")
     parser.add_argument("--out", type=Path, default=FOLDER)

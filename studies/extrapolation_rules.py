@@ -1,4 +1,4 @@
-"""The scaling rules of rotary, tried on trained models without further training, and tested."""
+"""Trials and significance tests of rotary's scaling rules on trained models, without training."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated
 
-#: Each rule with the factor m by which a sequence is longer than the L tokens trained on.
-#: LongRoPE is not among them: its factors are searched for a model, and no other has them.
+#: The encoding of each rule; m is the factor by which a sequence exceeds the L tokens of training.
+#: LongRoPE is not included: its factors are searched for one model and fit no other.
 RULE_TRIALS = {
     "none": "rotary",
     "Linear": "rotary(rule=linear, factor={m})",
@@ -36,10 +36,10 @@ RULE_TRIALS = {
 
 
 def try_rules(run: Path) -> Facts | None:
-    """Score a run's rotary models at each length under each rule; None where it has no rotary."""
+    """Score a run's rotary models at each length under each rule; None if it has no rotary."""
     config = Config.model_validate(read_results(run)["config"])
     if config.sweep:
-        raise ValueError(f"run must have no sweep, got {run}: its rotary has settings of its own")
+        raise ValueError(f"run must have no sweep, got {run}: its rotary has its own settings")
     if "rotary" not in config.encodings:
         return None
     task = open_task(config, run)
@@ -50,7 +50,7 @@ def try_rules(run: Path) -> Facts | None:
         for split in task.splits:
             multiple = int(split.removeprefix("x"))
             if multiple == 1 and rule != "none":
-                continue  # every rule is the plain rope where nothing is to be stretched
+                continue  # at the trained length every rule is the plain rope
             encoding = written.format(m=multiple, L=trained, n=multiple * trained)
             found[rule][split] = [
                 _score(config, task, run, seed, encoding, split) for seed in config.seeds
@@ -100,7 +100,7 @@ def compare_rules(
 
 
 def _tokens_trained(task: Task) -> int:
-    """Give how many tokens a model has read at most in training; an end mark it only foretells."""
+    """Return the most tokens a model has read in training; end marks are only predicted."""
     if isinstance(task, Generated):
         return max(task.lengths_in_training) - 1
     return task.config.train_length
@@ -109,12 +109,12 @@ def _tokens_trained(task: Task) -> int:
 def _score(
     config: Config, task: Task, run: Path, seed: int, encoding: str, split: str
 ) -> Facts | None:
-    """Give what results keep of a score: each metric's value, the statistics of each item."""
+    """Return the score as results store it: each metric's value, the statistics of each item."""
     folder = Cell("rotary", seed).folder(run)
     if "no_result" in task.evaluation(split, folder):
         return None
     model = build_model(config, encoding, seed, task.vocabulary)
-    # A rope has no parameters that could be missing.
+    # A rope has no parameters, so the weights fit every rule.
     load_weights(model, read_tensors(folder / "model.safetensors")[0])
     with tempfile.TemporaryDirectory() as scratch:
         found = task.evaluate(model, split, Path(scratch))
@@ -124,12 +124,12 @@ def _score(
 
 
 def tests_table(rules: Facts) -> str:
-    """Lay out how each rule differs from plain rotary, or say that this is not known."""
-    if "tests" not in rules:  # the first runs of this script kept no item's statistics
+    """Return a table of each rule's difference from plain rotary, or why there is none."""
+    if "tests" not in rules:  # the first runs of this script stored no statistics of items
         seeds = len(next(iter(rules["scores"]["none"].values())))
         return (
             f"An observation of {seeds} seed{'s' if seeds > 1 else ''}, not a finding: the rules "
-            "were not tested against plain rotary (`none`), since no item's score was kept."
+            "were not tested against plain rotary (`none`), because item scores were not stored."
         )
     tested = rules["tested"]
     rows = []
@@ -147,7 +147,8 @@ def tests_table(rules: Facts) -> str:
         return "No rule could be tested against plain rotary (`none`): there are too few results."
     head = ["", f"difference in {tested['name']}", "95 % interval", "p (Holm)", "verdict"]
     title = (
-        "Against plain rotary (`none`), on the same items and seeds; p is corrected for all rules "
-        "of a length:"
+        "Compared with plain rotary (`none`), on the same items and seeds. p is corrected (Holm) "
+        "for all rules of a length. The interval is for one rule alone, so it can leave out 0 "
+        "while the verdict is “no difference shown”:"
     )
     return f"{title}\n\n{markdown_table(head, rows)}"

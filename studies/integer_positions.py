@@ -1,8 +1,8 @@
-"""Whether integers as positions make training explode, with norms before and behind each part.
+"""Whether integers as positions make training explode, with norms before and after each part.
 
-``python studies/integer_positions.py runs/integer-positions`` trains small causal language models
-that add the position itself, a share of it, or sinusoids: with layers as the lab has them
-(pre-norm) and as Vaswani et al. 2017 has them (post-norm). It goes on where it stopped, and writes
+`python studies/integer_positions.py runs/integer-positions` trains small causal language models
+that add the position itself, a share of it, or sinusoids: with the lab's layers (pre-norm) and with
+those of Vaswani et al. 2017 (post-norm). It resumes an interrupted run, and writes
 results/claims/integer-positions with a README made of the numbers.
 """
 
@@ -34,7 +34,7 @@ NORMS = ("pre", "post")
 
 
 class PostNormLayer(SelfAttentionLayer):
-    """The same layer with each norm behind the sum, where Vaswani et al. 2017 has it."""
+    """The same layer with each norm after the sum, as in Vaswani et al. 2017."""
 
     def forward(
         self,
@@ -45,7 +45,7 @@ class PostNormLayer(SelfAttentionLayer):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        """Return the next x `(B, S, width)` and, if requested, the attention probabilities."""
         output, probabilities = self.attention(
             x,
             placement=placement,
@@ -60,16 +60,16 @@ class PostNormLayer(SelfAttentionLayer):
 
 
 def make_post_norm(model: LanguageModel) -> None:
-    """Move the norms of a model behind their parts; parameters stay what they are.
+    """Move the norms of a model after their parts; the parameters do not change.
 
-    The norm behind the last layer, which post-norm does without, stays: it norms what is normed.
+    Post-norm needs no norm after the last layer. It stays, and normalizes a normalized input.
     """
     for layer in model.layers:
         layer.__class__ = PostNormLayer
 
 
 def train_cell(task: Task, norm: str, encoding: str, seed: int, folder: Path) -> Facts:
-    """Train one model, or go on with it, and say how large its gradients were."""
+    """Train one model, or resume its training, and return the sizes of its gradients."""
     folder.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(task, encoding, seed, folder)
     assert isinstance(trainer.model, LanguageModel)
@@ -80,7 +80,7 @@ def train_cell(task: Task, norm: str, encoding: str, seed: int, folder: Path) ->
 
 
 def facts_of(record: Record, seed: int) -> Facts:
-    """Give what is kept of a training: how it ended, gradients before clipping, loss."""
+    """Return the results of a training: how it ended, gradients before clipping, loss."""
     gradients = [seen["gradient"] for seen in record.training]
     return {
         "seed": seed,
@@ -94,7 +94,7 @@ def facts_of(record: Record, seed: int) -> Facts:
 
 
 def study(config: Config, run: Path) -> Facts:
-    """Train every encoding with both placements of the norm and every seed."""
+    """Train every encoding with both positions of the norm and every seed."""
     task = prepare(config, run)
     cells: dict[str, dict[str, list[Facts]]] = {}
     for norm in NORMS:
@@ -109,7 +109,7 @@ def study(config: Config, run: Path) -> Facts:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     config, rows = results["config"], []
     for norm, encodings in results["norms"].items():
         for encoding, cells in encodings.items():
@@ -120,13 +120,13 @@ def readme(results: Facts) -> str:
             ended = sum(cell["status"] == "finished" for cell in cells)
             rows.append([f"{norm}-norm, `{encoding}`", *means, f"{ended} of {len(cells)}"])
     parts = [
-        "# Integers as positions, with norms before and behind each part",
+        "# Integers as positions, with norms before and after each part",
         GENERATED,
-        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
+        f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
         f"next token in windows of {config['train_length']} tokens ({config['data']}), seeds "
-        f"{', '.join(map(str, config['seeds']))}. Norm of the whole gradient before it is clipped, "
-        "at the first step and at most; validation loss at the end; means of seeds. Pre-norm "
-        "norms what a layer reads, post-norm (Vaswani et al. 2017) what it gives.",
+        f"{', '.join(map(str, config['seeds']))}. Norm of the full gradient before clipping, at "
+        "the first step and the largest; final validation loss; means of seeds. Pre-norm "
+        "normalizes what a part reads, post-norm (Vaswani et al. 2017) the sum after it.",
         markdown_table(["", "first step", "largest", "validation loss", "finished"], rows),
         f"```sh\n{results['command']}\n```",
     ]
@@ -139,10 +139,12 @@ def _mean(values: Sequence[float | None], digits: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is not trained yet and write the folder."""
+    """Train the models that are not trained yet and write the results folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="where models and checkpoints are kept")
-    parser.add_argument("settings", nargs="*", metavar="FIELD=VALUE", help="of the run's config")
+    parser.add_argument("run", type=Path, help="folder for models and checkpoints")
+    parser.add_argument(
+        "settings", nargs="*", metavar="FIELD=VALUE", help="settings of the run's config"
+    )
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_intermixed_args(arguments)
     settings: Facts = {"task": "causal-lm", "encodings": ENCODINGS, "seeds": (1, 2, 3)}

@@ -1,8 +1,8 @@
-"""How often the significance test calls two systems different that are alike.
+"""How often the significance test calls two equal systems different.
 
-``python studies/rejections.py [--trials N]`` simulates BLEU of systems that differ by chance alone:
-by the sentence, by the seed, and by both. Trials are sorted by how far the seeds lie apart, since
-few seeds may agree by chance. It writes ``results/rejections``.
+`python studies/rejections.py [--trials N]` simulates BLEU of systems that differ only by chance:
+by the sentence, by the seed, and by both. Trials are sorted by the spread of the seeds, because
+few seeds may agree by chance. It writes `results/rejections`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STRATA = ("seeds agree", "middle", "seeds lie apart")  # thirds of the trials of
 
 
 def simulated_sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw each sentence's length and how easy it is, in logits: both (N,)."""
+    """Draw each sentence's length in words and its ease in logits: both (N,)."""
     length = torch.randint(5, 18, (count,), generator=generator)
     return length, torch.randn(count, generator=generator)
 
@@ -41,9 +41,9 @@ def simulated_system(
     generator: torch.Generator,
     shift: float = 0.0,
 ) -> Tensor:
-    """Draw BLEU statistics (Z, N, 10) of a system that gets each word right by some chance.
+    """Draw BLEU statistics (Z, N, 10) of a system that gets each word right with some probability.
 
-    In logits that is 1 + `shift`, plus the luck of the seed, of the sentence, and of both.
+    In logits it is 1 + `shift`, plus random effects of the seed, of the sentence, and of both.
     """
     count, longest = len(length), int(length.max())
 
@@ -64,7 +64,7 @@ def simulated_system(
 
 
 def simulate(seeds: int, spread: float, trials: int) -> list[tuple[float, float]]:
-    """Compare two systems alike, trial after trial: how far their seeds lie apart, and p."""
+    """Compare two equal systems in each trial: return the variance of their seeds, and p."""
     generator = torch.Generator().manual_seed(1_000 * seeds + round(100 * spread))
     found = []
     for trial in range(trials):
@@ -79,7 +79,7 @@ def simulate(seeds: int, spread: float, trials: int) -> list[tuple[float, float]
 
 
 def rejections(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Give the share of trials with p < 0.05, of all and of each third by the seeds' distance."""
+    """Return the share of trials with p < 0.05: of all, and of each third by seed variance."""
     ordered = [p for _, p in sorted(trials)]
     size = len(ordered)
     ends = [size * third // 3 for third in range(4)]
@@ -89,7 +89,7 @@ def rejections(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the study."""
+    """Return the README of the study."""
     rows = [
         [f"{row['seeds']}", f"{row['seed_spread']:g}", *(f"{row[n]:.1%}" for n in ("all", *STRATA))]
         for row in results["rows"]
@@ -100,25 +100,26 @@ def readme(results: Facts) -> str:
     largest = max(row[name] for row in results["rows"] for name in STRATA)
     third = 100 * math.sqrt(largest * (1 - largest) / (trials // 3))
     parts = [
-        "# How often systems alike come out different",
+        "# How often equal systems come out different",
         GENERATED,
-        f"Pairs of systems that differ by chance alone were compared {trials:,} times for each "
-        f"number of seeds and each spread of the seeds (in logits of a word being right), on "
-        f"{results['sentences']} simulated sentences: the share with p < {LEVEL}, which should be "
-        f"5 %. One standard error is {error:.1f} points at 5 %, {third:.1f} of the largest third.",
+        f"Pairs of systems that differ only by chance were compared {trials:,} times for each "
+        f"number of seeds and each spread of the seeds (in logits of a correct word), on "
+        f"{results['sentences']} simulated sentences. The table shows the share with p < {LEVEL}, "
+        f"which should be 5 %. One standard error is {error:.1f} points at 5 %, and {third:.1f} "
+        f"points for the largest share of a third.",
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
-        f"Thirds of the trials by the variance of the seeds' BLEU. Of all trials at most "
-        f"{most['all']:.1%} are rejected; of the third whose seeds agree, up to "
-        f"{most[STRATA[0]]:.1%}, and of the others up to {most[STRATA[1]]:.1%}: few seeds that "
-        f"agree by chance hide how far seeds lie apart. A difference that is shown while its seeds "
-        f"agree closely deserves more seeds.",
+        f"The thirds are the trials sorted by the variance of the seeds' BLEU. At most "
+        f"{most['all']:.1%} of all trials come out different. In the third whose seeds agree it is "
+        f"up to {most[STRATA[0]]:.1%}, in the others up to {most[STRATA[1]]:.1%}: a few seeds that "
+        f"agree by chance hide how much seeds vary. If a difference is shown while its seeds agree "
+        f"closely, train more seeds.",
         f"```sh\n{results['command']}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Simulate every setting and write the folder."""
+    """Simulate every setting and write the results folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=1_500)
     parser.add_argument("--out", type=Path, default=FOLDER)

@@ -1,8 +1,8 @@
-"""What the parts of a rope are for, in models trained here.
+"""What the parts of a rope do, in models trained here.
 
-``python studies/rotary_parts.py RUN_FOLDER …`` reads finished runs of ``ropewalk compare --task
-causal-lm``, looks into the models of the first, and writes results/rotary-parts: norms of queries
-and keys by frequency, mean scores by distance, how much of a position is left in hidden states,
+`python studies/rotary_parts.py RUN_FOLDER …` reads finished runs of `ropewalk compare --task
+causal-lm`, measures the models of the first, and writes results/rotary-parts: norms of queries
+and keys by frequency, mean scores by distance, how well positions can be read from hidden states,
 norms of gradients, and a README of them.
 """
 
@@ -28,25 +28,25 @@ from ropewalk.model import LanguageModel
 from ropewalk.rotary import RotarySpec
 
 FOLDER = RESULTS / "rotary-parts"
-WINDOWS = 64  # of the test text, each as long as those trained on
+WINDOWS = 64  # of the test text, each of the trained length
 
 
 def windows(config: Config, run: Path) -> Tensor:
-    """Give token ids of the test text, windows as long as those trained on: (WINDOWS, S)."""
+    """Return token ids of the test text in windows of the trained length: (WINDOWS, S)."""
     ids = open_task(config, run).data["test"]  # type: ignore[attr-defined]
     count = min(WINDOWS, len(ids) // config.train_length)
     return ids[: count * config.train_length].unflatten(0, (count, config.train_length))
 
 
 def spec_of(model: LanguageModel) -> RotarySpec | None:
-    """Give the rope of a model whose encoding has one, else None."""
+    """Return the rope of a model, or None if its encoding has none."""
     rope = getattr(model.encoding.for_layer(0), "rope", None)
     return None if rope is None else rope.spec
 
 
 @torch.no_grad()
 def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
-    """Measure one model on these windows: a list entry for each layer."""
+    """Measure one model on these windows; lists have one entry per layer."""
     with record_rotations(model) as seen:
         hidden = hidden_states(model, tokens)
     spec = spec_of(model)
@@ -73,7 +73,7 @@ def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
 
 @torch.no_grad()
 def hidden_states(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
-    """Give what each layer reads, and what the last one gives: depth -> ``(B, S, width)``."""
+    """Return each layer's input, and the last layer's output: depth -> `(B, S, width)`."""
     hidden: list[Tensor] = []
     hooks = [
         part.register_forward_pre_hook(_collecting(hidden)) for part in (*model.layers, model.norm)
@@ -96,7 +96,7 @@ def _rounded(values: Tensor) -> list[float]:
 
 
 def study_run(run: Path) -> Facts:
-    """Look into every finished model of a run."""
+    """Measure every finished model of a run."""
     results = read_results(run)
     config = Config.model_validate(results["config"])
     tokens = windows(config, run)
@@ -120,7 +120,7 @@ def study_run(run: Path) -> Facts:
 
 
 def gradients_of(run: Path) -> Facts:
-    """Give how large a run's gradients were, before they were clipped: encoding -> seeds."""
+    """Return the norms of a run's gradients before clipping: encoding -> seeds."""
     rows = read_results(run)["encodings"]
     return {row["name"]: [_gradients(cell) for cell in row["cells"]] for row in rows}
 
@@ -137,14 +137,13 @@ def _gradients(cell: Facts) -> Facts:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Study a run and write the folder."""
+    """Study the runs and write the results folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "runs",
         type=finished_run,
         nargs="+",
-        help="finished causal-lm runs: the first is "
-        "looked into, the gradients of the last are told",
+        help="finished causal-lm runs: models are read from the first, gradients from the last",
     )
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What the parts of a rope are for, as tables and figures of ``rotary_parts.py``'s numbers."""
+"""Tables and figures of the numbers of `rotary_parts.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ropewalk.figures import static
 from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.lab.config import Config
 
-SMALL = 0.1  # rad, within which sine and cosine hardly leave 0 and 1
-PLAIN = ("none", "sinusoidal", "learned")  # encodings that leave attention as it is
+SMALL = 0.1  # rad; below, sine and cosine are nearly 0 and 1
+PLAIN = ("none", "sinusoidal", "learned")  # encodings that do not change attention
 
 
 def slow_share(norms: list[Facts], name: str) -> list[float]:
-    """Give, for each layer, the share of squared norm that the slower half of the pairs holds."""
+    """Return, for each layer, the share of squared norm in the slower half of the pairs."""
     shares = []
     for layer in norms:
         squares = torch.tensor(layer[name]).square()
@@ -27,27 +27,27 @@ def slow_share(norms: list[Facts], name: str) -> list[float]:
 
 
 def by_eighths(scores: list[float]) -> list[float]:
-    """Give the mean score in each eighth of the distances from 1 on, nearest first."""
+    """Return the mean score in each eighth of the distances from 1 on, nearest first."""
     rest = torch.tensor(scores[1:])
     return [float(part.mean()) for part in rest.tensor_split(8)]
 
 
 def decay(scores: list[float]) -> float:
-    """Give how far the mean score falls from the nearest eighth of distances to the farthest."""
+    """Return the mean score of the nearest eighth of distances less that of the farthest."""
     part = max(1, len(scores) // 8)
     nearest, farthest = scores[1 : 1 + part], scores[-part:]
     return sum(nearest) / len(nearest) - sum(farthest) / len(farthest)
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     config = results["config"]
     parts = [
         "# What the parts of a rope are for",
         GENERATED,
-        f"Models of {config['layers']} layers, width {config['width']}, trained to foretell the "
-        f"next token in windows of {config['train_length']} tokens ({config['data']}), then looked "
-        f"into on {results['windows']} windows of the test text. Trained and looked into by:",
+        f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
+        f"next token in windows of {config['train_length']} tokens ({config['data']}), then "
+        f"examined on {results['windows']} windows of the test text. Commands:",
         "```sh\n" + "\n".join([*results["asked"], results["command"]]) + "\n```",
         *_losses(results),
         *_norms(results),
@@ -66,34 +66,34 @@ def _losses(results: Facts) -> list[str]:
         rows.append([f"`{name}`", _number(row["validation_loss"]["mean"], 3), _seeds(losses)])
     return [
         "## Loss",
-        "Mean validation loss of a token; with `values=True` values turn as well and the output "
-        "turns back; with `frequency` all pairs turn alike. Whether differences on the test text "
-        "are shown by more than chance stands in the table of the run itself.",
+        "Mean validation loss per token. With `values=True` values rotate too, and the output "
+        "rotates back; with `frequency` all pairs rotate at the same speed. The README of the run "
+        "shows which differences on the test text are more than chance.",
         markdown_table(["encoding", "validation loss", "seeds"], rows),
         *_alike_by_design(results),
     ]
 
 
 def _alike_by_design(results: Facts) -> list[str]:
-    """Say of each p-RoPE how far the pairs that it leaves alone would turn within a window."""
+    """Say for each p-RoPE how far the pairs it does not rotate would rotate within a window."""
     said = []
     for name in results["encodings"]:
         if "rule=proportional" not in name:
             continue
         angle = left_out_angle(name, Config.model_validate(results["config"]))
         said.append(
-            f"`{name}` leaves alone pairs that would turn by at most {angle:.2f} rad within a "
+            f"`{name}` does not rotate pairs that would rotate by at most {angle:.2f} rad within a "
             f"window of {results['config']['train_length']} tokens: at this length it is nearly "
-            f"`rotary` by design, so its row says nothing of p-RoPE."
+            f"`rotary` by design, so its row says nothing about p-RoPE."
             if angle < SMALL
-            else f"`{name}` leaves alone pairs that would turn by up to {angle:.2f} rad within a "
+            else f"`{name}` does not rotate pairs that would rotate by up to {angle:.2f} rad in a "
             f"window of {results['config']['train_length']} tokens."
         )
     return said
 
 
 def left_out_angle(name: str, config: Config) -> float:
-    """Give the greatest angle, in rad, within a window of the pairs that p-RoPE does not turn."""
+    """Return the largest angle (rad) in a window of the pairs that p-RoPE does not rotate."""
     shape = config.shape(vocabulary=1).stack_shape(causal=True)
     turned = build(name, shape).for_layer(0).rope.spec.inverse_frequencies()
     plain = build("rotary", shape).for_layer(0).rope.spec.inverse_frequencies()
@@ -107,7 +107,7 @@ def _norms(results: Facts) -> list[str]:
         cells = [cell for cell in row["cells"] if "norms" in cell]
         if not cells:
             continue
-        if "frequency=" in name:  # all pairs turn alike: none is slower
+        if "frequency=" in name:  # all pairs rotate equally fast
             continue
         for part in ("q", "k"):
             layers = torch.tensor([slow_share(cell["norms"], part) for cell in cells])
@@ -117,13 +117,13 @@ def _norms(results: Facts) -> list[str]:
     layers = results["config"]["layers"]
     return [
         "## Norm by frequency",
-        "Share of squared norm, before the rotation, that lies in the slower half of the pairs "
-        "(mean of seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large "
-        "model uses the slow pairs most, as channels for meaning that hardly turn.",
+        "Share of the squared norm, before rotation, in the slower half of the pairs (mean of "
+        "seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large model "
+        "uses the slow pairs most, as channels for meaning that hardly rotate.",
         markdown_table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Norm of queries and keys by pair, layer and head](norms.png)",
-        "Norm of each pair as a share of its head's, first seed: fastest pair left; a row for each "
-        "head, layers from top to bottom; colour grows with the share.",
+        "Norm of each pair as a share of its head's norm, first seed: fastest pair on the left; a "
+        "row for each head, layers from top to bottom; color grows with the share.",
     ]
 
 
@@ -138,10 +138,10 @@ def _decays(results: Facts) -> list[str]:
     layers = results["config"]["layers"]
     return [
         "## Score by distance",
-        "By how much the mean score (what the softmax gets from q and k; biases are not in it) is "
-        "higher at the nearest eighth of distances than at the farthest, mean of heads and seeds. "
-        "RoFormer (section 3.4.3) derives an upper bound that decays with distance; a trained "
-        "model need not follow it.",
+        "How much higher the mean score is at the nearest eighth of distances than at the farthest "
+        "(mean of heads and seeds). The score is what the softmax gets from q and k, without "
+        "biases. RoFormer (section 3.4.3) derives an upper bound that decays with distance; a "
+        "trained model need not follow it.",
         markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
         "![Mean score by distance](scores.png)",
     ]
@@ -157,10 +157,10 @@ def _positions(results: Facts) -> list[str]:
     head = ["encoding", "embedding", *(f"after layer {i + 1}" for i in range(layers))]
     return [
         "## How much of a position is left",
-        "R² of a linear map (ridge regression, judged on windows it has not seen) from a token's "
-        "vector to its position: 1 reads it exactly, 0 knows nothing of it. The causal mask alone "
-        "lets layers count, as `none` shows: from the second layer on, a position that can be read "
-        "may be one that was counted and not the one that was added.",
+        "R² of a linear map (ridge regression, evaluated on unseen windows) from a token's vector "
+        "to its position: 1 means that it reads the position exactly, 0 that it reads nothing. The "
+        "causal mask alone lets layers count, as `none` shows. So from the second layer on, the "
+        "map may read a position that was counted and not the one that was added.",
         markdown_table(head, rows),
     ]
 
@@ -178,9 +178,9 @@ def _gradient_table(results: Facts) -> list[str]:
             rows.append([f"`{name}`", *means, f"{ended} of {len(cells)}"])
     return [
         "## Gradients",
-        "Norm of the whole gradient before it is clipped, at the first step, in the median and at "
-        "most, mean of seeds. `integer` adds the position itself to every column; layers that norm "
-        "their input first take it off again with the mean, and what grows is the path around.",
+        "Norm of the full gradient before clipping: at the first step, the median and the largest "
+        "(means of seeds). `integer` adds the position itself to every column. Layers that "
+        "normalize their input remove it again with the mean; only the residual path grows.",
         markdown_table(["encoding", "first step", "median", "largest", "finished"], rows),
     ]
 
@@ -194,7 +194,7 @@ def _seeds(values: Sequence[float | None]) -> str:
 
 
 def norms_figure(results: Facts) -> bytes:
-    """Draw each pair's share of its head's norm, first seed: a panel for q and k of each rope."""
+    """Draw each pair's share of its head's norm, first seed; panels for q and k of each rope."""
     from matplotlib.colors import LinearSegmentedColormap
 
     ropes = {
@@ -205,7 +205,7 @@ def norms_figure(results: Facts) -> bytes:
     figure = static.new_figure(1.0 + 1.5 * len(ropes), 4.0)
     panels = figure.subplots(2, len(ropes), squeeze=False)
     for place, (name, layers) in enumerate(ropes.items()):
-        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).colour])
+        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).color])
         for axes, part in zip(panels[:, place], ("q", "k"), strict=True):
             norms = torch.cat([torch.tensor(layer[part]) for layer in layers])
             axes.imshow((norms / norms.norm(dim=1, keepdim=True)).numpy(), cmap=shades, vmin=0)
@@ -219,9 +219,10 @@ def norms_figure(results: Facts) -> bytes:
 
 
 def scores_figure(results: Facts) -> bytes:
-    """Draw the mean score by distance, a panel for each layer, less its mean over distances.
+    """Draw the mean score by distance, less its mean over distances, a panel for each layer.
 
-    Ropes, and what has no part in attention: of the others, q and k alone are not the score.
+    Only ropes and encodings outside attention are drawn: for others, q and k alone do not make the
+    score.
     """
     layers = results["config"]["layers"]
     drawn = {
@@ -238,7 +239,7 @@ def scores_figure(results: Facts) -> bytes:
             look = style(place)
             axes.plot(
                 curve.tolist(),
-                color=look.colour,
+                color=look.color,
                 marker=look.marker,
                 markevery=8,
                 markersize=4,

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Trains what results/ has no result for yet, unit by unit, cheapest first, and publishes each when it ends.
-# A unit whose result is there is skipped; one that was interrupted goes on where it stopped.
+# Trains the units that have no result in results/ yet, cheapest first, and publishes each when it ends.
+# A unit with a result is skipped; an interrupted unit resumes where it stopped.
 #
-#   bash studies/runs.sh                # all of them, some ten hours on two cores
-#   bash studies/runs.sh claims/layers  # those whose name begins so
+#   bash studies/runs.sh                # all units, about ten hours on two cores
+#   bash studies/runs.sh claims/layers  # units whose name begins with claims/layers
 #
-# PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and keeps it in runs/try.
-# MULTI30K is the folder of the corpus. AGAIN=1 makes results anew that are there, if a name is given.
+# PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and stores it in runs/try.
+# MULTI30K is the folder of the corpus. AGAIN=1, together with a name, makes existing results again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python} wanted=${1:-}
@@ -17,11 +17,11 @@ if [[ ${TRY:-} == 1 ]]; then
   tiny=(examples=60 test_examples=12 width=16 heads=2 layers=2 feed_forward=32 batch_tokens=512)
 fi
 
-compare() { # RUN, then what stands behind `ropewalk compare`
+compare() { # RUN, then the arguments of `ropewalk compare`
   local run=$1 words=() word more=("${tiny[@]}")
   shift
   for word in "$@"; do
-    if [[ ${TRY:-} == 1 && " ${tiny[*]}" == *" ${word%%=*}="* ]]; then continue; fi # a field is given once
+    if [[ ${TRY:-} == 1 && " ${tiny[*]}" == *" ${word%%=*}="* ]]; then continue; fi # a field may be set only once
     if [[ ${TRY:-} == 1 && $word == 1,2,3 ]]; then word=1,2; fi
     words+=("$word")
   done
@@ -37,11 +37,11 @@ ended() { # NAME: a result has been published
   if [[ ${COMMIT:-} == 1 ]]; then git add results && git commit -qm "Add the result of ${1//\// of }"; fi
 }
 
-there() { [[ -e $1 && ! (${AGAIN:-} == 1 && -n $wanted) ]]; } # FILE of a result that is not to be made anew
+there() { [[ -e $1 && ! (${AGAIN:-} == 1 && -n $wanted) ]]; } # FILE of a result: it exists and need not be made again
 
 holds() { there "$1" && grep -qF "\"slug\": \"$2\"" "$1"; } # FILE of a result, and an encoding's folder name
 
-unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
+unit() { # NAME, a folder in results, then the arguments of `ropewalk compare`
   local name=$1
   shift
   if [[ $name != "$wanted"* ]] || there "$results/$name/results.json"; then return; fi
@@ -51,7 +51,7 @@ unit() { # NAME, a folder in results, then what stands behind `ropewalk compare`
   ended "$name"
 }
 
-part() { # NAME and the folder name of an encoding in it, which is added, then as above
+part() { # NAME and the folder name of one encoding to add to it, then as above
   local name=$1 slug=$2
   shift 2
   if [[ $name/$slug != "$wanted"* ]] || holds "$results/$name/results.json" "$slug"; then return; fi
@@ -61,7 +61,7 @@ part() { # NAME and the folder name of an encoding in it, which is added, then a
   ended "$name/$slug"
 }
 
-study() { # NAME, the run whose models it looks into, then what stands behind `python`
+study() { # NAME, the run whose models it reads, then the arguments of `python`
   local name=$1 run=$2
   shift 2
   if [[ $name != "$wanted"* || ! -e $run/results.json ]] || there "$results/$name/results.json"; then return; fi
@@ -74,30 +74,30 @@ causal=(--task causal-lm --seeds 1,2,3 examples=2000)
 masked=(--task masked-lm --seeds 1,2,3 examples=5000)
 outside=(--import examples/claims_encodings.py)
 
-# Rotary against sinusoids at a quarter of the parameters, and four times as many.
+# Rotary against sinusoids with a quarter of the parameters, and with four times as many.
 unit claims/sizes-small --task causal-lm --seeds 1,2,3 examples=2000 --encodings sinusoidal,rotary width=64 heads=4 layers=2 feed_forward=256 length_multiples=1
 unit claims/sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
 
-# What positions that are added leave of a token: models of the unit above, looked into.
+# How much added positions leave of a token, in the models of the unit above.
 study claims/token-left "$runs/claims/sizes-large" studies/token_left.py "$runs/claims/sizes-large"
 
-# Distances clipped near and far, where a distance has to be told exactly and on text.
+# Distances clipped at small and large values, on a task that needs exact distances and on text.
 unit claims/clip-copy --task copy --preset quick --seeds 1,2,3 "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=4)" --against rotary length_multiples=1
 unit claims/clip-causal "${causal[@]}" "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=16),rotary_clipped(distance=4)" --against rotary length_multiples=1
 
-# Positions at every layer, or at one.
+# Positions in every layer, or in one.
 unit claims/layers-causal "${causal[@]}" "${outside[@]}" --against none --encodings "rotary,rotary_only,rotary_only(layer=last),none" length_multiples=1
 unit claims/layers-masked "${masked[@]}" "${outside[@]}" --encodings "rotary,rotary_only,rotary_only(layer=last)"
 
-# Values that rotate as well, and back with the output or not.
+# Values that also rotate, with the output rotated back or not.
 unit claims/values-causal "${causal[@]}" --encodings "rotary,rotary(values=True),rotary(values=absolute)" length_multiples=1,8
 unit claims/values-masked "${masked[@]}" --encodings "rotary,rotary(values=True),rotary(values=absolute)"
 
-# Many frequencies, or one for all pairs.
+# Many frequencies, or one frequency for all pairs.
 unit claims/frequencies-causal "${causal[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.3),rotary(frequency=0.1),rotary(frequency=0.03),rotary(frequency=0.01)" length_multiples=1,8
 unit claims/frequencies-masked "${masked[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.1),rotary(frequency=0.01)"
 
-# Integers as positions, with the norms of this lab and of the first transformer.
+# Integers as positions, with the norms of this lab and of the original transformer.
 name=claims/integer-positions
 if [[ $name == "$wanted"* ]] && ! there "$results/$name/results.json"; then
   echo "== $name"
@@ -109,7 +109,7 @@ if [[ $name == "$wanted"* ]] && ! there "$results/$name/results.json"; then
   ended "$name"
 fi
 
-# Every encoding on stories, past the trained length too; rules of rotary without training; what the parts of a rope do.
+# Every encoding on stories, also beyond the trained length; rules of rotary without training; the parts of a rope.
 every='sinusoidal,none,integer,binary,learned,rotary,rotary(rule=proportional,fraction=0.75),rotary(frequency=0.1),rotary(values=True),xpos,alibi,t5,kerple,fire(length=64),tupe,shaw,transformer_xl,deberta(distance=64),cope'
 unit causal-lm --task causal-lm --encodings "$every" --seeds 1,2,3 examples=1000
 study extrapolation "$runs/causal-lm" studies/extrapolation.py "$runs/causal-lm"
@@ -138,7 +138,7 @@ rotary-rule-proportional-fraction-0.5 rotary(rule=proportional,fraction=0.5)
 rotary-rule-proportional-fraction-0.75 rotary(rule=proportional,fraction=0.75)
 ENCODINGS
 
-# Rotary code that circulates and is wrong, in translation.
+# Wrong rotary code that is in circulation, in translation.
 for encoding in rotary swapped_table mixed_pairing bfloat16_angles cosine_matrix; do
   part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k"
 done

@@ -1,8 +1,8 @@
 """Whether attention grows sharper with depth: its entropy by layer, for every encoding of a run.
 
-``python studies/sharpness.py RUN_FOLDER`` reads the models of a finished translation run, measures
-the entropy of all their attention over a whole test split, and writes results/sharpness with a
-README made of the numbers. With ``--add`` what another run gave there stays.
+`python studies/sharpness.py RUN_FOLDER` reads the models of a finished translation run, measures
+the entropy of all their attention over a complete test split, and writes results/sharpness with a
+README made of the numbers. `--add` keeps existing results of other runs.
 """
 
 from __future__ import annotations
@@ -58,13 +58,15 @@ def study_run(run: Path, split: str | None) -> Facts:
 
 
 def added(held: Facts, found: Facts) -> Facts:
-    """Give what was held with another run's encodings among them; those of one name are replaced.
+    """Return `held` with the encodings of `found`, which replace encodings of the same name.
 
     Raises ValueError if they were measured on other sentences.
     """
     for name in ("split", "sentences"):
         if held[name] != found[name]:
-            raise ValueError(f"{name} must be {held[name]} as in what is there, got {found[name]}")
+            raise ValueError(
+                f"{name} must be {held[name]} as in the existing results, got {found[name]}"
+            )
     commands = (*held["asked"].splitlines(), *found["asked"].splitlines())
     return {
         **found,
@@ -74,17 +76,18 @@ def added(held: Facts, found: Facts) -> Facts:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     parts = [
         "# How sharp attention is, by layer",
         GENERATED,
-        f"Entropy of attention over all {results['sentences']:,} sentences of {results['split']}, "
-        "mean of heads and queries, as a share of what even attention would have: 100 % looks at "
-        "everything alike, 0 % at one token alone. Large: the mean of seeds. Small: every seed. "
-        "The decoder reads the references. Sharper: seeds whose attention is sharper in each layer "
-        "than in the one before. p: the chance of so many such seeds if the order of the layers "
-        "meant nothing (for one seed, 1 in the factorial of the number of layers), corrected for "
-        "all encodings (Holm). Bits are in results.json.",
+        f"Entropy of attention on all {results['sentences']:,} sentences of {results['split']}, "
+        "mean of heads and queries, as a share of the entropy of uniform attention: 100 % is equal "
+        "attention to all tokens, 0 % is attention to one token. Large numbers are means of seeds, "
+        "small numbers are single seeds. The decoder reads the references. “Sharper” counts the "
+        "seeds whose attention is sharper in each layer than in the one before. p is the "
+        "probability of at least so many such seeds if the order of the layers is random (for one "
+        "seed, 1 in the factorial of the number of layers), corrected for all encodings (Holm). "
+        "The entropy in bits is in results.json.",
     ]
     for kind, title in KINDS.items():
         shares = {
@@ -113,12 +116,12 @@ def readme(results: Facts) -> str:
 
 
 def grows_sharper(shares: Sequence[float]) -> bool:
-    """Tell whether each layer's share of even attention is less than that of the one before."""
+    """Return whether each layer's share is less than that of the layer before."""
     return all(later < before for before, later in pairwise(shares))
 
 
 def chance(sharper: int, seeds: int, layers: int) -> float:
-    """Give the probability of at least so many seeds that grow sharper in layers of any order."""
+    """Return the probability of at least `sharper` such seeds if the order of layers is random."""
     one = 1 / math.factorial(layers)
     return sum(
         math.comb(seeds, k) * one**k * (1 - one) ** (seeds - k) for k in range(sharper, seeds + 1)
@@ -131,7 +134,7 @@ def _cell(seeds: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Study a run and write the folder."""
+    """Study a run and write the results folder."""
     study_one_run(__doc__, study_run, readme, FOLDER, arguments, added=added)
 
 

@@ -1,7 +1,7 @@
-"""What a handful of sentences shows: how often chance alone makes a gap that was once reported.
+"""How often a few sentences show, by chance alone, a BLEU gap that was once reported.
 
-``python studies/small_samples.py results/multi30k-cpu`` reads a translation run's results.json,
-which holds each sentence's BLEU statistics, draws five sentences many times over, and writes
+`python studies/small_samples.py results/multi30k-cpu` reads a translation run's results.json,
+which has each sentence's BLEU statistics, draws five sentences many times, and writes
 results/small-samples with a README made of the numbers.
 """
 
@@ -28,27 +28,27 @@ SAMPLES = 20_000
 
 
 def bleu_together(statistics: Tensor) -> Tensor:
-    """Give corpus BLEU of samples, statistics (..., N, 10) -> (...)."""
+    """Return corpus BLEU of samples, statistics (..., N, 10) -> (...)."""
     return bleu_from_statistics(statistics.sum(-2))
 
 
 def mean_sentence_bleu(statistics: Tensor) -> Tensor:
-    """Give the mean over N of each sentence's own BLEU, statistics (..., N, 10) -> (...)."""
+    """Return the mean over N of each sentence's own BLEU, statistics (..., N, 10) -> (...)."""
     return sentence_bleu(statistics).mean(-1)
 
 
-#: What to score a sample by: its key in results.json, its words, and the score.
+#: Scores of a sample: key in results.json -> (title, function).
 SCORES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "together": ("BLEU of the {n} together", bleu_together),
-    "mean": ("Mean of the {n} sentences' own BLEU, as the report had it", mean_sentence_bleu),
+    "mean": ("Mean of the BLEU of each of the {n} sentences, as in the report", mean_sentence_bleu),
 }
 
 
 def sentence_bleu(statistics: Tensor) -> Tensor:
-    """Give each sentence's BLEU, 0 to 100, statistics (..., 10) -> (...).
+    """Return each sentence's BLEU, 0 to 100, statistics (..., 10) -> (...).
 
-    Equal to sacrebleu's, of effective order: orders of which a hypothesis has no n-gram do not
-    count. Smoothed as corpus BLEU is.
+    Equal to sacrebleu's with effective order: orders without n-grams in the hypothesis do not
+    count. Smoothed like corpus BLEU.
     """
     length, reference = statistics[..., 0], statistics[..., 1]
     matches, totals = statistics[..., 2 : 2 + ORDERS], statistics[..., 2 + ORDERS :]
@@ -70,18 +70,18 @@ def gaps(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Tensor:
-    """Give by how many % `other`'s score is above `first`'s on few sentences, draw by draw (M,).
+    """Return by how many % `other`'s score is above `first`'s in each draw of few sentences (M,).
 
-    `first` and `other` are statistics (N, 10) of the same sentences; each draw takes `sentences` of
-    them without replacement, the same for both. Infinite where only `first` has a score of 0, 0
-    where both have.
+    `first` and `other` are statistics (N, 10) of the same sentences. Each draw takes `sentences` of
+    them without replacement, the same for both. The gap is infinite if only `first` scores 0, and 0
+    if both do.
 
     Raises:
-        ValueError: there are fewer sentences than a draw takes.
+        ValueError: if there are fewer sentences than a draw takes.
     """
     if len(first) != len(other) or len(first) < sentences:
         raise ValueError(
-            f"first and other must hold the same sentences, at least {sentences}, got {len(first)} "
+            f"first and other must have the same sentences, at least {sentences}, got {len(first)} "
             f"and {len(other)}"
         )
     generator = torch.Generator().manual_seed(seed)
@@ -99,12 +99,12 @@ def chances(
     sentences: int = SENTENCES,
     gap: float = GAP,
 ) -> dict[str, Any]:
-    """Say how often few sentences show a gap of at least `gap` %, with and without a difference.
+    """Return how often few sentences show a gap of at least `gap` %, with and without a difference.
 
-    `systems` holds statistics (N, 10) of each seed, encoding -> seed, the first encoding being what
-    the others are held against. "alike": one encoding against itself, trained with another seed,
-    in both orders, all encodings together. "apart": each other encoding against the first, all
-    pairs of seeds. "of_all": each encoding's mean score of all N sentences.
+    `systems` maps encodings to statistics (N, 10) of each seed; the others are compared with the
+    first encoding. "alike": each encoding compared with itself, trained with another seed, in
+    both orders, over all encodings. "apart": each other encoding compared with the first, all
+    pairs of seeds. "of_all": each encoding's mean score on all N sentences.
     """
     names = list(systems)
     alike = [
@@ -136,7 +136,7 @@ def chances(
 
 
 def _shares(found: Tensor, gap: float) -> dict[str, float]:
-    """Give how often a gap is at least `gap`, at most its negative, and the middle 90 %."""
+    """Return how often a gap is at least `gap` or at most `-gap`, and the middle 90 %."""
     finite = found.nan_to_num(posinf=1e6)
     low, high = torch.quantile(_thinned(finite), torch.tensor([0.05, 0.95]).double()).tolist()
     return {
@@ -148,17 +148,17 @@ def _shares(found: Tensor, gap: float) -> dict[str, float]:
 
 
 def _thinned(values: Tensor) -> Tensor:
-    """Take evenly from more values than torch.quantile can sort (2^24)."""
+    """Return evenly spaced values if there are more than torch.quantile can sort (2^24)."""
     return values[:: 1 + len(values) // 2**23]
 
 
 def statistics_of(score: Facts) -> Tensor:
-    """Give the BLEU statistics (N, 10) that results keep of one cell and split."""
+    """Return the BLEU statistics (N, 10) that results store for one cell and split."""
     return whole_statistics(**score["statistics"])
 
 
 def study_run(folder: Path, split: str | None) -> Facts:
-    """Count chances in a run's results."""
+    """Measure the chances in a run's results."""
     results = read_results(folder)
     split = split or results["splits"][0]
     systems = {
@@ -179,14 +179,14 @@ def study_run(folder: Path, split: str | None) -> Facts:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     gap, n, first = results["gap_percent"], results["sentences"], results["first"]
     parts = [
-        f"# What {n} sentences show",
+        f"# What {n} sentences can show",
         GENERATED,
-        f"A report of {n} sentences claimed +{gap} % BLEU for rotary. Here {n} sentences of "
+        f"A report claimed +{gap} % BLEU for rotary, from {n} sentences. Here {n} sentences of "
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of trained "
-        f"models (seeds {', '.join(map(str, results['seeds']))}), and their scores compared.",
+        f"models (seeds {', '.join(map(str, results['seeds']))}), and their scores are compared.",
     ]
     head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
     for key, (words, _) in SCORES.items():
@@ -194,16 +194,16 @@ def readme(results: Facts) -> str:
         alike = held["alike"]
         rows = []
         if alike is not None:
-            rows.append(_row("an encoding and itself, other seed", None, alike))
+            rows.append(_row("an encoding and itself, another seed", None, alike))
         for name, found in held["apart"].items():
             whole = (held["of_all"][name] / held["of_all"][first] - 1) * 100
             rows.append(_row(f"`{name}` and `{first}`", whole, found))
         parts += [f"## {words.format(n=n)}", markdown_table(head, rows)]
         if alike is not None:
             parts.append(
-                f"So of two models that differ in their seed alone, the one is at least {gap} % "
-                f"better on {n} sentences in {alike['above']:.0%} of draws, and at least as much "
-                f"worse in {alike['below']:.0%}: such a gap alone is no evidence for an encoding."
+                f"So if two models differ only in their seed, the first is at least {gap} % better "
+                f"on {n} sentences in {alike['above']:.0%} of draws, and at least {gap} % worse in "
+                f"{alike['below']:.0%}. Such a gap alone is no evidence for an encoding."
             )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"
@@ -220,7 +220,7 @@ def _row(name: str, whole: float | None, found: Facts) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Study a run and write the folder."""
+    """Study a run and write the results folder."""
     study_one_run(__doc__, study_run, readme, FOLDER, arguments)
 
 

@@ -1,8 +1,8 @@
-"""How much of a token is left in the vectors that stand for it, with and without added positions.
+"""How much of a token is left in its hidden vectors, with and without added positions.
 
-``python studies/token_left.py runs/claims/sizes-large`` reads a finished run of ``ropewalk compare
---task causal-lm``, asks at each depth of each model whether a token's own embedding is the nearest
-of all to its vector, and writes results/claims/token-left with a README made of the numbers.
+`python studies/token_left.py runs/claims/sizes-large` reads a finished run of `ropewalk compare
+--task causal-lm`, measures at each depth of each model how often a token's own embedding is the
+nearest to its vector, and writes results/claims/token-left with a README made of the numbers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FOLDER = RESULTS / "claims" / "token-left"
 
 
 def token_left(hidden: Tensor, table: Tensor, tokens: Tensor) -> float:
-    """Give the share of vectors whose own token's embedding is nearest, by angle.
+    """Return the share of vectors for which their own token's embedding is nearest, by angle.
 
-    hidden ``(B, S, width)``, table ``(V, width)``, tokens ``(B, S)``.
+    hidden `(B, S, width)`, table `(V, width)`, tokens `(B, S)`.
     """
     nearest = (normalize(hidden, dim=-1) @ normalize(table, dim=-1).mT).argmax(-1)
     return float((nearest == tokens).double().mean())
@@ -64,7 +64,7 @@ def study_run(run: Path) -> Facts:
 
 
 def readme(results: Facts) -> str:
-    """Write the README of the results folder out of its numbers alone."""
+    """Return the README of the results folder, made only from its numbers."""
     rows = [
         [f"`{name}`, seed {cell['seed']}", *(f"{share:.1%}" for share in cell["token_left"])]
         for name, cells in results["encodings"].items()
@@ -76,8 +76,9 @@ def readme(results: Facts) -> str:
         "# How much of a token is left in its vector",
         GENERATED,
         f"Share of tokens, in {results['windows']} windows of the test text, whose own embedding "
-        "is the nearest of all to their vector, by angle. The embedding is what the first layer "
-        "reads, positions added; deeper vectors turn to the next token, as they are trained to.",
+        "is the nearest of all to their vector, by angle. The column “embedding” is what the first "
+        "layer reads, with added positions. Deeper vectors move toward the next token, which they "
+        "are trained to predict.",
         markdown_table(head, rows),
         f"```sh\n{results['asked']}\n{results['command']}\n```",
     ]
@@ -85,7 +86,7 @@ def readme(results: Facts) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Study a run and write the folder."""
+    """Study a run and write the results folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=finished_run, help="folder of a finished causal-lm run")
     parser.add_argument("--out", type=Path, default=FOLDER)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the C kernel's tests under the address and undefined-behaviour sanitizers:
+# Run the C kernel's tests under the address and undefined-behavior sanitizers:
 #   bash tests/sanitize.sh [python] [pytest's arguments]
 # A copy of the package is built for it, so that nothing installed changes. It takes minutes.
 set -euo pipefail

@@ -1,8 +1,8 @@
-"""The documents say what the code does.
+"""The documents match the code.
 
-This fails if the page of encodings was edited by hand or a class's words changed without it, if the
-encoding that the guide adds does not work as written there, or if its file and its commands, copied
-into a folder of one's own, do not run from there.
+This fails if the page of encodings was edited by hand or a class's docstring changed without it, if
+the encoding of the guide does not work as described, or if its file and its commands do not run
+from another folder.
 """
 
 import re
@@ -30,7 +30,7 @@ def test_the_page_of_encodings_is_written_from_the_code():
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_encoding_says_what_it_is(name):
-    """Fails if an encoding lacks what whoever chooses one asks for."""
+    """Fails if an encoding's docstring lacks what a user needs to choose one."""
     text = " ".join((REGISTRY[name].__doc__ or "").split())
     assert "Source:" in text
     if name != "none":
@@ -43,7 +43,7 @@ def test_every_encoding_says_what_it_is(name):
 class TestTheGuide:
     @pytest.fixture
     def attention(self, monkeypatch):
-        monkeypatch.setitem(REGISTRY, "gaussian", None)  # so that it is gone behind the test
+        monkeypatch.setitem(REGISTRY, "gaussian", None)  # so that it is removed after the test
         exec(FILE, {})
         shape = StackShape(1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
         return Attention(8, 2, encoding=build("gaussian(width=3)", shape).for_layer(0))
@@ -70,7 +70,7 @@ class TestTheGuide:
                 torch.testing.assert_close(p[0, head, i, : i + 1], expected)
 
     def test_its_cached_decode_is_the_whole(self, attention):
-        """Fails if the guide's promise on caches does not hold."""
+        """Fails if the guide's promise about caches is wrong."""
         torch.manual_seed(0)
         x = torch.randn(2, 5, 8)
         whole = attention(x, causal=True).output
@@ -79,7 +79,7 @@ class TestTheGuide:
         torch.testing.assert_close(torch.cat(steps, 1), whole)
 
     def test_it_runs_as_it_stands_from_outside(self, tmp_path):
-        """Fails if the file is not found from another folder, or by the cells' processes."""
+        """Fails if the file is not found from another folder, or by the processes of the cells."""
         (tmp_path / "gaussian.py").write_text(FILE, encoding="utf-8")
         command = tmp_path / "bin" / "ropewalk"
         command.parent.mkdir()

@@ -30,7 +30,7 @@ def test_reads_text(tmp_path):
 
 def test_what_is_too_large(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 101)
-    refused(tmp_path / "a", "a: 101 bytes, which must be at most 100")
+    refused(tmp_path / "a", "a: 101 bytes, but at most 100 are allowed")
 
 
 def test_what_is_no_utf_8(tmp_path):
@@ -48,9 +48,9 @@ def test_what_is_not_there(tmp_path):
 @linux
 def test_what_is_no_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "pipe: a pipe, which must be a regular file")
-    refused(tmp_path, "a folder, which must be a regular file")
-    refused("/dev/zero", "/dev/zero: a device, which must be a regular file")
+    refused(tmp_path / "pipe", "pipe: a pipe, not a regular file")
+    refused(tmp_path, "a folder, not a regular file")
+    refused("/dev/zero", "/dev/zero: a device, not a regular file")
 
 
 @linux
@@ -74,9 +74,9 @@ def test_a_file_system_that_says_no(monkeypatch):
     [
         (b"", "it is empty"),
         (b"{", "the end at line 1, column 2 is not JSON"),
-        (b'{"a":\n x}', "what stands at line 2, column 2 is not JSON"),
+        (b'{"a":\n x}', "the text at line 2, column 2 is not JSON"),
         (b"9" * 5000, "it has an integer of too many digits"),
-        (b"[" * 100_000, "its lists and objects lie too deep in one another"),
+        (b"[" * 100_000, "its lists and objects are nested too deep"),
     ],
 )
 def test_json_that_cannot_be_read_is_told_in_our_words_with_the_way_out(tmp_path, content, said):

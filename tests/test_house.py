@@ -135,10 +135,10 @@ def test_a_file_is_at_most_300_lines(path):
     assert lines <= MAX_LINES, f"{lines} lines; split it where it reads best"
 
 
-def tree_of(readme: str) -> set[str]:
-    """Return the paths that README's tree names; a line may name several files, with commas."""
-    block = re.search(r"```\n(src/ropewalk/\n.*?)```", readme, re.DOTALL)
-    assert block, "README.md has no tree that begins with src/ropewalk/"
+def tree_of(page: str) -> set[str]:
+    """Return the paths that a page's tree names; a line may name several files, with commas."""
+    block = re.search(r"```(?:text)?\n(src/ropewalk/\n.*?)```", page, re.DOTALL)
+    assert block, "the page has no tree that begins with src/ropewalk/"
     folders: list[tuple[int, str]] = []
     found = set()
     for line in block[1].splitlines():
@@ -151,14 +151,30 @@ def tree_of(readme: str) -> set[str]:
     return found
 
 
-def test_the_tree_in_the_readme_is_true():
-    """Nothing is named that is not there; each file is named, or a folder that it is in."""
-    tree = tree_of((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert not [path for path in tree if not (ROOT / path).exists()]
+def missing_from(tree: set[str]) -> list[str]:
+    """Return the modules that a tree names neither themselves nor by an unopened folder."""
     opened = {path.rpartition("/")[0] + "/" for path in tree if not path.endswith("/")}
     opened |= {path.rstrip("/").rpartition("/")[0] + "/" for path in tree if path.count("/") > 1}
     closed = {path for path in tree if path.endswith("/")} - opened
-    for path in MODULES.values():
-        inside = str(path.relative_to(ROOT))
-        named = inside in tree or any(inside.startswith(folder) for folder in closed)
-        assert named or path.name.startswith("__"), f"{inside} is not in the tree of README.md"
+    inside = [str(path.relative_to(ROOT)) for path in MODULES.values()]
+    return [
+        path
+        for path in inside
+        if path not in tree
+        and not path.rpartition("/")[2].startswith("__")
+        and not any(path.startswith(folder) for folder in closed)
+    ]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/house.md"])
+def test_the_tree_is_true(page):
+    """Nothing is named that is not there; each file is named, or a folder that it is in."""
+    tree = tree_of((ROOT / page).read_text(encoding="utf-8"))
+    assert not [path for path in tree if not (ROOT / path).exists()]
+    assert missing_from(tree) == []
+
+
+def test_a_file_that_the_tree_lacks_is_seen():
+    tree = tree_of((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))
+    spec = "src/ropewalk/rotary/spec.py"
+    assert missing_from(tree - {spec}) == [spec]

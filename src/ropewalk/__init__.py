@@ -1,7 +1,7 @@
 """Rotary position embeddings (RoPE): exact, fast, in every form that published models use.
 
-Public names are imported on first use: torch, which they need, takes a second that the command
-line can spend better.
+Public names are imported on first use. They need torch, which takes a second to import; commands
+that do not need it start sooner.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Checks of arguments, and how messages name the mistake."""
+"""Checks of arguments, with messages that name the mistake."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 LARGEST = 2**63 - 1
 MOST_NUMBERS = 2**28
-MOST_BITS = 10_000  # of an int that is shown in digits: Python refuses 4,300 of them
+MOST_BITS = 10_000  # of an int that is shown in digits; Python refuses more than 4,300 digits
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Return value as a message echoes it: its repr in one line, cut to `limit` characters.
+    """Return value as a message shows it: its repr in one line, cut to `limit` characters.
 
-    The work is bounded too: of a long string or sequence only the beginning is read. What has no
-    repr, such as an int of too many digits or lists nested too deep, is described.
+    The work is bounded too: only the beginning of a long string or sequence is read. A value
+    without a repr, such as an int of too many digits or lists nested too deep, is described.
     """
     if type(value) is int and value.bit_length() > MOST_BITS:
         return f"an int of {value.bit_length()} bits"
@@ -36,7 +36,7 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def as_python(name: str, value: object) -> str:
-    """Return how to make a Python number of one that another library has, "" if it is none."""
+    """Return how to convert another library's number to a Python one, or "" for other values."""
     if isinstance(value, (bool, int, float)) or type(value).__name__ in ("bool", "bool_"):
         return ""
     try:
@@ -60,7 +60,7 @@ def check_int(name: str, value: Any, least: int, why: str = "") -> None:
 
 
 def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
-    """Raise unless value is a finite int or float above 0, or 0 itself where `zero` lets it in."""
+    """Raise unless value is a finite int or float above 0, or 0 if `zero` allows it."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise TypeError(
             f"{name} must be a float, got {shown(value)} of type {type(value).__name__}"
@@ -72,10 +72,10 @@ def check_number(name: str, value: Any, *, zero: bool = False, why: str = "") ->
 
 
 def check_factor(name: str, value: Any, *, zero: bool = False) -> None:
-    """Raise unless value is a number that a frequency may be multiplied or divided by.
+    """Raise unless value is a number by which a frequency may be multiplied or divided.
 
-    The bound is 1e18 and its inverse: published factors have 0.1 to 100,000, and decimal arithmetic
-    of 60 digits loses none of 20 that count. What may be 0 may lie as near to it as it likes.
+    The bounds are 1e18 and its inverse. Published factors are 0.1 to 100,000, and decimal
+    arithmetic of 60 digits keeps the 20 digits that count. With `zero` there is no lower bound.
     """
     check_number(name, value, zero=zero)
     least = 0.0 if zero else 1e-18
@@ -84,13 +84,13 @@ def check_factor(name: str, value: Any, *, zero: bool = False) -> None:
 
 
 def check_amplitude(name: str, value: float) -> None:
-    """Raise unless value and what undoes it, its inverse square, are float32 numbers."""
+    """Raise unless value and its inverse square, which undoes it, are float32 numbers."""
     if not 1e-18 <= value <= 1e18:
         raise ValueError(f"{name} must lie between 1e-18 and 1e18, got {shown(value)}")
 
 
 def check_table(name: str, value: int, numbers: int) -> None:
-    """Raise where an argument makes tables of more numbers than a position encoding can want.
+    """Raise if an argument makes tables larger than any position encoding needs.
 
     The bound is 2^28, 1 GiB in float32: ten times the position table of GPT-3.
     """
@@ -110,10 +110,11 @@ def check_bool(name: str, value: Any) -> None:
 def named_fields(
     elsewhere: Mapping[str, str], inner: Callable[..., object] | None = None
 ) -> Callable[[type[T]], type[T]]:
-    """Decorate a class so that an argument it has not is answered with one that it has.
+    """Return a class decorator that answers an unknown argument with the name of a known one.
 
-    elsewhere: its arguments by the names that other code has for them; those of arguments that it
-    has not are passed over. inner: what its first argument is made by, which may have them.
+    elsewhere: names that other code has for arguments, and their names here; those of arguments
+    that the class does not have are ignored. inner: the class of the first argument, which may have
+    the argument instead.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -143,6 +144,6 @@ def named_fields(
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean …?" with the known word nearest to this one, "" if none is near."""
+    """Return "; did you mean …?" with the known word closest to this one, or "" if none is."""
     found = difflib.get_close_matches(word[:80], list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""

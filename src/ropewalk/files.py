@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, read up to a stated size; JSON."""
+"""Files that are written completely or not at all, and read up to a stated size; JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any
 
 MOST_OF_A_NAME = 200  # characters of a path that a message repeats
 MOST_JSON_BYTES = 2**24  # of a file of facts: ten times what the largest published results take
-MOST_DATA_BYTES = 2**28  # of a file that grows with what was trained, scored or drawn
-BYTES_OF_A_LIST = 16  # in which a JSON file may have one list or object, each some 200 in memory
+MOST_DATA_BYTES = 2**28  # of a file that grows with the training, the scores or the figures
+BYTES_OF_A_LIST = 16  # of a JSON file for each list or object, which takes some 200 in memory
 
-#: What to do about a file of a run that is not what was written.
+#: What to do about a damaged file of a run.
 WAY_OUT = "delete it, and the same ropewalk compare or train, on the same folder, makes it again"
 
-#: What a JSON file holds: plain data by name.
+#: The content of a JSON file: plain data by name.
 Facts = dict[str, Any]
 
 
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
-    """Read a regular file of UTF-8, of at most so many bytes.
+    """Return the text of a regular UTF-8 file of at most so many bytes.
 
-    Raises ValueError as ``read_bytes``, and where the file is not UTF-8.
+    Raises ValueError as `read_bytes` does, and if the file is not UTF-8.
     """
     try:
         return read_bytes(path, most_bytes).decode("utf-8")
@@ -36,11 +36,11 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """Read a regular file of at most so many bytes.
+    """Return the content of a regular file of at most so many bytes.
 
-    Nothing else is waited for or read: a pipe, a device or a folder is an error before its first
-    byte. Raises ValueError that names the file and what is wrong: it is missing, it is not
-    readable by this user, it is no regular file, it is too large.
+    A pipe, a device or a folder is an error before its first byte is read, without waiting. Raises
+    ValueError that names the file and the reason: it is missing, not readable by this user, not a
+    regular file, or too large.
     """
     name = shown_path(path)
     try:
@@ -52,24 +52,24 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
         raise ValueError(f"{name}: no permission to read it") from None
     except OSError as error:
         raise ValueError(f"{name}: {error.strerror}") from None
-    except ValueError:  # NUL, or what no file system can hold
+    except ValueError:  # NUL, or text that no file system can encode
         raise ValueError(f"{name}: this cannot be the name of a file") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise ValueError(f"{name}: {_kind(status.st_mode)}, which must be a regular file")
+        raise ValueError(f"{name}: {_kind(status.st_mode)}, not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
         if status.st_size > most_bytes or len(content) > most_bytes:
             size = max(status.st_size, len(content))
-            raise ValueError(f"{name}: {size:,} bytes, which must be at most {most_bytes:,}")
+            raise ValueError(f"{name}: {size:,} bytes, but at most {most_bytes:,} are allowed")
     return content
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Give a path as a message names it: without control characters, its middle cut if it is long.
+    """Return a path as a message shows it: without control characters, cut in the middle if long.
 
-    What ends a path tells most.
+    The end of a path tells most.
     """
     name, half = os.fspath(path), MOST_OF_A_NAME // 2
     if len(name) > MOST_OF_A_NAME:
@@ -78,18 +78,18 @@ def shown_path(path: str | os.PathLike[str]) -> str:
 
 
 def _kind(mode: int) -> str:
-    """Name what is there instead of a regular file."""
+    """Return the kind of file that is not a regular one."""
     kinds = {
         "a folder": stat.S_ISDIR,
         "a pipe": stat.S_ISFIFO,
         "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
         "a socket": stat.S_ISSOCK,
     }
-    return next((kind for kind, is_it in kinds.items() if is_it(mode)), "no regular file")
+    return next((kind for kind, is_it in kinds.items() if is_it(mode)), "a special file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old one, never a part."""
+    """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old file, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.part")
     try:
@@ -98,7 +98,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except OSError as error:  # a failed write does not name its file
+    except OSError as error:  # the error of a failed write does not name its file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
@@ -110,25 +110,25 @@ def write_json(path: Path, facts: Any) -> None:
 
 
 def readable_json(value: Any, indent: int = 0, separators: tuple[str, str] = (", ", ": ")) -> str:
-    """Write JSON with one line for what is short or a list of numbers, else one for each entry."""
+    """Return JSON with one line for short values and lists of numbers, else one for each entry."""
     flat = json.dumps(value, ensure_ascii=False, separators=separators)
-    numbers = isinstance(value, list) and all(isinstance(held, (int, float)) for held in value)
+    numbers = isinstance(value, list) and all(isinstance(entry, (int, float)) for entry in value)
     if not isinstance(value, (dict, list)) or not value or numbers or len(flat) + indent <= 100:
         return flat
     space, deeper = " " * indent, indent + 1
     if isinstance(value, list):
-        lines = [readable_json(held, deeper, separators) for held in value]
+        lines = [readable_json(entry, deeper, separators) for entry in value]
     else:
         lines = [
-            f"{json.dumps(name, ensure_ascii=False)}: {readable_json(held, deeper, separators)}"
-            for name, held in value.items()
+            f"{json.dumps(name, ensure_ascii=False)}: {readable_json(entry, deeper, separators)}"
+            for name, entry in value.items()
         ]
     first, last = ("[", "]") if isinstance(value, list) else ("{", "}")
     return f"{first}\n" + ",\n".join(f"{space} {line}" for line in lines) + f"\n{space}{last}"
 
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
-    """Read a JSON file; one that is damaged, too large or no regular file is an error naming it."""
+    """Return a JSON file's content; raise if it is damaged, too large or not a regular file."""
     try:
         text = read_text(path, most_bytes)
     except ValueError as error:
@@ -143,70 +143,70 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
 
 
 def parse_json(text: str, most_bytes: int) -> Any:
-    """Read JSON of a text that may have so many bytes; what is none is a ValueError of a line."""
+    """Return the JSON of a text of at most so many bytes; raise ValueError with the reason."""
     if text.count("{") + text.count("[") > most_bytes // BYTES_OF_A_LIST:
         raise ValueError(f"it has more than {most_bytes // BYTES_OF_A_LIST:,} lists and objects")
     try:
-        return json.loads(text.removeprefix("\ufeff"))  # a byte order mark, of some editors
+        return json.loads(text.removeprefix("\ufeff"))  # some editors write a byte order mark
     except (ValueError, RecursionError) as error:
         raise ValueError(json_problem(error)) from None
 
 
 def json_problem(error: Exception) -> str:
-    """Say why JSON was not read; Python's words are of its settings and of places in a string."""
+    """Return why JSON was not read; Python's messages have its settings and string offsets."""
     if isinstance(error, json.JSONDecodeError):
         if not error.doc.strip():
             return "it is empty"
-        what = "the end" if error.pos >= len(error.doc.rstrip()) else "what stands"
+        what = "the end" if error.pos >= len(error.doc.rstrip()) else "the text"
         return f"{what} at line {error.lineno}, column {error.colno} is not JSON"
     if isinstance(error, RecursionError):
-        return "its lists and objects lie too deep in one another"
+        return "its lists and objects are nested too deep"
     return "it has an integer of too many digits"
 
 
 def digest_of(facts: Any) -> str:
-    """Give the SHA-256 of facts as JSON, whatever the order of their names."""
+    """Return the SHA-256 of facts as JSON, whatever the order of their names."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_checked_json(path: Path, facts: Facts) -> None:
-    """Write facts as JSON, atomically, with a checksum of them among them."""
-    plain = json.loads(json.dumps(facts))  # as they will be read: tuples are lists, names are text
+    """Write facts as JSON, atomically, and include a checksum of them."""
+    plain = json.loads(json.dumps(facts))  # as they are read back: tuples become lists
     write_json(path, {**facts, "checksum": digest_of(plain)})
 
 
 def read_checked_json(
     path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES, unchecked: bool = False
 ) -> Facts:
-    """Read what ``write_checked_json`` wrote; a file without a checksum is read with a warning.
+    """Return facts that `write_checked_json` wrote; warn if the file has no checksum.
 
-    With ``unchecked`` there is none: the file is one of those that are kept without. Raises
-    ValueError where the file does not give its checksum or lacks a fact that is needed.
+    With `unchecked` there is no warning: such files never have one. Raises ValueError if the
+    content does not match its checksum or lacks a fact that is needed.
     """
-    held = read_json(path, most_bytes)
-    if not isinstance(held, dict):
-        raise ValueError(f"{path} must hold facts by name, got a {type(held).__name__}; {WAY_OUT}")
-    checksum = held.pop("checksum", None)
-    if checksum is not None and checksum != digest_of(held):
-        raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
-    lacking = [name for name in needed if name not in held]
+    facts = read_json(path, most_bytes)
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path} must have facts by name, got a {type(facts).__name__}; {WAY_OUT}")
+    checksum = facts.pop("checksum", None)
+    if checksum is not None and checksum != digest_of(facts):
+        raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
+    lacking = [name for name in needed if name not in facts]
     if checksum is None and not unchecked and not lacking:
         warn_unchecked(path)
     if lacking:
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
-    return held
+    return facts
 
 
 def warn_unchecked(path: Path) -> None:
-    """Say, once for a folder, that a file there was written before files had checksums."""
+    """Warn once for each folder that a file in it was written before files had checksums."""
     warnings.warn_explicit(
         f"{path.parent} has files of an earlier version, without a checksum: damage in them would "
-        f"not be seen",
+        f"not be noticed",
         UserWarning,
         __file__,
         1,
-        registry=_warned,  # of this module: whoever reads, it is said once
+        registry=_warned,  # of this module, so that all callers together warn once
     )
 
 
@@ -214,10 +214,10 @@ _warned: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what writers that have died since left unfinished in a folder.
+    """Remove the unfinished files of dead writers from a folder.
 
-    A part names the machine and the process that wrote it; one of another machine is left alone,
-    and so is one of a process that is still there.
+    A part's name has the machine and the process that wrote it. Parts of another machine, or of a
+    process that is still running, are not removed.
     """
     for part in folder.glob(".*.part"):
         found = _PART.fullmatch(part.name)
@@ -233,9 +233,9 @@ def _machine() -> str:
 
 
 def _is_alive(pid: int) -> bool:
-    if pid == os.getpid():  # an earlier process of the same number: this one has just begun
+    if pid == os.getpid():  # an earlier process had the same number: this one has just started
         return False
-    if os.name == "nt":  # Windows has no way to ask that does no harm
+    if os.name == "nt":  # Windows has no harmless way to check
         return True
     try:
         os.kill(pid, 0)

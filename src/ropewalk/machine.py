@@ -1,4 +1,4 @@
-"""What the machine can do, what a process has used of it, and the conditions of a measurement."""
+"""Devices and capabilities of the machine, and the conditions of a measurement."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ropewalk.checks import shown
 
 
 def pick_device(name: str) -> torch.device:
-    """Give the device of this name; ``auto`` is a GPU where there is one, else the CPU.
+    """Return the device of this name; `auto` is a GPU if there is one, else the CPU.
 
-    torch knows more names, of devices that compute nothing or that nothing here is made for.
+    torch knows more names, of devices that compute nothing or that this package does not support.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -33,14 +33,14 @@ def pick_device(name: str) -> torch.device:
 
 
 def devices() -> list[str]:
-    """Name the devices that this machine has."""
+    """Return the names of this machine's devices."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     cuda = ["cuda", *(f"cuda:{i}" for i in range(count))] if count else []
     return ["cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def pick_precision(name: str, device: torch.device) -> str:
-    """Give the precision of products; ``auto`` is bfloat16 where the hardware multiplies it."""
+    """Return the precision of products; `auto` is bfloat16 if the hardware multiplies it."""
     if name != "auto":
         return name
     if device.type == "cuda":
@@ -49,7 +49,7 @@ def pick_precision(name: str, device: torch.device) -> str:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Give the most bytes of memory that this process has held: the device's, or resident."""
+    """Return this process's peak memory in bytes: of the GPU, or resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     import resource  # Windows has none
@@ -59,22 +59,22 @@ def peak_memory(device: torch.device) -> int:
 
 
 def memory(device: torch.device) -> int | None:
-    """Give the bytes of memory that the device has in all; None where nothing tells."""
+    """Return the total bytes of the device's memory, or None if it is not known."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows has none of it
+    except (AttributeError, ValueError, OSError):  # Windows has neither
         return None
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processor() -> str:
-    """Name of the processor."""
+    """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -84,7 +84,7 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """Give the commit of the source tree this runs from, with a + where it was changed since."""
+    """Return the commit of the source tree that this runs from, with a + if it was changed."""
     try:
         where = Path(__file__).parent  # the package
         ask = ["git", "-C", str(where)]
@@ -105,19 +105,19 @@ def commit() -> str | None:
 def versions(
     packages: Sequence[str] = ("torch", "tokenizers", "sacrebleu", "numpy"),
 ) -> dict[str, str]:
-    """Give the versions of what numbers depend on."""
+    """Return the versions of the packages that numbers depend on."""
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def load() -> float | None:
-    """Processes that wanted a core in the last minute, where the system counts them."""
+    """Return the processes that needed a core in the last minute, or None if not counted."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def conditions(
     command: Sequence[str], threads: int, packages: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Say what is measured, where and when; take it before the run, for its start and the load."""
+    """Return the conditions of a measurement; call it before the run, for the time and load."""
     return {
         "ropewalk": _version("ropewalk"),
         "commit": commit(),

@@ -1,9 +1,9 @@
-"""`ropewalk bench` times rotations that are the same, beside copying, and says what they hold for.
+"""`ropewalk bench` times equal rotations, compares them with copying, and reports the conditions.
 
-These fail when a contender that computes another rotation or gradient, spoils its arguments or does
-not run is timed; when a right one is refused; when a table lacks its limit or counts other bytes
-than it moves; when what was measured cannot be read back from its JSON; and when a mistake on the
-command line costs more than a line. Nothing here asserts how long anything takes.
+These fail if a contender is timed that computes another rotation or gradient, changes its arguments
+or does not run; if a right one is refused; if a table lacks its limit or counts wrong bytes; if the
+results cannot be read back from JSON; and if a mistake on the command line gives more than one
+line. No test asserts how long anything takes.
 """
 
 import io
@@ -91,7 +91,7 @@ def test_every_table_holds_its_limit_and_counts_the_bytes_it_moves(measured):
         assert OURS in rows
         assert (WITHOUT_KERNEL in rows) == measured["kernel"]
         assert (f"{OURS}, tables ready" in rows) == (timed["form"] == WITH_TABLES)
-        # Results, and gradients, are all that ropewalk's kernel holds; in place there are none.
+        # ropewalk's kernel allocates only results and gradients; in place, nothing.
         if measured["kernel"]:
             held = 0 if timed["form"] == IN_PLACE else timed["bytes_moved"] // 2
             assert rows[OURS]["peak_bytes"] == rows[limit["name"]]["peak_bytes"] == held
@@ -355,7 +355,7 @@ def test_rows_are_sampled_in_every_round_and_five_times_at_least():
     ("run", "held"),
     [
         (lambda x: x.clone(), 1),
-        (lambda x: (x * 2) + 1, 2),  # the product goes once the sum is there
+        (lambda x: (x * 2) + 1, 2),  # the product is freed after the sum
         (lambda x: x.mul_(2), 0),
         (lambda x: torch.cat([x.neg(), x.neg()]), 4),
     ],

@@ -1,11 +1,10 @@
 """The benchmarks' baselines do the same work as ropewalk, so that their ratios mean something.
 
-These fail when the annotated model computes something else than ropewalk's from the same weights,
-or its loss another smoothing than the one it states; when the count of operations misses a product;
-when the search without a cache finds other hypotheses than ropewalk's batched one, or a difference
-between two searches goes unseen; when a rope measured beside ropewalk's is not the one it is named
-after, or an error of known size is measured as another; and when a script no longer runs to the
-end.
+These fail if the annotated model computes something else than ropewalk's from the same weights, or
+its loss smooths differently than stated; if the count of operations misses a product; if the search
+without a cache finds other hypotheses than ropewalk's batched one, or a difference between two
+searches is not reported; if a measured rope is not the one that it is named after, or an error of
+known size is measured wrongly; and if a script no longer runs to the end.
 """
 
 import json
@@ -23,7 +22,7 @@ from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import EncodedSplit, source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search
 from ropewalk.lab.tokens import PAD
-from ropewalk.model import Transformer, TransformerShape, initialise
+from ropewalk.model import Transformer, TransformerShape, initialize
 
 annotated, common, exactness, far_ropes, training, translation, ways = load_scripts(
     "benchmarks",
@@ -43,7 +42,7 @@ SPLIT = EncodedSplit([[4, 5, 6], [7, 8, 9, 10, 11], [12]], [[13, 14], [15, 16, 1
 def build_model(encoding: str = "rotary", seed: int = 0) -> Transformer:
     stacks = SHAPE.stack_shape(causal=False), SHAPE.stack_shape(causal=True)
     model = Transformer(SHAPE, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 
@@ -66,7 +65,7 @@ def test_the_annotated_model_computes_what_ropewalk_computes_from_the_same_weigh
 def test_the_annotated_loss_is_cross_entropy_smoothed_over_all_words_but_padding(smoothing, seed):
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(12, 9, generator=generator, dtype=torch.float64)
-    logits[:, PAD] = -1e4  # padding is never said, so that the others' probabilities make up one
+    logits[:, PAD] = -1e4  # padding never appears, so the others' probabilities sum to one
     target = torch.randint(1, 9, (12,), generator=generator)
     target[::3] = PAD
     loss = annotated.smoothed_divergence(logits.log_softmax(-1), target, smoothing)
@@ -114,9 +113,9 @@ def test_a_search_alone_and_without_a_cache_finds_what_ropewalk_finds(encoding, 
 @given(sources, st.integers(1, 4), st.integers(0, 2**32 - 1))
 @settings(max_examples=10)
 def test_the_annotated_transformer_finds_what_ropewalk_finds(rows, beam, seed):
-    """Fails if the baseline is another model, or sees its padding: its work would be unlike."""
+    """Fails if the baseline is another model, or sees its padding: its work would differ."""
     model = build_model("sinusoidal", seed)
-    with torch.no_grad():  # what is trained never says padding, which the baseline would not see
+    with torch.no_grad():  # a trained model never predicts padding
         model.embedding.weight[:, 0] = 0
         model.embedding.weight[PAD, 0] = -1000
         model.decoder_norm.bias[0] = 10
@@ -142,7 +141,7 @@ def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it
     first.found[1] = [Hypothesis((4, 4, 4), 0.0)]
     seen = translation.compare_hypotheses(model, rows, last, first, 0.6)
     assert (seen["sentences"], seen["identical"]) == (3, 2)
-    assert seen["differing_but_identical_in_float64"] == 1  # searched anew, both find the same
+    assert seen["differing_but_identical_in_float64"] == 1  # searched again, both find the same
 
 
 @pytest.mark.parametrize("script", [training, translation])

@@ -202,7 +202,7 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     words = ["compare", "--task", "copy", "--preset", "quick", "--encodings", "none", *sizes]
     done = ropewalk(*words, "length_multiples=1,2", "train_length=3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "exact match, %; x1 is 3 letters, as trained" in done.stdout
+    assert "exact match, %; x1 is 3 letters, the trained length" in done.stdout
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 
@@ -215,7 +215,7 @@ def test_a_training_that_diverged_is_no_model(tmp_path):
         assert done.returncode == 1
         assert re.fullmatch(
             r"ropewalk: rotary, seed 1: training diverged after \d+ of \d+ steps: .*"
-            r"lower learning_rate, now 1e\+38.* --out\n",
+            r"choose a lower learning_rate than 1e\+38.* --out\n",
             done.stderr,
         )
         assert re.search(r"^rotary, seed 1: diverged after \d+ steps$", done.stdout, re.MULTILINE)
@@ -277,7 +277,7 @@ def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, nu
     process.send_signal(number)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert said.strip() == "ropewalk: interrupted; the same command goes on where this one stopped"
+    assert said.strip() == "ropewalk: interrupted; run the same command again to resume"
     if number != signal.SIGTERM:
         return
     # It does, from the step that it says.
@@ -331,16 +331,16 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["compare", "--data", LONG], "--data must be a path of at most 4,096 bytes"),
         (["compare", "--data", "d/" * 2_000 + "x"], "d/d/d"),
         (["compare", "--import", f"{LONG}.py"], "xxx"),
-        (["compare", f"{LONG}=3"], "is no field of a config"),
+        (["compare", f"{LONG}=3"], "is not a field of a config"),
         (["translate", LONG], "MODEL must be a path of at most 4,096 bytes"),
         (["translate", "a\x1b]0;b\x07c"], r"got a\x1b]0;b\x07c"),
         (["compare", "--data", "a\x1b]0;b\x07c"], r"a\x1b]0;b\x07c"),
         (["compare", "device=meta"], "device must be one that this machine has, auto, cpu"),
-        ([*COPY, "--note", "b\udc80"], "note must be text that UTF-8 can write"),
-        ([*COPY, "--out", "b\udc80"], "--out must be text that UTF-8 can write"),
+        ([*COPY, "--note", "b\udc80"], "note must be valid UTF-8"),
+        ([*COPY, "--out", "b\udc80"], "--out must be valid UTF-8"),
         ([*COPY, "--out", ""], "--out must name a path, got an empty one"),
-        ([*COPY, "--out", "a" * 300], "--out must be a folder that can be made, got 'aaa"),
-        ([*COPY, "--out", "a/" * 2_000], "--out must be a folder that can be made, got 'a/a"),
+        ([*COPY, "--out", "a" * 300], "--out must be a folder that can be created, got 'aaa"),
+        ([*COPY, "--out", "a/" * 2_000], "--out must be a folder that can be created, got 'a/a"),
         ([*COPY, "--out", "a/" * 60_000], "--out must be a path of at most 4,096 bytes"),
         (["train", *COPY[1:], "--out", ""], "--out must name a path"),
         ([*COPY, "--import", "a" * 300 + ".py"], "File name too long"),
@@ -358,6 +358,11 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["tune", "nowhere", "beam=1,2"], "RUN must be the folder of a finished run"),
         (["tune", "nowhere"], "SWEEP must be given; see ropewalk tune --help"),
         (["tune", "nowhere", "--jobs", "0", "beam=1"], "--jobs must be an integer of at least 1"),
+        (["fields", "--task", "cpoy"], "did you mean 'copy'"),
+        (["fields", "--preset", "quik"], "did you mean 'quick'"),
+        (["fields", "--task", "copy", "--preset", "annotated"], "preset must be default or quick"),
+        (["encodings", "--import", "nowhere.py"], "there is no such file"),
+        (["tasks", "copy"], "ropewalk tasks takes fewer arguments, got 'copy'"),
         (["fetch"], "NAME must be given"),
         (["fetch", "kvj"], "NAME must be one of debian-texts, kjv, "),
         (["fetch", "kjv", "--out", ""], "--out must name a path"),

@@ -1,7 +1,7 @@
 """Encodings that act on embeddings: sinusoids, learned vectors, the position itself, its bits.
 
-These fail when what is added differs from the formula, changes with the batch, the dtype or how a
-sequence is cut, or when a position that an encoding has nothing for is served all the same.
+These fail if the added numbers differ from the formula, if they change with the batch, the dtype or
+the way a sequence is cut, or if a position that an encoding does not support is accepted.
 """
 
 import dataclasses
@@ -96,7 +96,7 @@ def test_only_a_learned_table_has_parameters():
     assert {name: n for name, n in counts.items() if n} == {"learned(max_positions=12)": 12 * 32}
 
 
-# Positions that there is nothing for
+# Unsupported positions
 
 
 def check_refused(encoding, x, positions, beyond: str) -> None:
@@ -160,9 +160,9 @@ def test_binary_refuses_what_has_more_bits(bits, position):
             "integer(lenght=5)",
             "'integer' has no argument 'lenght'; it has length, cross; did you m",
         ),
-        ("binary(bits=0)", "bits must be an int from 1 to width=32, one column for each, got 0"),
-        ("binary(bits=33)", "bits must be an int from 1 to width=32, one column for each, got 33"),
-        ("binary(bits=True)", "bits must be an int from 1 to width=32, one column for each, got T"),
+        ("binary(bits=0)", "bits must be an int from 1 to width=32, one column per bit, got 0"),
+        ("binary(bits=33)", "bits must be an int from 1 to width=32, one column per bit, got 33"),
+        ("binary(bits=True)", "bits must be an int from 1 to width=32, one column per bit, got T"),
     ],
 )
 def test_a_wrong_value_is_named(text, message):
@@ -176,7 +176,7 @@ def test_cross_is_refused_where_nothing_acts_in_attention(name):
         build_encoder_decoder(f"{name}(cross=True)", BOTH, BACK)
 
 
-# One result, however a sequence is cut, padded or packed
+# The same result for any cutting, padding and packing
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,9 +1,9 @@
 """Encodings that add to the scores by position alone: ALiBi, T5, KERPLE, FIRE and TUPE.
 
-Each is held against a plain loop over positions, written from its paper, and against outside code
-where there is some. These fail when a slope, a bucket, a kernel or a sign is off, when a bias comes
-before the scale, when decoding on a cache, padding or packing change what is computed, when a
-parameter gets no gradient or two names, or when a bias is not finite in bfloat16.
+Each is compared with a plain loop over positions, written from its paper, and with other code if
+there is any. These fail if a slope, a bucket, a kernel or a sign is wrong, if a bias is added
+before the scale, if cached decoding, padding or packing change the result, if a parameter gets no
+gradient or two names, or if a bias is not finite in bfloat16.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.alibi import slopes
 from ropewalk.encodings.t5 import bucket_borders
 from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
-from ropewalk.model import Attention, initialise
+from ropewalk.model import Attention, initialize
 
 RELATIVE = [
     "alibi",
@@ -142,7 +142,7 @@ def test_each_is_what_its_paper_defines(name, shape, queries, keys, seed):
                     assert bias[h, s, t].item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-# Outside code
+# Other code
 
 
 @pytest.mark.parametrize("heads", [*range(1, 18), 24, 40, 71])
@@ -228,11 +228,11 @@ def test_buckets_rise_with_distance_and_end_where_told(buckets, distance):
 
 @torch.no_grad()
 def spread_at_start(name: str, head_dim: int) -> float:
-    """Give the standard deviation of scores in a fresh model, over seeds and pairs."""
+    """Return the standard deviation of scores in a fresh model, over seeds and pairs."""
     shape, width = StackShape(1, 4, 4, head_dim, 4 * head_dim, causal=False), 4 * head_dim
     attention, found = Attention(width, 4, encoding=build(name, shape).for_layer(0)), []
     for seed in range(5):
-        initialise(attention, seed)
+        initialize(attention, seed)
         x = random(1, 64, width, seed=seed).float()
         q = attention.query(x).unflatten(-1, (4, head_dim)).transpose(1, 2)
         k = attention.key_value(x).chunk(2, -1)[0].unflatten(-1, (4, head_dim)).transpose(1, 2)
@@ -255,11 +255,11 @@ def test_scores_start_at_the_same_size_for_every_head_dim(head_dim):
 @shapes
 def test_gradients_reach_every_parameter_from_the_start(name, shape):
     attention = Attention(32, 4, kv_heads=2, encoding=build(name, shape).for_layer(0))
-    initialise(attention, 0)
+    initialize(attention, 0)
     x, weights = random(1, 40, 32).float(), random(1, 40, 32, seed=1).float()
     (attention(x, causal=shape.causal).output * weights).sum().backward()
     grads = {key: p.grad for key, p in attention.encoding.named_parameters()}
-    if "offset" in grads:  # units of FIRE that are at work at distance 0 alone have an input of 0
+    if "offset" in grads:  # FIRE's units that are active only at distance 0 have an input of 0
         grads["weight"] = grads["weight"].abs() + grads["offset"].abs()
     for key, grad in grads.items():
         used = grad[1:4] if key.endswith("table.weight") else grad
@@ -282,7 +282,7 @@ numbers = st.sampled_from([-3.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 3.0])
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), seeds)
 @settings(max_examples=40)
 def test_fire_in_pieces_is_its_network_of_units(units, seed):
-    """Kinks that coincide, lie outside or do not exist; fails if a piece has a wrong unit at work.
+    """Kinks that coincide, are outside or do not exist; fails if a wrong unit is active in a piece.
 
     A share of 0, where a kink may be, has two gradients and none of them is asked for.
     """
@@ -322,7 +322,7 @@ def test_what_is_held_at_an_edge_comes_back_when_gradients_say_so(kind):
     assert (site.r2.grad < 0).all()
 
 
-# What holds for all of them
+# All of them
 
 
 @pytest.mark.parametrize("name", RELATIVE)
@@ -343,7 +343,7 @@ def test_relative_ones_see_distances_alone(name, shift, seed):
 def test_fire_is_relative_up_to_its_length_and_bounded_beyond(near, far, seed):
     for shape in (BACK, BOTH):
         site = build("fire(length=1000)", shape).for_layer(0)
-        initialise(site, seed)
+        initialize(site, seed)
         place = torch.arange(100)
         at_home = site.bias(Placement(place))
         assert torch.equal(site.bias(Placement(place + near)), at_home)
@@ -476,7 +476,7 @@ def test_tupe_refuses_positions_that_its_table_has_not_got():
     ("text", "message"),
     [
         ("alibi(symmetric=1)", "symmetric must be True or False, got 1"),
-        ("t5(buckets=7)", "buckets must be even, to serve two sides, got 7"),
+        ("t5(buckets=7)", "buckets must be even, half for each side, got 7"),
         ("t5(buckets=2)", "buckets must be at least 4, got 2"),
         ("t5(buckets=32.0)", "buckets must be an int, got 32.0"),
         ("t5(distance=8)", "distance must be at least 9, as 8 have a bucket of their own, got 8"),

@@ -1,7 +1,7 @@
-"""Encodings joined by +: each puts its positions into embeddings, one acts in attention.
+"""Encodings joined by +: all of them act on embeddings, at most one acts in attention.
 
 These fail if a part is left out or counted twice, if two that act in attention are accepted, or if
-what one part refuses the whole takes.
+the combination accepts what one part refuses.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""Every encoding of the registry within a compiled and an exported model, at several lengths.
+"""Every encoding of the registry in a compiled and an exported model, at several lengths.
 
-Fails when one breaks the graph, cuts the range of lengths short, is compiled anew length after
-length or answers otherwise than uncompiled, and when a position without a row passes in silence.
+Fails if one breaks the graph, limits the range of lengths, is compiled again for each length or
+gives another result than uncompiled, and if a position without a row raises no error.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_compiled_once_for_all_lengths(encoding, causal):
 @pytest.mark.parametrize("encoding", ["alibi", "shaw"])
 @torch.no_grad()
 def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding):
-    """One graph for each doubling of the number of blocks, beside that of the first length."""
+    """One graph for each doubling of the number of blocks, plus that of the first length."""
     monkeypatch.setattr(softmax_attention, "LEAST", 16)
     monkeypatch.setattr(softmax_attention, "BLOCK", 1)
     torch._dynamo.reset()

@@ -1,8 +1,8 @@
-"""CoPE counts what a query takes to be worth counting; its loop is in test_encodings_relative.
+"""CoPE counts the keys that a query finds relevant; its loop is in test_interface.py.
 
-These fail when masked or future keys are counted, position numbers matter, counts beyond the table
-run out of it, what a query counts is not what its gates say, an encoder gets the paper's one-sided
-count, or the outcome differs from the code that others wrote from the paper's appendix.
+These fail if masked or future keys are counted, if position numbers matter, if counts exceed the
+table, if the counts do not match the gates, if an encoder gets the paper's one-sided count, or if
+the result differs from code that others wrote from the paper's appendix.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ def test_position_numbers_do_not_matter_where_a_stack_looks_back(name, steps, se
 @pytest.mark.parametrize("name", ["cope", "cope(two_sided=True)"])
 @torch.no_grad()
 def test_what_is_masked_is_not_counted(name):
-    """Dropping keys between two others leaves what it would be had they never been there."""
+    """Dropping keys between two others gives the same result as never having them."""
     causal = name == "cope"
     attention, x = attention_with(name, causal=causal), random(1, 6, 32)
     kept = torch.tensor([0, 2, 3, 5])
@@ -83,7 +83,7 @@ def test_what_is_masked_is_not_counted(name):
 
 @torch.no_grad()
 def test_two_sides_mirror_each_other_but_for_the_query_itself():
-    """With the same vectors on both sides, a key ahead counts like one behind, less the query."""
+    """With the same vectors on both sides, a key ahead counts like one before, less the query."""
     site = build("cope(two_sided=True, npos_max=9)", TWO_SIDED).for_layer(0).double()
     site.positions.copy_(random(9, 8).expand(2, 9, 8))
     q, k = random(1, 4, 7, 8), random(1, 4, 7, 8, seed=1)

@@ -1,10 +1,10 @@
-"""The interface holds encodings that act in other places than the ones in the registry.
+"""The interface supports encodings that act in other places than those in the registry.
 
 Throw-away versions of ALiBi and T5 (on scores), Shaw (on scores and values), xPos (raw keys cached)
-and of one that allows no cache are registered here and must work as they are defined in attention
-and in a transformer. These fail when a bias is added before the scale, a scale of 1 is not
-honoured, decoding on a cache differs from computing all anew, asking for probabilities changes the
-output, a shared table becomes one for each layer, or gradients don't reach an encoding.
+and of one that allows no cache are registered here and must work as defined, in attention and in a
+transformer. These fail if a bias is added before the scale, if a scale of 1 is ignored, if cached
+decoding differs from computing everything again, if requesting probabilities changes the output, if
+a shared table becomes one per layer, or if gradients don't reach an encoding.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from ropewalk.model import (
     Transformer,
     TransformerShape,
     attention_probabilities,
-    initialise,
+    initialize,
 )
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
@@ -159,7 +159,7 @@ class XPosLike(Encoding):
 
 
 class Uncached(Encoding):
-    """What refers positions to the last key, and rotates both in a way that no cache can hold."""
+    """Positions relative to the last key, and a rotation of both that no cache can store."""
 
     class Site(AttentionEncoding):
         cached_keys = "none"
@@ -175,7 +175,7 @@ class Uncached(Encoding):
 
 
 PUBLISHED = {"alibi": ALiBi, "t5": T5, "shaw": Shaw, "xpos": XPosLike}
-BOTH_WAYS = {"cope": "cope(two_sided=True)"}  # what encoders take, where that has to be said
+BOTH_WAYS = {"cope": "cope(two_sided=True)"}  # required arguments in encoders
 EVERY = [BOTH_WAYS.get(name, name) for name in (*REGISTRY, *PUBLISHED)]
 WRITTEN_OUT = ["none", "rotary", *PUBLISHED]  # in `score`
 NOT_IN_ATTENTION = ("none", "integer", "binary", "sinusoidal", "learned")
@@ -191,7 +191,7 @@ def registered(monkeypatch):
 def attention_with(name: str, kv_heads: int, *, causal: bool = True, seed: int = 0) -> Attention:
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, causal=causal)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).for_layer(0))
-    initialise(attention, seed)
+    initialize(attention, seed)
     return attention.double().eval()
 
 
@@ -199,7 +199,7 @@ def transformer(name: str, *, layers: int = 2, kv_heads: int = 2, seed: int = 0)
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=kv_heads)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 

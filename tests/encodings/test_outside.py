@@ -1,8 +1,8 @@
-"""Encodings from outside: files and modules that are imported, packages that offer entry points.
+"""User-defined encodings: files and modules that are imported, packages that offer entry points.
 
-These fail when a file's encoding is not built by its name, when a broken file or plugin ends in a
-traceback, names not itself, or leaves half of what it registered behind, when it replaces what is
-there, and when bytes that changed pass for those that a run began with.
+These fail if a file's encoding is not built by its name, if a broken file or plugin gives a
+traceback, a message without its name, or a half-changed registry, if it replaces another encoding,
+or if changed bytes are accepted in place of those that a run began with.
 """
 
 import re
@@ -142,11 +142,11 @@ def mine(shape):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return None", "TypeError: callable(shape) must give an Encoding, got NoneType"),
-        ("return object()", "must give an Encoding, got object"),
+        ("return None", "TypeError: callable(shape) must return an Encoding, got NoneType"),
+        ("return object()", "must return an Encoding, got object"),
         ("return Bare()", "AttributeError"),
         ("return Site()", "KeyError: 0"),
-        ("return NoSite()", "for_layer(0) must give an AttentionEncoding, got NoneType"),
+        ("return NoSite()", "for_layer(0) must return an AttentionEncoding, got NoneType"),
         ("raise KeyError('width')", "KeyError: 'width'"),
         ("return shape.breadth", "AttributeError: 'StackShape' object has no attribute"),
         ("raise SystemExit(0)", "SystemExit: 0"),
@@ -190,7 +190,7 @@ def test_other_bytes_are_refused(saved):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Give a function that installs a package which offers an encoding."""
+    """Return a function that installs a package which offers an encoding."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def install(text, package="try-plugin", value="ropewalk_try_plugin:Mine"):

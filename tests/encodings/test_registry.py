@@ -1,8 +1,8 @@
-"""Encodings: how they are named and built, and how long what they compute is kept.
+"""Encodings: their names, how they are built, and how long their computed values are cached.
 
-These fail when a mistyped name or argument passes or is answered without the way out; when
-cross-attention is encoded unasked; and when tables are formed once a layer, or kept from one pass
-to the next. What each encoding computes is tried beside it, in test_encodings_*.py.
+These fail if a mistyped name or argument is accepted or its message gives no way out, if
+cross-attention is encoded without a request, and if tables are computed once per layer or cached
+from one pass to the next. What each encoding computes is tested in the other files here.
 """
 
 import contextlib
@@ -168,7 +168,7 @@ def test_none_does_nothing():
     assert site.rotate(q, k, placement) == (q, k)
     assert site.bias(placement) is None
     assert site.scale is None
-    with pytest.raises(RuntimeError, match="says attends = False"):
+    with pytest.raises(RuntimeError, match="its attends is False"):
         site.attend(q, k, k, placement, None)
 
 
@@ -208,7 +208,7 @@ def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_d
 
     monkeypatch.setattr(RotaryEmbedding, "tables", counted)
     source, target = torch.randint(4, 20, (2, 2, 5))
-    for _ in range(2):  # and anew in the next pass
+    for _ in range(2):  # and again in the next pass
         memory = model.encode(source)
         assert len(formed) == 1
         model.decode(target, memory)
@@ -221,7 +221,7 @@ def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_d
 
 
 def test_python_has_no_word_of_its_own_on_an_argument():
-    """Fails if a slip of the keyboard is answered with Python's warning beside our error."""
+    """Fails if a typing mistake gives Python's warning in addition to our error."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(ValueError, match="must read key=value"):
@@ -237,7 +237,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 @torch.no_grad()
 def test_a_number_of_many_digits_is_used_or_refused_by_its_name(name, argument):
-    """Fails where it reaches torch or Python, whose integers and floats end before it does."""
+    """Fails if it reaches torch or Python, whose integers and floats are too small for it."""
     shape = TransformerShape(
         vocabulary=20, width=16, heads=2, feed_forward=16, encoder_layers=0, decoder_layers=1
     )

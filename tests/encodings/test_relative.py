@@ -1,9 +1,10 @@
 """Encodings whose scores depend on content and distance together: Shaw, Transformer-XL, DeBERTa.
 
-What CoPE shares with them is here too. These fail when a row of a table serves a wrong distance or
-head, a term or the scale is missing, values forget the distance, positions of the batch are taken
-for those of its first row, what is masked leaks, a cache or its beams change what is computed, a
-parameter gets another gradient than the formula gives it, or a mistyped argument passes.
+What CoPE shares with them is also here. These fail if a row of a table is used for a wrong distance
+or head, if a term or the scale is missing, if values ignore the distance, if all rows of a batch
+get the positions of the first, if masked keys have an effect, if a cache or its beams change the
+result, if a parameter gets another gradient than the formula's, or if a mistyped argument is
+accepted.
 """
 
 import re
@@ -113,7 +114,7 @@ def test_gradients_are_those_of_the_loop_and_reach_every_parameter(name):
             assert found.grad.abs().max() > 1e-3, parameter
 
 
-# The same as code from outside
+# The same as other code
 
 
 @pytest.mark.parametrize(("distance", "buckets"), [(3, None), (20, None), (12, 4), (40, 8)])
@@ -232,7 +233,7 @@ def test_each_sees_distances_alone(name, shift, batched, seed):
         for p in (places, places + shift, -places)
     )
     close(away, at_home)
-    assert (swapped - at_home).abs().max() > 1e-4  # what is ahead is not what is behind
+    assert (swapped - at_home).abs().max() > 1e-4  # keys ahead differ from keys before
 
 
 @pytest.mark.parametrize(("name", "reach"), [("shaw(distance=2)", 2), ("deberta(distance=3)", 2)])
@@ -288,7 +289,7 @@ def test_a_transformer_decodes_with_each_on_its_cache(name):
 @pytest.mark.parametrize("name", BOTH_WAYS + ACROSS)
 @torch.no_grad()
 def test_beams_on_a_branching_cache_equal_rows_of_their_own(name):
-    """Each beam goes on from a random one of the last step's, and sees its own history alone."""
+    """Each beam continues a random one of the last step's, and sees only its own history."""
     model, beams = transformer(name), 3
     memory = model.encode(torch.randint(4, 20, (2, 5)))
     cache = DecoderCache(2, branching=True)

@@ -1,9 +1,9 @@
-"""Rotary as an encoding: every rope that can be asked for by name, in attention and in models.
+"""Rotary as an encoding: every rope that a name can describe, in attention and in models.
 
-These fail when arguments become another spec than they say, when scores or rotated values differ
-from the papers' equations, when they depend on absolute positions, when a cache, chunks, padding or
-packing change a result, when learned frequencies get a wrong gradient or too few sets, and when a
-mistake in the arguments is not named with the way out.
+These fail if arguments become another spec than they say, if scores or rotated values differ from
+the papers' equations or depend on absolute positions, if a cache, chunks, padding or packing change
+a result, if learned frequencies get a wrong gradient or too few sets, and if the message for a
+wrong argument does not give the way out.
 """
 
 import cmath
@@ -26,7 +26,7 @@ from transformers.models.roformer.modeling_roformer import (
 from ropewalk import LearnedRotaryEmbedding, RotaryEmbedding, RotarySpec, scaling
 from ropewalk.encodings import Placement, build, build_encoder_decoder, parse
 from ropewalk.encodings.rotary import Rotary, RotarySite
-from ropewalk.model import Attention, KeyValueCache, initialise
+from ropewalk.model import Attention, KeyValueCache, initialize
 from ropewalk.rotary.kernels import operator
 
 FIXED = [
@@ -113,10 +113,10 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
         ("rotary(rule=yarm)", ValueError, "rule must be one of linear, ntkaware, dynamicntk, yarn, "
          "longrope, llama3, proportional, got 'yarm'; did you mean 'yarn'?"),
         ("rotary(rule=3)", ValueError, "rule must be one of linear, ntkaware, dynamicntk"),
-        ("rotary(rule=yarn, factor=4)", ValueError, "rule=yarn must have original_length as well, "
-         "got factor; it has factor, original_length, beta_fast, beta_slow, truncate, attention"),
-        ("rotary(rule=linear)", ValueError, "rule=linear must have factor as well, got none of its "
-         "fields; it has factor"),
+        ("rotary(rule=yarn, factor=4)", ValueError, "rule=yarn also needs original_length, "
+         "got factor; its fields are factor, original_length, beta_fast, beta_slow, truncate, att"),
+        ("rotary(rule=linear)", ValueError, "rule=linear also needs factor, got none of its "
+         "fields; its fields are factor"),
         ("rotary(rule=linear, facter=4)", ValueError, "has no argument 'facter'; it has theta, "),
         ("rotary(rule=linear, facter=4)", ValueError, "did you mean 'factor'?"),
         ("rotary(rule=linear, factor=4, original_length=9)", ValueError,
@@ -130,18 +130,18 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
         ("rotary(beta_fast=4)", ValueError, "rule must be given with beta_fast=4, which is a field "
          "of yarn; write rotary(rule=yarn, beta_fast=4)"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8)", ValueError,
-         "length must be given with rule=DynamicNTK, whose frequencies depend on how long"),
+         "length must be given with rule=DynamicNTK, whose frequencies depend on the length"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8, length=9.5)", TypeError,
          "length must be an int, got 9.5"),
         ("rotary(rule=linear, factor=2, length=9)", ValueError,
-         "length must be left out where frequencies do not depend on it, got 9; they do"),
+         "length must be left out if frequencies do not depend on it, got 9; they depend"),
         ("rotary(learned=True, rule=dynamicntk, factor=2, original_length=8, length=9)", ValueError,
          "spec must have frequencies that do not depend on the length, since they are learned"),
         ("rotary(frequency=0)", ValueError, "frequency must be finite and above 0, got 0; rev"),
         ("rotary(frequency=one)", TypeError, "frequency must be a float, got 'one'"),
-        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out where all pairs "
-         "rotate at one frequency=1"),
-        ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out where "),
+        ("rotary(frequency=1, theta=5)", ValueError, "theta must be left out with "
+         "frequency=1, which is the same for all pairs"),
+        ("rotary(frequency=1, rule=linear, factor=2)", ValueError, "rule must be left out with f"),
         ("rotary(learned=heads)", ValueError, "learned must be True, False, 'layer' or 'head', "),
         ("rotary(values=1)", ValueError, "values must be True, False or 'absolute', got 1"),
         ("rotary(fields_of_rule=1)", ValueError, "'rotary' has no argument 'fields_of_rule'"),
@@ -186,7 +186,7 @@ def frequencies(name: str, site) -> Tensor:
     elif "dynamicntk" in name:  # theta * (s n/L - (s - 1))^(R/(R-2))
         theta = 10_000 * (2 * 6 / 3 - 1) ** (8 / 6)
         plain = [theta ** (-i / 4) for i in range(4)]
-    elif "yarn" in name:  # tried against its papers elsewhere
+    elif "yarn" in name:  # other tests compare it with its papers
         plain = rope.spec.inverse_frequencies().tolist()
     return torch.tensor(plain, dtype=torch.float64).expand(2, -1)
 
@@ -345,7 +345,7 @@ def test_a_stated_length_is_served_however_few_tokens_come():
         cos, _ = rope.tables(torch.tensor([1]), length)
         close(cos[0].double(), spec.inverse_frequencies(length).cos())
         whole = attention(x, causal=True).output
-        for end in (1, 4, 9):  # what is computed of a beginning does not change as more comes
+        for end in (1, 4, 9):  # results of a beginning do not change with later tokens
             close(attention(x[:, :end], causal=True).output, whole[:, :end])
         seen.append(whole)
     assert (seen[0] - seen[1]).abs().max() > 1e-3
@@ -371,8 +371,8 @@ def test_there_are_as_many_sets_of_frequencies_as_asked_for(name, sets, sites):
 def test_learned_frequencies_start_as_the_fixed_ones(name):
     model = transformer(name)
     fixed = transformer(re.sub(r"learned=\w+(, )?", "", name))
-    initialise(model, 5)
-    initialise(fixed.double(), 5)
+    initialize(model, 5)
+    initialize(fixed.double(), 5)
     for part in model.modules():
         if isinstance(part, LearnedRotaryEmbedding):
             part.reset_parameters()
@@ -380,12 +380,12 @@ def test_learned_frequencies_start_as_the_fixed_ones(name):
     close(model(source, target), fixed(source, target), 1e-5)
 
 
-def test_initialising_a_model_keeps_where_learned_frequencies_start():
+def test_initializing_a_model_keeps_where_learned_frequencies_start():
     model = transformer("rotary(learned=layer)")
     ropes = [p for p in model.modules() if isinstance(p, LearnedRotaryEmbedding)]
     for rope in ropes:
         rope.reset_parameters()
-    initialise(model, 3)
+    initialize(model, 3)
     for rope in ropes:
         close(rope.frequencies[0, 0], rope.spec.inverse_frequencies())
 
@@ -412,7 +412,7 @@ def test_gradients_reach_the_frequencies_of_every_layer_and_stack():
         assert all(p.grad.abs().max() > 1e-6 for p in learned)
 
 
-# One result, however a sequence is cut, padded or packed
+# The same result for any cutting, padding and packing
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -452,7 +452,7 @@ def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, na
         return tables(self, positions, *rest, **options)
 
     monkeypatch.setattr(rope, "tables", counted)
-    for _ in range(2):  # and anew in the next pass
+    for _ in range(2):  # and again in the next pass
         formed.clear()
         memory = model.encode(words(2, 5))
         assert len(formed) == forming[0]
@@ -478,7 +478,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_site_honours_every_field_of_its_spec(spec):
+def test_a_site_honors_every_field_of_its_spec(spec):
     rope = RotaryEmbedding(spec)
     site, q, k = RotarySite(rope), random(2, 4, 5, 8), random(2, 2, 5, 8, seed=1)
     queries, keys = torch.arange(7, 12), torch.arange(5)

@@ -1,8 +1,8 @@
-"""xPos as an encoding: rotation whose scores decay with the distance to what lies behind.
+"""xPos as an encoding: a rotation whose scores decay with the distance of earlier keys.
 
-These fail when a score differs from the paper's, when it depends on the centre or on anything but
-the distance, when a cache, padding or packing changes a result, when tables are formed once a
-layer, and when a stack that looks both ways gets scores that grow ahead without being asked for.
+These fail if a score differs from the paper's, if it depends on the center or on anything but the
+distance, if a cache, padding or packing changes a result, if tables are computed once per layer,
+and if a stack that looks both ways gets scores that grow ahead without a request.
 """
 
 import cmath
@@ -22,7 +22,7 @@ from ropewalk.model import Attention
 
 EVERY = [
     "xpos(both_ways=rotary)",
-    "xpos(both_ways=xpos, scale_base=40, centre=3)",
+    "xpos(both_ways=xpos, scale_base=40, center=3)",
     "xpos(both_ways=rotary, theta=100, rotary_dim=4, pairing=interleaved, scale_base=20)",
 ]
 CROSS = [f"{name[:-1]}, cross=True)" for name in EVERY]
@@ -52,9 +52,9 @@ def paper(q, k, m: int, n: int, pairing: str, rotated: int, theta: float, base: 
     st.sampled_from([200, 512.0]),
     seeds,
 )
-def test_scores_are_those_of_the_paper(queries, keys, pairing, rotated, centre, base, seed):
+def test_scores_are_those_of_the_paper(queries, keys, pairing, rotated, center, base, seed):
     arguments = f"theta=100, pairing={pairing}, rotary_dim={rotated}, scale_base={base}"
-    site = build(f"xpos({arguments}, centre={centre})", BACK).for_layer(0)
+    site = build(f"xpos({arguments}, center={center})", BACK).for_layer(0)
     q, k = random(1, 4, len(queries), 8, seed=seed), random(1, 4, len(keys), 8, seed=seed + 1)
     placement = Placement(torch.tensor(queries), torch.tensor(keys))
     turned_q, turned_k = site.rotate(q, k, placement)
@@ -81,13 +81,13 @@ def test_what_lies_behind_decays_and_what_lies_ahead_would_grow():
 @given(st.integers(-15_000, 15_000), st.floats(-1_000, 1_000), seeds)
 @settings(max_examples=30)
 @torch.no_grad()
-def test_attention_sees_distances_alone(shift, centre, seed):
+def test_attention_sees_distances_alone(shift, center, seed):
     attention, x = attention_with("xpos", seed=seed), random(2, 6, 32, seed=seed)
     place = torch.randint(0, 900, (2, 6), generator=torch.Generator().manual_seed(seed))
     place = place.sort(-1).values
     at_home = attention(x, placement=Placement(place), causal=True).output
     close(attention(x, placement=Placement(place + shift), causal=True).output, at_home, 1e-4)
-    attention.encoding = build(f"xpos(centre={centre})", BACK).for_layer(0)
+    attention.encoding = build(f"xpos(center={center})", BACK).for_layer(0)
     close(attention(x, placement=Placement(place), causal=True).output, at_home, 1e-4)
     wider = attention(x, placement=Placement(3 * place + torch.arange(6)), causal=True).output
     assert (wider - at_home).abs().max() > 1e-4
@@ -134,13 +134,13 @@ def test_in_bfloat16_tables_stay_in_float32():
     assert (received.float() - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-# Where attention looks both ways
+# Attention that looks both ways
 
 
 def test_a_stack_that_looks_both_ways_has_to_say_what_acts_there():
     message = (
-        "both_ways must say what acts where attention looks both ways, as an encoder's and "
-        "cross-attention do, got None: xPos is for causal attention, since its scores grow"
+        "both_ways must be rotary or xpos in an encoder or in cross-attention, which look both "
+        "ways, got None: xPos is for causal attention, because its scores grow"
     )
     build("xpos", BACK)
     for refused in (
@@ -180,7 +180,7 @@ def test_both_ways_is_rotation_alone_or_the_formula_as_it_stands():
         ),
         ("xpos(both_way=xpos)", ValueError, "'xpos' has no argument 'both_way'; it has theta, rot"),
         ("xpos(scale_base=0)", ValueError, "scale_base must be finite and above 0, got 0; publish"),
-        ("xpos(centre=None)", ValueError, "centre must be a finite position, got None"),
+        ("xpos(center=None)", ValueError, "center must be a finite position, got None"),
         ("xpos(rotary_dim=10)", ValueError, "rotary_dim must be at most head_dim=8, got 10"),
         ("xpos(pairing=whole)", ValueError, 'pairing must be "half" (dimensions i and i + R/2 rot'),
     ],
@@ -191,9 +191,9 @@ def test_a_wrong_value_is_named(text, error, message):
 
 
 def test_positions_out_of_reach_are_refused():
-    attention = attention_with("xpos(centre=100)")
+    attention = attention_with("xpos(center=100)")
     for position in (17_098, -16_898):
-        message = f"must lie within 16997 of centre=100 where x is torch.float32, got {position}"
+        message = f"must be within 16997 of center=100 if x is torch.float32, got {position}"
         with pytest.raises(ValueError, match=re.escape(message)):
             attention.float()(torch.zeros(1, 1, 32), placement=Placement(torch.tensor([position])))
 

@@ -1,4 +1,4 @@
-"""Curves that figures are drawn from: means, smoothing, and where the frame ends."""
+"""Curves of figures: means, smoothing, and the end of the frame."""
 
 from __future__ import annotations
 

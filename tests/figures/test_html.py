@@ -1,4 +1,4 @@
-"""JSON that stands in a script element can not end it."""
+"""JSON in a script element cannot end the element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures, read back: these fail if other numbers are drawn than were given."""
+"""Figures, read back: these fail if the drawn numbers differ from the given ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_plotly_outcome_is_what_was_given():
     assert (point["x"], point["y"]) == ([2.4], [1])
     assert point["error_x"]["array"] == pytest.approx([1.3])
     assert point["error_x"]["arrayminus"] == pytest.approx([1.3])
-    assert point["marker"]["color"] == style(1).colour
+    assert point["marker"]["color"] == style(1).color
 
 
 def test_matplotlib_outcome_is_what_was_given():
@@ -51,7 +51,7 @@ def test_matplotlib_lengths_and_losses_are_what_was_given():
         [[3.0, 2.5]] * 2,
         [[3.0, 2.5]] * 4,
     ]
-    assert figure.axes[1].lines[2].get_color() == style(1).colour
+    assert figure.axes[1].lines[2].get_color() == style(1).color
 
 
 def test_matplotlib_maps_are_what_was_given():

@@ -1,26 +1,26 @@
-"""Colours can be seen on both pages and told apart, by the colour-blind too."""
+"""Colors are visible on both pages and differ, for color-blind readers too."""
 
 from __future__ import annotations
 
 import math
 from itertools import combinations
 
-from ropewalk.figures.palette import COLOURS, DARK_PAGE, LIGHT_PAGE, style
+from ropewalk.figures.palette import COLORS, DARK_PAGE, LIGHT_PAGE, style
 
 
-def test_colours_can_be_seen_and_told_apart():
-    for colour in COLOURS:
-        assert min(_contrast(colour, LIGHT_PAGE), _contrast(colour, DARK_PAGE)) >= 3
-    for one, other in combinations(COLOURS, 2):
+def test_colors_can_be_seen_and_told_apart():
+    for color in COLORS:
+        assert min(_contrast(color, LIGHT_PAGE), _contrast(color, DARK_PAGE)) >= 3
+    for one, other in combinations(COLORS, 2):
         for name, matrix in _SEEN_AS.items():
             assert _distance(one, other, matrix) > 12, (one, other, name)
     looks = [style(place) for place in range(35)]
-    assert len({(look.colour, look.symbol) for look in looks}) == 35
-    assert len({(look.colour, look.dash, look.line) for look in looks[:20]}) == 20
+    assert len({(look.color, look.symbol) for look in looks}) == 35
+    assert len({(look.color, look.dash, look.line) for look in looks[:20]}) == 20
 
 
-def _linear(colour: str) -> list[float]:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def _linear(color: str) -> list[float]:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
 
 
@@ -34,8 +34,8 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _distance(one: str, other: str, matrix) -> float:
-    """CIE76 distance of two colours as seen through a matrix on linear RGB."""
-    return math.dist(*(_lab(_times(matrix, _linear(colour))) for colour in (one, other)))
+    """CIE76 distance of two colors as seen through a matrix on linear RGB."""
+    return math.dist(*(_lab(_times(matrix, _linear(color))) for color in (one, other)))
 
 
 def _lab(linear: list[float]) -> tuple[float, float, float]:

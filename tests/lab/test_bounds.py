@@ -163,7 +163,7 @@ class TestVocabularies:
     def test_more(self, run):
         with (run / "tokenizer.json").open("ab") as file:
             file.truncate(2**32)
-        with bounded(), pytest.raises(ValueError, match="bytes, which must be at most"):
+        with bounded(), pytest.raises(ValueError, match="bytes, but at most"):
             Translator.load(run)
 
 

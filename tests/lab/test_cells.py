@@ -10,9 +10,9 @@ from ropewalk.lab.cells import slug
 
 DIFFERING = [
     "xpos",
-    "xpos(centre=3)",
-    "xpos(centre=-3)",
-    "xpos(centre=-.3)",
+    "xpos(center=3)",
+    "xpos(center=-3)",
+    "xpos(center=-.3)",
     "rotary(theta=1e6)",
     "rotary(theta=1e-6)",
     "rotary(rotary_dim=16)",

@@ -31,7 +31,7 @@ READERS = {
     "results.json": read_results,
     "examples.json": lambda run: read_summary(run / "examples.json"),
     "attention.json": lambda run: read_summary(run / "attention.json"),
-    "sittings.json": lambda run: comparison._read_sittings(run / "sittings.json"),
+    "sittings.json": lambda run: comparison._read_sessions(run / "sittings.json"),
     "x1.json": lambda run: open_task(CONFIG, run).evaluation("x1", CELL.folder(run)),
     "training.json": lambda run: comparison._read_cell(CELL, open_task(CONFIG, run)).record,
 }

@@ -268,7 +268,10 @@ def test_results_keep_every_other_key():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        *(({f: 1}, f"'{f}' is no field of a config; it is '{p}' now") for p, f in FIELDS.items()),
+        *(
+            ({f: 1}, f"'{f}' is not a field of a config; it is now '{p}'")
+            for p, f in FIELDS.items()
+        ),
         ({"encodings": "learned(longest=9)"}, r"it is learned\(max_positions=9\) now"),
     ],
 )

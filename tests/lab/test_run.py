@@ -139,7 +139,7 @@ def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
     )
     done = subprocess.run([sys.executable, "-P", "-c", starts], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith('{"error": "memory is too small: ')
+    assert done.stdout.startswith('{"error": "out of memory: ')
     assert done.stdout.count("\n") == 1
 
 
@@ -189,7 +189,7 @@ def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
     run.run_cells(config, folder, 1, watch)
     ends = [name for name, phase in events if phase == "finished"]
     assert ends == ["rotary", "none"]
-    assert events.count(("none", "another command works on it")) == 1
+    assert events.count(("none", "another command is running it")) == 1
 
 
 def test_scores_of_another_model_are_not_kept(finished):
@@ -243,7 +243,7 @@ def test_a_damaged_checkpoint_is_said_and_the_cell_trained_again(tmp_path):
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.warns(UserWarning, match=r"last.safetensors is damaged.*from its first step"):
+    with pytest.warns(UserWarning, match=r"last.safetensors is damaged.*from the first step"):
         assert Trainer(task, "none", 1, tmp_path / "cell").record.step == 0
 
 
@@ -274,14 +274,14 @@ class TestModelFiles:
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            (lambda t, f: t.pop("embedding.weight"), "lacks a tensor 'embedding.weight'"),
-            (lambda t, f: t.pop(max(t)), "lacks a tensor"),
-            (lambda t, f: t.update(more=torch.ones(1)), "has, beyond"),
-            (lambda t, f: t.update({max(t): torch.ones(7)}), "asks for"),
+            (lambda t, f: t.pop("embedding.weight"), "lacks the tensor 'embedding.weight'"),
+            (lambda t, f: t.pop(max(t)), "lacks the tensor"),
+            (lambda t, f: t.update(more=torch.ones(1)), "has an unexpected tensor"),
+            (lambda t, f: t.update({max(t): torch.ones(7)}), "config requires"),
             (lambda t, f: t[max(t)].fill_(torch.nan), "NaN or infinite"),
-            (lambda t, f: f.pop("seed"), "must name a seed"),
-            (lambda t, f: f.pop("config"), "names no config"),
-            (lambda t, f: f.update(encoding=3), "names no config"),
+            (lambda t, f: f.pop("seed"), "must have a seed"),
+            (lambda t, f: f.pop("config"), "it has no config"),
+            (lambda t, f: f.update(encoding=3), "it has no config"),
             (lambda t, f: f.update(encoding="rotray"), "rotray"),
         ],
     )

@@ -86,13 +86,13 @@ def test_commas_in_brackets_do_not_split_values():
         ({"learning_rat": [1]}, "did you mean 'learning_rate'"),
         ({"vocabulary": [99, 100]}, "'vocabulary' is none of them"),
         ({"heads": [2, 3]}, "sweep, heads=3: heads must divide width, got heads=3, width=16"),
-        ({"learning_rate": [-1]}, "must give learning_rate a finite number above 0"),
-        ({"learning_rate": [1, 1.0]}, "must give each value of learning_rate once"),
-        ({"learning_rate": []}, "must give learning_rate a list of values, not []"),
-        ({"learning_rate": 0.1}, "must give learning_rate a list of values, not 0.1"),
+        ({"learning_rate": [-1]}, "must set learning_rate to a finite number above 0"),
+        ({"learning_rate": [1, 1.0]}, "must have each value of learning_rate once"),
+        ({"learning_rate": []}, "must set learning_rate to a list of values, not []"),
+        ({"learning_rate": 0.1}, "must set learning_rate to a list of values, not 0.1"),
         ({"seeds": [1]}, "'seeds' is none of them, got"),
         ({"layers": [1, 2]}, "can't vary layers, which task translation does not have"),
-        ({"beam": [True]}, "must give beam an integer from 1 to 100, not True"),
+        ({"beam": [True]}, "must set beam to an integer from 1 to 100, not True"),
         ({"beam": list(range(1, 21)), "clip": [1, 2, 3, 4, 5, 6]}, "at most 100 combinations"),
         (3, "must be fields, each with a list of values"),
     ],
@@ -111,7 +111,7 @@ def test_a_sweep_that_reads_otherwise_is_refused(text):
 
 
 def test_a_field_that_is_swept_twice_is_refused():
-    with pytest.raises(ValueError, match="write all its values in one"):
+    with pytest.raises(ValueError, match="write its values in one list"):
         read_sweep(["clip=1", "clip=2"])
 
 
@@ -144,7 +144,7 @@ def test_the_order_of_a_command_line_changes_no_folder():
 
 
 def test_settings_are_not_chosen_and_scored_on_the_same_data():
-    with pytest.raises(ValueError, match="must not have validation with a sweep"):
+    with pytest.raises(ValueError, match="must not include validation with a sweep"):
         translation_config(sweep={"beam": [1, 2]}, splits=("validation",))
 
 
@@ -311,7 +311,7 @@ def test_tune_refuses_what_it_cannot_do(tmp_path):
     with pytest.raises(ValueError, match="RUN must be the folder of a finished run"):
         read_tuned_config(tmp_path, ["beam=1,2"])
     (tmp_path / "results.json").write_text(json.dumps({}))
-    with pytest.raises(ValueError, match="ropewalk compare --sweep tries"):
+    with pytest.raises(ValueError, match="use ropewalk compare --sweep"):
         read_tuned_config(tmp_path, ["learning_rate=1,2"])
 
 

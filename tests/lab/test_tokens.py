@@ -38,7 +38,7 @@ def test_unseen_words_with_umlauts_and_punctuation_come_back(words, end):
     assert tokens.decode(tokens.encode([text])[0]) == text
 
 
-def test_text_is_normalised_and_what_is_unknown_is_dropped():
+def test_text_is_normalized_and_what_is_unknown_is_dropped():
     tokens = known_letters()
     composed, decomposed = tokens.encode(["ä", "a\u0308"])
     assert composed == decomposed
@@ -89,12 +89,12 @@ class TestFiles:
         tokens.save(path)
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace('"unk_token": "<unk>"', '"unk_token": null'), "utf-8")
-        with pytest.raises(ValueError, match="must have '<unk>' for what is unknown"):
+        with pytest.raises(ValueError, match="must have '<unk>' as its unknown token"):
             Tokens.load(path)
 
     def test_the_message_is_short_whatever_the_file_holds(self, tokens, tmp_path):
         path = tmp_path / "tokenizer.json"
         path.write_text('{"version": "1.0", "model": {"type": "%s"}}' % ("x" * 10_000))
-        with pytest.raises(ValueError, match="is not a vocabulary that can be read") as caught:
+        with pytest.raises(ValueError, match="is not a readable vocabulary") as caught:
             Tokens.load(path)
         assert len(str(caught.value)) < 600

@@ -1,9 +1,9 @@
-"""Attention and its cache: against a loop, against torch's own, and with wrong arguments.
+"""Attention and its cache: compared with a loop and with torch's own, and with wrong arguments.
 
-These fail when heads, groups, masks or the scale are mixed up, when masked keys get any weight or a
-row of them becomes NaN, when positions of the batch are taken for those of its first row, when
-bfloat16 is rounded more than once, when blocks of queries compute something else or form all pairs
-after all, and when a cache loses, swaps or keeps copying what it holds.
+These fail if heads, groups, masks or the scale are confused, if masked keys get any weight or a row
+of them becomes NaN, if all rows of a batch get the positions of the first, if bfloat16 is rounded
+more than once, if blocks of queries change the result or compute all pairs, and if a cache loses,
+swaps or repeatedly copies its contents.
 """
 
 import copy
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
 from ropewalk.encodings.interface import AttentionEncoding
-from ropewalk.model import Attention, KeyValueCache, initialise, softmax_attention
+from ropewalk.model import Attention, KeyValueCache, initialize, softmax_attention
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.softmax_attention import fused_attention
 
@@ -174,7 +174,7 @@ def test_heads_that_do_not_fit_are_refused(arguments, message):
         (
             {"memory": torch.zeros(1, 2, 32), "causal": True},
             ValueError,
-            "causal must be False where",
+            "causal must be False if",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def stirred(name: str, kv_heads: int, causal: bool, seed: int = 0) -> Attention:
     shape = StackShape(layers=2, heads=4, kv_heads=kv_heads, head_dim=8, width=32, causal=causal)
     encoding = build(name, shape).for_layer(0)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=encoding).double()
-    initialise(attention, seed)
+    initialize(attention, seed)
     with torch.no_grad():
         for i, parameter in enumerate(attention.encoding.parameters()):
             noise = random(*parameter.shape, seed=seed + i)
@@ -278,7 +278,7 @@ def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, ba
 @pytest.mark.parametrize("case", ["causal", "masked", "causal masked", "both ways"])
 @pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "kerple", "shaw", "cope", "key_bias"])
 def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
-    """Neither in inference nor in training, backward included; all at once, they would be seen."""
+    """Neither in inference nor in training, with backward; in one piece, they would be seen."""
     monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)
     monkeypatch.setattr(softmax_attention, "LEAST", 64)
     name = name if "causal" in case else LOOKING_BOTH_WAYS.get(name, name)
@@ -308,7 +308,7 @@ FORMING_PAIRS = [*BIASES, "shaw", "transformer_xl", "deberta", "cope"]
 
 @pytest.fixture
 def blocks(monkeypatch):
-    """Let queries attend by threes in training, and give the calls that compute a block."""
+    """Let queries attend in threes in training, and return the calls that compute a block."""
     calls, once = [], softmax_attention.checkpoint
 
     def counted(*args, **kwargs):
@@ -324,7 +324,7 @@ def blocks(monkeypatch):
 @pytest.mark.parametrize("kind", ["causal", "both ways", "packed"])
 @pytest.mark.parametrize("name", FORMING_PAIRS)
 def test_gradients_of_blocks_are_those_of_all_at_once(monkeypatch, blocks, name, kind):
-    """Fails if a block's second computation sees other positions, masks or remembered biases."""
+    """Fails if a block's second computation sees other positions, masks or memoized biases."""
     causal = kind == "causal"
     attention = stirred(name if causal else LOOKING_BOTH_WAYS.get(name, name), 2, causal)
     x, weights = random(2, 10, 32), random(2, 10, 32, seed=1)
@@ -347,7 +347,7 @@ def test_gradients_of_blocks_are_those_of_all_at_once(monkeypatch, blocks, name,
 
 @pytest.mark.parametrize("name", FORMING_PAIRS[1:])  # alibi has no parameters
 def test_blocks_keep_the_parameters_that_they_were_computed_with(monkeypatch, blocks, name):
-    """Fails if the second computation takes those that the module holds when gradients come."""
+    """Fails if the second computation uses the module's parameters at backward time."""
     attention, other = stirred(name, 4, True), stirred(name, 4, True, seed=7)
     given = {key: p.detach().clone().requires_grad_() for key, p in other.named_parameters()}
     x = random(1, 10, 32)
@@ -365,7 +365,7 @@ def test_blocks_keep_the_parameters_that_they_were_computed_with(monkeypatch, bl
 
 @pytest.mark.parametrize("name", ["t5", "shaw"])
 def test_transforms_of_functions_reach_through_long_attention(blocks, name):
-    """Fails if blocks that are computed twice stand in the way of torch.func."""
+    """Fails if torch.func does not work with blocks that are computed twice."""
     attention = stirred(name, 2, True)
     x = random(1, 10, 32).requires_grad_()
     (expected,) = torch.autograd.grad(attention(x, causal=True).output.sum(), x)
@@ -391,7 +391,7 @@ def test_a_cache_holds_what_was_appended(steps):
 
 def test_a_cache_moves_seldom_and_is_empty_at_first():
     cache, places = KeyValueCache(), set()
-    with pytest.raises(RuntimeError, match="holds nothing yet"):
+    with pytest.raises(RuntimeError, match="the cache is empty"):
         cache.held()
     for _ in range(300):
         places.add(cache.append(*torch.zeros(2, 1, 1, 1, 4))[0].data_ptr())
@@ -448,10 +448,10 @@ def test_a_bias_for_another_number_of_heads_is_refused(name):
 
 
 def test_a_bias_far_from_all_keys_keeps_them_apart_in_bfloat16():
-    """Fails if biases of hundreds are rounded to bfloat16 before the softmax takes them off."""
+    """Fails if biases of hundreds are rounded to bfloat16 before the softmax."""
     site = build("alibi", StackShape(1, 4, 4, 8, 32, False)).for_layer(0)
     attention = Attention(32, 4, encoding=site)
-    initialise(attention, 0)
+    initialize(attention, 0)
     attention = attention.bfloat16()
     x, memory = random(1, 400, 32).bfloat16(), random(1, 20, 32, seed=1).bfloat16()
     with torch.no_grad():
@@ -465,7 +465,7 @@ def test_another_batch_is_not_appended():
     attention, cache = Attention(32, 4), KeyValueCache()
     with torch.no_grad():
         attention(torch.randn(2, 5, 32), cache=cache, causal=True)
-        with pytest.raises(ValueError, match=r"keys must be as those in the cache, \(2, 4, 1, 8\)"):
+        with pytest.raises(ValueError, match=r"keys must fit those in the cache, \(2, 4, 1, 8\)"):
             attention(torch.randn(1, 1, 32), cache=cache)
         with pytest.raises(ValueError, match=r"of torch\.float32, got .* of torch\.float64"):
             attention.double()(torch.randn(2, 1, 32).double(), cache=cache)

@@ -1,7 +1,7 @@
-"""Dropout: what it keeps, how often, and that nothing but training does.
+"""Dropout: which elements it keeps, how often, and only in training.
 
-These fail when a share is missed or elements that share a random draw share their fate, when what
-is kept is not scaled, when out of training anything changes, or when a seed does not repeat it.
+These fail if the share is wrong, if elements that share a random draw are dropped together, if
+values that are kept are not scaled, if evaluation changes anything, or if a seed does not repeat.
 """
 
 import re
@@ -40,7 +40,7 @@ def test_dropout_drops_the_share_that_it_is_told(p):
     met = min(p, 1 - 2**-16)
     spread = (met * (1 - met) / n) ** 0.5
     assert abs(dropped.double().mean().item() - p) <= 5 * spread + 2**-16
-    for apart in (1, 2, 3, 4):  # neighbours share a draw, and must not share their fate
+    for apart in (1, 2, 3, 4):  # neighbors share a draw, and must not share their fate
         both = (dropped[apart:] & dropped[:-apart]).double().mean().item()
         assert abs(both - p * p) <= 5 * spread + 2**-15
     lanes = dropped[: n // 4 * 4].view(-1, 4).double().mean(0)

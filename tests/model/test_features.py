@@ -1,9 +1,9 @@
-"""Feature maps of linear attention and how their kinds are written.
+"""Feature maps of linear attention and the names of their kinds.
 
-These fail when random features estimate another kernel than exp(q·k/√D), when their rows are not
-orthogonal, not uniform in direction or not as long as normal vectors, when rounding, moving,
-saving or an empty start loses them, when they depend on other than seed and name, and when a
-mistake in the name of a kind goes unnoticed.
+These fail if random features estimate another kernel than exp(q·k/√D), if their rows are not
+orthogonal, not uniform in direction or not as long as normal vectors, if rounding, moving, saving
+or an empty start loses them, if they depend on anything but seed and name, and if a mistake in the
+name of a kind is accepted.
 """
 
 import copy
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.model import Transformer, TransformerShape, initialise, rotated_dim
+from ropewalk.model import Transformer, TransformerShape, initialize, rotated_dim
 from ropewalk.model.features import (
     Elu,
     EluFeatures,
@@ -45,7 +45,7 @@ def build_model(attention: str, layers: int = 2, seed: int = 0, encoding: str = 
     shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=2, attention=attention)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.eval()
 
 
@@ -135,7 +135,7 @@ def test_elu_features_are_exact_for_negative_numbers():
     torch.testing.assert_close(x.grad.double(), expected.clamp(max=1), rtol=1e-6, atol=0)
 
 
-# What holds them
+# Modules that have them
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,13 @@ def test_a_kind_is_written_like_an_encoding(text, kind):
             ValueError,
             "attention 'elu' has no argument 'features'; it has rotate",
         ),
-        ("elu(rotate=never)", ValueError, "rotate must be after or before the features are formed"),
+        ("elu(rotate=never)", ValueError, "rotate must be 'after' or 'before', got 'never'"),
         ("performer(features=1)", ValueError, "features must be at least 2, got 1"),
         ("performer(features=8.0)", TypeError, "features must be an int, got 8.0 of type float"),
         (
             "performer(features=9)",
             ValueError,
-            "features must be even where an encoding rotates pairs",
+            "features must be even if an encoding rotates pairs",
         ),
     ],
 )

@@ -1,9 +1,8 @@
-"""Attention that computes biases inside its kernel: as in blocks, and only where it serves.
+"""Attention that computes biases inside its kernel: the same as in blocks, only where supported.
 
-These fail when a bias, a mask or a position is read at the wrong pair, when heads that share keys
-are mixed up, when a query that may look nowhere gets anything, when a compiled model answers
-otherwise than uncompiled or fails at a second size, and when training, or inference that is not
-compiled, takes this way.
+These fail if a bias, a mask or a position is read at the wrong pair, if heads that share keys are
+confused, if a query that may not look at any key gets anything, if a compiled model gives another
+result than uncompiled or fails at a second size, and if training or uncompiled inference uses it.
 """
 
 import pytest
@@ -18,7 +17,7 @@ from ropewalk.model import Attention, flex, softmax_attention
 
 HEADS, DIM = 4, 16
 BIASES = ["alibi", "alibi(symmetric=False)", "t5", "t5(buckets=8, distance=20)", "t5(scale=1)"]
-# torch's compiler calls what torch itself has deprecated.
+# torch's compiler calls functions that torch has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 needs_kernel = pytest.mark.skipif(
     not flex.TRIED, reason="torch's flex_attention for CPU was tried on Linux, AVX-512, torch 2.13"
@@ -61,7 +60,7 @@ def test_each_bias_is_that_of_its_pair(name, causal, kv_heads, mask, places, see
     placement = Placement(queries, keys)
     if mask is not None:
         mask = torch.rand(mask, generator=generator) < 0.6
-        mask[(0,) * (mask.ndim - 1)] = False  # a query may look nowhere
+        mask[(0,) * (mask.ndim - 1)] = False  # one query may not look at any key
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
         found = flex.attend(site, site.rows(q.device), q, k, v, placement, mask, causal)
@@ -74,7 +73,7 @@ def test_each_bias_is_that_of_its_pair(name, causal, kv_heads, mask, places, see
 def compiled_to(
     attention: Attention, grad: bool = False, causal: bool = True, **asked: bool
 ) -> str:
-    """Give the graph that a compiler gets to see of attention over 300 tokens."""
+    """Return the graph that a compiler sees for attention over 300 tokens."""
     graphs = []
 
     def keep(graph, inputs):
@@ -90,7 +89,7 @@ def compiled_to(
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Let queries attend by sixteens where pairs would be formed."""
+    """Let queries attend in sixteens if pairs would be computed."""
     monkeypatch.setattr(softmax_attention, "LEAST", 16)
     monkeypatch.setattr(softmax_attention, "BLOCK", 1)
 
@@ -127,7 +126,7 @@ def test_what_is_exported_or_mapped_needs_no_kernel(small_blocks, tmp_path):
 
 @needs_kernel
 def test_where_no_pairs_are_formed_it_is_not_asked(small_blocks):
-    """Nor where forming them pays better: a logarithm for each, or a number for each distance."""
+    """Nor if a stored bias is cheaper: a logarithm per pair, or a number per distance."""
     for name in ("rotary", "kerple", "t5(distance=1000000000)"):
         assert "flex_attention" not in compiled_to(attention_with(name, True)), name
 

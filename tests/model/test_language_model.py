@@ -1,8 +1,8 @@
 """One stack alone: what it may see, what a cache changes, and generation against plain argmax.
 
 These fail if a causal model sees ahead or an encoder does not, if cached steps differ from one pass
-over everything, if a batch's prompts change one another's answers, or if an encoding whose method
-allows no cache is given one.
+over everything, if a batch's prompts change each other's answers, or if an encoding whose method
+allows no cache gets one.
 """
 
 import pytest
@@ -15,18 +15,18 @@ from ropewalk.lab.batches import source_batch
 from ropewalk.lab.decoding.beam_search import beam_search
 from ropewalk.lab.decoding.greedy import answer, can_cache, generate
 from ropewalk.lab.tokens import EOS
-from ropewalk.model import LanguageModel, Transformer, TransformerShape, initialise
+from ropewalk.model import LanguageModel, Transformer, TransformerShape, initialize
 
 V = 12
 ENCODINGS = ["none", "sinusoidal", "rotary", "learned(max_positions=64)", "t5", "shaw", "alibi"]
 
 
 def toy(encoding="rotary", *, causal=True, attention="softmax", end=0.0, **sizes):
-    """A small model with first parameters, whose end mark is as likely as one wants it."""
+    """A small untrained model with a chosen probability of the end mark."""
     layers = (0, 2) if causal else (2, 0)
     shape = TransformerShape(V, 16, 2, 32, *layers, attention=attention, **sizes)
     model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=causal)), causal=causal)
-    initialise(model, 0)
+    initialize(model, 0)
     model.embedding.weight.data[EOS] += end
     return model.double().eval()
 
@@ -79,13 +79,13 @@ def test_attention_maps_are_probabilities_of_every_layer():
 
 def test_a_stack_without_layers_is_refused():
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=2, decoder_layers=0)
-    with pytest.raises(ValueError, match="decoder_layers must be at least 1 where causal=True"):
+    with pytest.raises(ValueError, match="decoder_layers must be at least 1 with causal=True"):
         LanguageModel(shape, build("none", shape.stack_shape(causal=True)), causal=True)
 
 
 @torch.no_grad()
 def plainly(model, prompt, longest):
-    """Greedy generation as one would write it first: everything anew for each token."""
+    """The simplest greedy generation: everything is computed again for each token."""
     ids, found = list(prompt), []
     while len(found) < longest:
         word = int(model.logits(model(torch.tensor([ids]))[0, -1]).argmax())
@@ -136,7 +136,7 @@ def test_beam_search_without_a_cache_finds_the_same(beam):
     shape = TransformerShape(V, 16, 2, 32, encoder_layers=1, decoder_layers=2)
     stacks = [build("rotary", shape.stack_shape(causal=causal)) for causal in (False, True)]
     model = Transformer(shape, *stacks)
-    initialise(model, 0)
+    initialize(model, 0)
     model.double().eval()
     source, mask = source_batch([[4, 5, 6], [7], [8, 9, 3, 4]])
     cached = beam_search(model, source, mask, beam=beam)
@@ -152,7 +152,7 @@ def test_beam_search_without_a_cache_finds_the_same(beam):
 @pytest.mark.parametrize("attention", ["softmax", "elu"])
 @pytest.mark.parametrize("encoding", ["none", "rotary"])
 def test_beams_of_a_branching_cache_see_what_they_go_on_from_alone(encoding, attention):
-    """Fails if beams see one another, or what another beam went on from."""
+    """Fails if beams see each other, or the history of another beam."""
     model = toy(encoding, attention=attention)
     cache = model.shape.new_cache(2, branching=True)
     with torch.no_grad():
@@ -190,5 +190,5 @@ def test_padding_in_front_is_hidden_from_cached_steps_too(attention):
 
 def test_an_encoder_has_no_cache():
     model = toy(causal=False)
-    with pytest.raises(ValueError, match="cache must be None where causal=False"):
+    with pytest.raises(ValueError, match="cache must be None with causal=False"):
         model(torch.tensor([[3]]), cache=model.shape.new_cache(2))

@@ -1,7 +1,7 @@
-"""Linear maps: oneDNN's product where it serves, torch's own everywhere else, the same numbers.
+"""Linear maps: oneDNN's product where possible, torch's own everywhere else, the same numbers.
 
-These fail if the kernels differ by more than float32's rounding, or if oneDNN is called where
-somebody must know of the product (autograd, autocast, a compiler) or not called where it serves.
+These fail if the kernels differ by more than float32's rounding, or if oneDNN is called although
+autograd, autocast or a compiler is involved, or not called although it is possible.
 """
 
 import pytest
@@ -65,7 +65,7 @@ def test_every_product_is_the_one_in_float64(rows, sizes, bias, strided, seed):
 @needs_onednn
 @pytest.mark.parametrize("bias", ["strided", "expanded", "double", "short", "narrow x"])
 def test_what_onednn_misreads_is_left_to_torch(bias):
-    """Fails if memory is read that is not the bias's, or a mistake is told in other words."""
+    """Fails if memory outside the bias is read, or a mistake gives another message."""
     x, weight = _large()
     held = torch.randn(2 * len(weight))
     made = {
@@ -81,7 +81,7 @@ def test_what_onednn_misreads_is_left_to_torch(bias):
 
 
 def _outcome(product, *tensors):
-    """The numbers, or what is said against them."""
+    """The numbers, or the error message."""
     try:
         return product(*tensors).tolist()
     except RuntimeError as error:

@@ -1,10 +1,9 @@
-"""Linear attention against its definition: sums over pairs, written from the papers.
+"""Linear attention compared with its definition: sums over pairs, written from the papers.
 
-These fail when numerator and denominator are confused or both are rotated, when features are
-rotated before they are formed or after against the kind's word, when chunks, caches, beams, groups
-of heads or padding change what is computed, when a scale that belongs to keys ahead reaches a query
-behind, when memory or gradients need all pairs, and when an encoding that cannot act goes
-unnoticed.
+These fail if numerator and denominator are confused or both are rotated, if features are rotated
+before instead of after they are computed or the reverse, if chunks, caches, beams, groups of heads
+or padding change the result, if the scale of a later key reaches an earlier query, if memory or
+gradients need all pairs, and if an encoding that cannot act is accepted.
 """
 
 import dataclasses
@@ -38,7 +37,7 @@ from ropewalk.model import (
     LinearAttentionCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
     rotated_dim,
 )
 from ropewalk.model.features import EluFeatures, RandomFeatures
@@ -62,7 +61,7 @@ def attention_with(kind: str, name: str = "rotary", kv_heads: int = 2, seed: int
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, head_dim=rotated_dim(kind, 8))
     site = build(name, shape).for_layer(0)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=site, kind=kind)
-    initialise(attention, seed)
+    initialize(attention, seed)
     return attention.double().eval()
 
 
@@ -70,7 +69,7 @@ def transformer(kind: str, name: str = "rotary", seed: int = 0) -> Transformer:
     shape = TransformerShape(20, 32, 4, 48, 2, 2, kv_heads=2, attention=kind)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 
@@ -320,7 +319,7 @@ def test_keys_ahead_do_not_push_those_behind_out_of_range(kind):
 
 
 def costs(kind: str, tokens: int, causal: bool) -> tuple[int, int]:
-    """The largest tensor of forward and backward, and all that is kept for the gradient."""
+    """The largest tensor of forward and backward, and all that is stored for the gradient."""
     attention, kept = attention_with(kind).train(), {}
     x = random(1, tokens, 32).requires_grad_()
 
@@ -339,7 +338,7 @@ def costs(kind: str, tokens: int, causal: bool) -> tuple[int, int]:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kind", ["elu", "performer(features=12)"])
 def test_memory_grows_with_the_length_alone(kind, causal):
-    """Where all pairs are formed, one of both grows fourfold; sums for each token are large."""
+    """If all pairs were computed, one of both would grow fourfold; sums per token are large."""
     largest, kept = zip(*(costs(kind, tokens, causal) for tokens in (256, 512)), strict=True)
     assert largest[1] <= 2 * largest[0]
     assert kept[1] <= 2.1 * kept[0]
@@ -418,7 +417,7 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(kind, name, data
 def test_a_step_brings_a_token_for_each_beam():
     model = transformer("elu")
     cache = model.shape.new_cache(2, branching=True)
-    with pytest.raises(RuntimeError, match="only the beams of a branching cache can be followed"):
+    with pytest.raises(RuntimeError, match="follow needs a branching cache, after its first step"):
         cache.follow(torch.zeros(1, 3, dtype=torch.int64))
     memory = model.encode(words(1, 5))
     model.decode(words(1, 1), memory, cache=cache)
@@ -490,11 +489,11 @@ def test_training_in_bfloat16_sums_in_float32(kind):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-# What cannot be
+# Refused arguments
 
 
 class Raw(Encoding):
-    """What needs all raw keys at each step."""
+    """An encoding that needs all raw keys at each step."""
 
     class Site(AttentionEncoding):
         cached_keys = "raw"
@@ -504,7 +503,7 @@ class Raw(Encoding):
 
 
 class Scaled(Raw):
-    """What changes the scale of scores."""
+    """An encoding that changes the scale of scores."""
 
     class Site(AttentionEncoding):
         scale = 1.0
@@ -513,15 +512,19 @@ class Scaled(Raw):
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("alibi", "elu", "got 'elu': it changes scores, of which linear attention forms none"),
+        ("alibi", "elu", "got 'elu': it changes scores, and linear attention computes no scores"),
         ("t5", "performer", "got 'performer': it changes scores"),
-        ("shaw", "performer(features=8)", "got 'performer(features=8)': it attends by itself"),
-        ("raw", "elu", "it needs all keys at each step, of which linear attention keeps but sums"),
+        (
+            "shaw",
+            "performer(features=8)",
+            "got 'performer(features=8)': it has its own attention, ",
+        ),
+        ("raw", "elu", "it needs all keys at each step, and linear attention stores o"),
         ("scaled", "elu", "it changes scores"),
         (
             "rotary(values=True)",
             "performer(features=12)",
-            "it rotates values, which have another size than features; write rotate=before",
+            "it rotates values, whose size differs from that of features; write rotate=before",
         ),
     ],
 )
@@ -558,8 +561,8 @@ def test_values_can_rotate_where_they_have_the_size_of_what_is_rotated(kind):
         (
             {"mask": torch.ones(2, 1, 3, 3, dtype=torch.bool)},
             ValueError,
-            "mask must be the same for all queries and heads in linear attention, which sums over "
-            "keys once for all of them: (B, 1, 1, T), got (2, 1, 3, 3)",
+            "mask must be the same for all queries and heads in linear attention, because they "
+            "share the sums over keys: (B, 1, 1, T), got (2, 1, 3, 3)",
         ),
         (
             {"mask": torch.ones(4, 1, 3, dtype=torch.bool)},
@@ -574,8 +577,7 @@ def test_values_can_rotate_where_they_have_the_size_of_what_is_rotated(kind):
         (
             {"cache": KeyValueCache()},
             TypeError,
-            "cache must be a LinearAttentionCache, which this kind of attention reads, got a "
-            "KeyValueCache",
+            "cache must be a LinearAttentionCache in this kind of attention, got a KeyValueCache",
         ),
     ],
 )
@@ -585,7 +587,7 @@ def test_linear_attention_refuses_what_it_cannot_do(arguments, error, message):
 
 
 def test_softmax_attention_reads_no_sums():
-    message = r"cache must be a KeyValueCache, which .* got a LinearAttentionCache"
+    message = r"cache must be a KeyValueCache in .* got a LinearAttentionCache"
     with pytest.raises(TypeError, match=message):
         attention_with("softmax")(random(1, 3, 32), cache=LinearAttentionCache())
     assert not DecoderCache(1).linear

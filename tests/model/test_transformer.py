@@ -1,9 +1,9 @@
 """The encoder-decoder, its caches and its first parameters, with each encoding.
 
-These fail when the future reaches the past or padding reaches anything; when decoding on a cache,
-in steps of any size and with rows reordered, differs from computing all anew; when maps are no
-probabilities, or are formed unasked; when word order shows without an encoding; and when a
-parameter's first value depends on more than its name and the seed, or its name changes.
+These fail if the future reaches the past or padding reaches anything; if cached decoding, in steps
+of any size and with rows reordered, differs from computing everything again; if maps are not
+probabilities, or are computed without a request; if word order matters without an encoding; and if
+a parameter's first value depends on more than its name and the seed, or its name changes.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from ropewalk.model import (
     DecoderCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
     softmax_attention,
 )
 from ropewalk.model.dropout import Dropout
@@ -49,7 +49,7 @@ def build_model(
 ) -> Transformer:
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 
@@ -330,10 +330,10 @@ def test_learned_positions_start_at_the_size_of_the_words_that_they_are_added_to
     assert positions.std().item() == pytest.approx(words.std().item(), rel=0.02)
 
 
-def test_initialise_replaces_whatever_was_there():
+def test_initialize_replaces_whatever_was_there():
     first, second = build_model("learned"), build_model("learned")
     for parameter in second.parameters():
         nn.init.constant_(parameter, 7.0)
-    initialise(second.float(), 0)
+    initialize(second.float(), 0)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a.float(), b)

@@ -345,12 +345,12 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"axes": 3}, TypeError, "axes must hold one (axis, exponent) for each pair, got 3"),
-        ({"axes": ((0, 0), 1)}, TypeError, "axes must hold one (axis, exponent) for each pair"),
+        ({"axes": 3}, TypeError, "axes must have one (axis, exponent) for each pair, got 3"),
+        ({"axes": ((0, 0), 1)}, TypeError, "axes must have one (axis, exponent) for each pair"),
         (
             {"axes": ((0, "x"),)},
             ValueError,
-            "each exponent of axes must be a finite number, or a fraction as '1/3', got 'x' for",
+            "each exponent of axes must be a finite number, or a fraction such as '1/3', got 'x'",
         ),
         (
             {"axes": ((0, math.inf),)},
@@ -367,14 +367,18 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
         (
             {"axes": ((0, 0),) * 3, "rotary_dim": 8},
             ValueError,
-            "axes must hold one (axis, exponent) for each of R/2 = 4 pairs, got 3",
+            "axes must have one (axis, exponent) for each of R/2 = 4 pairs, got 3",
         ),
         (
             {"axes": ((0, 0), (2, 0))},
             ValueError,
-            "axes must use every axis from 0 on, got [0, 2]",
+            "axes must use all axes from 0 on, without a gap, got [0, 2]",
         ),
-        ({"axes": ((1, 0),)}, ValueError, "axes must use every axis from 0 on, got [1]"),
+        (
+            {"axes": ((1, 0),)},
+            ValueError,
+            "axes must use all axes from 0 on, without a gap, got [1]",
+        ),
         ({"axes": ((-1, 0),)}, ValueError, "each axis of axes must be at least 0, got -1"),
         ({"axes": ((0.0, 0),)}, TypeError, "each axis of axes must be an int, got 0.0"),
         ({"blocks": 4}, TypeError, "blocks must be a tuple of ints, got 4"),
@@ -386,7 +390,7 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
         (
             {"blocks": (4, 4), "write_pairing": "interleaved"},
             ValueError,
-            "write_pairing must be pairing='half' where there are blocks, got 'interleaved'",
+            "write_pairing must be pairing='half' if there are blocks, got 'interleaved'",
         ),
         ({"write_pairing": "neox"}, ValueError, 'write_pairing must be "half" (dimensions i and'),
         ({"continuous": 1}, TypeError, "continuous must be True or False, got 1"),
@@ -397,7 +401,7 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
         (
             {"start": 3},
             ValueError,
-            "head_dim less start=3 must be even where all of it rotates, got 8; set rotary",
+            "head_dim less start=3 must be even if all of it rotates, got 8; set rotary",
         ),
         ({"start": 4, "rotary_dim": 6}, ValueError, "at most head_dim=8 less start=4, got 6"),
     ],
@@ -422,7 +426,7 @@ X = torch.zeros(2, 3, 5, 8)
         (
             lambda: MROPE.rotate(X, torch.arange(5).expand(2, 5)),
             ValueError,
-            "positions must have 3 axes in front, one row of positions for each, got shape (2, 5)",
+            "positions must have a first axis of size 3, one row of positions for each axis",
         ),
         (
             lambda: MROPE.rotate(X, torch.arange(4).expand(3, 4)),
@@ -444,13 +448,13 @@ X = torch.zeros(2, 3, 5, 8)
             TypeError,
             "positions must be float32 or float64, got torch.float16",
         ),
-        (lambda: axes.axial(()), ValueError, "pairs must hold a size for each axis, got ()"),
+        (lambda: axes.axial(()), ValueError, "pairs must have a size for each axis, got ()"),
         (lambda: axes.axial((2, 0)), ValueError, "pairs[1] must be at least 1, got 0"),
         (lambda: axes.axial((2, 2), (0, 0)), ValueError, "order must name each of 2 axes once"),
         (lambda: axes.pixtral(6), ValueError, "rotary_dim must be a multiple of 4, got 6"),
         (lambda: axes.pixtral(8.0), TypeError, "rotary_dim must be an int, got 8.0 of type float"),
         (lambda: axes.alternating(0), ValueError, "pairs must be at least 1, got 0"),
-        (lambda: axes.sectioned([]), ValueError, "sections must hold a size for each axis, got []"),
+        (lambda: axes.sectioned([]), ValueError, "sections must have a size for each axis, got []"),
         (lambda: axes.sectioned((2, "2")), TypeError, "sections[1] must be an int, got '2'"),
         (lambda: axes.interleaved((2, -1)), ValueError, "sections[1] must be at least 1, got -1"),
         (lambda: axes.ernie((3, 2, 1)), ValueError, "the first two equal, got (3, 2, 1)"),

@@ -18,7 +18,7 @@ from ropewalk import RotaryEmbedding, RotarySpec, rotate, scaling
         (
             {"head_dim": 7},
             ValueError,
-            "head_dim must be even where all of it rotates, got 7; set rotary_dim=6",
+            "head_dim must be even if all of it rotates, got 7; set rotary_dim=6",
         ),
         ({"head_dim": 1}, ValueError, "head_dim must be at least 2, one pair of dimensions, got 1"),
         ({"head_dim": 64.0}, TypeError, "head_dim must be an int, got 64.0 of type float"),
@@ -101,7 +101,7 @@ FIVE = torch.arange(5)
         (
             lambda: ROPE.rotate(Q[0, 0, 0]),
             ValueError,
-            "x must have at least 2 axes where seq_dim=-2, got shape (8,)",
+            "x must have at least 2 axes if seq_dim=-2, got shape (8,)",
         ),
         (
             lambda: ROPE.rotate(Q, seq_dim=1),
@@ -171,14 +171,14 @@ FIVE = torch.arange(5)
         (
             lambda: ROPE.rotate(Q, FIVE, offset=3),
             ValueError,
-            "offset must be left at 0 where positions are given, got 3",
+            "offset must be left at 0 if positions are given, got 3",
         ),
         (lambda: ROPE.rotate(Q, offset=3.0), TypeError, "offset must be an int, got 3.0"),
         (lambda: ROPE.rotate(Q, offset=True), TypeError, "offset must be an int, got True"),
         (
             lambda: ROPE.rotate(Q, offset=FIVE[:1]),
             TypeError,
-            "offset must be an int, got tensor([0]); where it differs",
+            "offset must be an int, got tensor([0]); if it differs",
         ),
         (
             lambda: ROPE(Q, Q[:, :, :3]),
@@ -217,16 +217,16 @@ DYNAMIC = RotaryEmbedding(RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 4)))
         ),
         (
             lambda: ROPE.rotate(Q, FIVE.to("meta")),
-            "positions must hold numbers, got a tensor on the meta device beside a tensor on cpu",
+            "positions must have numbers, got a tensor on the meta device next to a tensor on cpu",
         ),
         (
             lambda: ROPE(Q, Q, FIVE, FIVE.to("meta")),
-            "key_positions must hold numbers, got a tensor on the meta device",
+            "key_positions must have numbers, got a tensor on the meta device",
         ),
-        (lambda: ROPE.shift(Q, FIVE.to("meta")), "by must hold numbers, got a tensor on the meta"),
+        (lambda: ROPE.shift(Q, FIVE.to("meta")), "by must have numbers, got a tensor on the meta"),
         (
             lambda: DYNAMIC(Q, Q, length=torch.tensor([9, 9], device="meta")),
-            "length must hold numbers, got a tensor on the meta device",
+            "length must have numbers, got a tensor on the meta device",
         ),
     ],
 )
@@ -287,7 +287,7 @@ def test_steps_beyond_64_bits():
         (
             {"x": Q[0, 0], "seq_dim": -3},
             ValueError,
-            "x must have at least 3 axes where seq_dim=-3, got shape (5, 8)",
+            "x must have at least 3 axes if seq_dim=-3, got shape (5, 8)",
         ),
         (
             {"seq_dim": -3},
@@ -336,7 +336,7 @@ def test_steps_beyond_64_bits():
         (
             {"x": Q.clone().requires_grad_(), "out": Q.clone()},
             ValueError,
-            "out must be left away where a gradient is needed, got requires_grad=True",
+            "out must be left out if a gradient is needed, got requires_grad=True",
         ),
     ],
 )

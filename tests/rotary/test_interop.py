@@ -153,7 +153,7 @@ def test_freqs_of_the_installed_rotary_embedding_torch():
         (
             lambda cos, sin: interop.from_freqs_cis(torch.stack((cos, sin), -1)),
             TypeError,
-            "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); where cos and sin",
+            "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); if cos and sin",
         ),
         (
             lambda cos, sin: interop.to_freqs_cis(cos, sin[:5]),
@@ -178,12 +178,12 @@ def test_freqs_of_the_installed_rotary_embedding_torch():
         (
             lambda cos, sin: interop.from_freqs(cos),
             ValueError,
-            "freqs must hold the same value in columns 2i and 2i + 1",
+            "freqs must have the same value in columns 2i and 2i + 1",
         ),
         (
             lambda cos, sin: interop.to_freqs(1.1 * cos, 1.1 * sin),
             ValueError,
-            "cos and sin must have cos² + sin² = 1, since angles hold no amplitude, got a sum 0.21",
+            "cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a sum 0.21",
         ),
     ],
 )
@@ -223,7 +223,7 @@ X = torch.zeros(2, 3, 5, 8)
         (
             {"write_pairing": "interleaved"},
             ValueError,
-            "write_pairing must be pairing='half', as ONNX writes pairs where it read them",
+            "write_pairing must be pairing='half', as ONNX writes pairs as it read them",
         ),
         ({"start": 2}, ValueError, "start must be 0, as ONNX rotates leading dimensions, got 2"),
         ({"x": X.double()}, TypeError, "x must be float32, float16 or bfloat16 for ONNX, got"),

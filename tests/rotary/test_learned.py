@@ -1,7 +1,7 @@
 """Ropes whose frequencies are learned: what they compute, where they start, how they learn.
 
 These fail when a frequency gets no gradient or a wrong one, when a head rotates by another's
-angles, when the start is not that of the spec or of the published code, and when an optimiser's
+angles, when the start is not that of the spec or of the published code, and when an optimizer's
 step leaves angles other than those of the parameter.
 """
 
@@ -220,12 +220,12 @@ def test_gradients_reach_the_frequencies(pairing, axis_count):
     assert torch.autograd.gradcheck(rotated, inputs)
 
 
-def test_a_step_of_an_optimiser_changes_the_next_rotation():
+def test_a_step_of_an_optimizer_changes_the_next_rotation():
     rope, x = LearnedRotaryEmbedding(RotarySpec(8)), random(1, 2, 9, 8, dtype=torch.float32)
-    optimiser = torch.optim.SGD(rope.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(rope.parameters(), lr=0.1)
     before = rope.rotate(x)
     before[..., 0].sum().backward()
-    optimiser.step()
+    optimizer.step()
     expected = turned_by_hand(x, rope.frequencies, torch.arange(9)[None], "half")
     torch.testing.assert_close(rope.rotate(x), expected, rtol=0, atol=1e-5)
     assert (rope.rotate(x) - before).abs().max() > 1e-2
@@ -236,10 +236,10 @@ def test_learns_the_frequency_of_its_teacher():
     with torch.no_grad():
         teacher.frequencies.fill_(0.7)
         learner.frequencies.fill_(0.6)
-    x, optimiser = random(1, 1, 8, 2, dtype=torch.float32), torch.optim.Adam(learner.parameters())
-    optimiser.param_groups[0]["lr"] = 0.01
+    x, optimizer = random(1, 1, 8, 2, dtype=torch.float32), torch.optim.Adam(learner.parameters())
+    optimizer.param_groups[0]["lr"] = 0.01
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (learner.rotate(x) - teacher.rotate(x).detach()).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
     assert abs(learner.frequencies.item() - 0.7) < 1e-3

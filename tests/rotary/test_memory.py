@@ -102,7 +102,7 @@ def test_offsets_stay_within_64_bits():
         rope.rotate(x, offset=offset)
     for offset in (2**63 - 1, 10**5000, -(2**63) - 1):
         with pytest.raises(
-            ValueError, match=r"offset must keep all 2 positions within ±2\^63"
+            ValueError, match=r"offset must leave all 2 positions within ±2\^63"
         ) as e:
             rope.rotate(x, offset=offset)
         assert len(str(e.value)) < 200

@@ -73,7 +73,7 @@ def test_grids_run_row_by_row_and_videos_frame_by_frame(frames, height, width):
     assert positions.video(frames, height, width).is_contiguous()
 
 
-def test_coordinates_are_centres_of_patches_within_a_turn():
+def test_coordinates_are_centers_of_patches_within_a_turn():
     built = positions.coordinates(2, 4) / torch.pi
     assert built.dtype == torch.float64
     assert built[0].tolist() == [-1, -1, -1, -1, 1, 1, 1, 1]
@@ -240,19 +240,19 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
     ("call", "error", "message"),
     [
         (lambda: positions.packed([]), ValueError, "cu_seqlens must be one axis of cumulative"),
-        (lambda: positions.packed([1, 4]), ValueError, "begins at 0 and never falls, got [1, 4]"),
-        (lambda: positions.packed([0, 4, 3]), ValueError, "never falls, got [0, 4, 3]"),
-        (lambda: positions.packed([0, 2.5]), ValueError, "never falls, got [0.0, 2.5]"),
+        (lambda: positions.packed([1, 4]), ValueError, "begin at 0 and never decrease, got [1, 4]"),
+        (lambda: positions.packed([0, 4, 3]), ValueError, "never decrease, got [0, 4, 3]"),
+        (lambda: positions.packed([0, 2.5]), ValueError, "never decrease, got [0.0, 2.5]"),
         (lambda: positions.packed([[0, 4]]), ValueError, "must be one axis of cumulative lengths"),
         (
             lambda: positions.left_padded(torch.ones(4)),
             ValueError,
-            "mask must be (B, S) with padding on the left alone, got shape (4,)",
+            "mask must be (B, S) with padding only on the left, got shape (4,)",
         ),
         (
             lambda: positions.left_padded(torch.tensor([[1, 1, 0]])),
             ValueError,
-            "mask must be (B, S) with padding on the left alone, got padding behind a real token",
+            "mask must be (B, S) with padding only on the left, got padding after a real token",
         ),
         (lambda: positions.offset(0, -1), ValueError, "length must be at least 0, got -1"),
         (
@@ -266,7 +266,11 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
             "start must be an int or integers (B,), got tensor([3.])",
         ),
         (lambda: positions.offset(2**62, 2**62), ValueError, "length must give at most 2^31 posit"),
-        (lambda: positions.offset(2**63 - 2, 4), ValueError, "start must keep all 4 positions bel"),
+        (
+            lambda: positions.offset(2**63 - 2, 4),
+            ValueError,
+            "start must leave all 4 positions bel",
+        ),
         (
             lambda: positions.offset(torch.zeros(9, dtype=torch.int64), 2**30),
             ValueError,
@@ -292,7 +296,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed([1] * 999),
             ValueError,
-            "cumulative lengths that begins at 0 and never falls, got [1, 1",
+            "cumulative lengths that begin at 0 and never decrease, got [1, 1",
         ),
         (
             lambda: positions.grid(2**40, 2**40),

@@ -434,7 +434,7 @@ TRANSFORMS = {
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_transforms_within_a_compiled_function(transform):
-    """An operator there has no forward derivative, and gave zeros without a word."""
+    """An operator there has no forward derivative, and gave zeros without an error."""
     rope = RotaryEmbedding(RotarySpec(8))
     x, t = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
 

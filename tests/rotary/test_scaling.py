@@ -1,7 +1,7 @@
 """The rules of `ropewalk.scaling`, each against its own published source.
 
 These fail when a rule's formula, its amplitude or the rounding of its frequencies departs from the
-paper or the code that published it; when a result comes to depend on chunks, on batch neighbours or
+paper or the code that published it; when a result comes to depend on chunks, on batch neighbors or
 on what was asked before; and when a rule that needs the length does without.
 """
 
@@ -480,7 +480,7 @@ LONG_FIELDS = {
 def test_frequencies_and_amplitude_are_those_of_transformers(
     rule, rule_type, fields, length, theta
 ):
-    """Up to float32. Its `truncate` is honoured here since this config has no layer types: nested
+    """Up to float32. Its `truncate` is honored here since this config has no layer types: nested
     under one, it is ignored. For NTK-aware without a length it has no function; its dynamic module
     keeps the largest length seen, which a single call of the function does not show.
     """
@@ -579,7 +579,9 @@ def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
     ],
 )
 def test_a_missing_length_is_an_error(rule, call):
-    message = f"length must be given: frequencies of {name(rule)} depend on how long the sequence"
+    message = (
+        f"length must be given: frequencies of {name(rule)} depend on the length of the sequence"
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         call(ropes(rule), torch.randn(1, 1, 5, 16))
 
@@ -791,11 +793,15 @@ def test_rules_are_values():
 )
 def test_yarn_without_a_band_is_refused(theta, original):
     """All pairs rotate more often than beta_fast within L, or all less often than beta_slow."""
-    refused = "must leave pairs that rotate between beta_slow.*ends would change places"
+    refused = (
+        "must leave pairs that rotate between beta_slow.*ends of the blend would change places"
+    )
     with pytest.raises(ValueError, match=refused):
         RotarySpec(64, theta=theta, scaling=scaling.YaRN(4.0, original))
 
 
 def test_a_proportion_of_no_pair_is_refused():
-    with pytest.raises(ValueError, match=r"fraction must leave a pair to rotate, got 0\.01 of 32"):
+    with pytest.raises(
+        ValueError, match=r"fraction must leave at least one pair to rotate, got 0\.01 of 32"
+    ):
         RotarySpec(64, scaling=scaling.Proportional(0.01))

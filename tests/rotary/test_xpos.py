@@ -1,6 +1,6 @@
 """xPos: rotation, and a scale that makes scores decay with the distance.
 
-These fail when scores come to depend on the centre or on anything but the distance, when a decode
+These fail when scores come to depend on the center or on anything but the distance, when a decode
 differs from its prefill, when the decay is another than the published one, and when positions are
 served at which scales leave the range of the dtype.
 """
@@ -37,14 +37,14 @@ def scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 @given(st.sampled_from(PAIRINGS), near, near, near, st.floats(-2_000, 2_000), seeds)
-def test_scores_depend_on_the_distance_alone_and_not_on_the_centre(
-    pairing, m, n, shift, centre, seed
+def test_scores_depend_on_the_distance_alone_and_not_on_the_center(
+    pairing, m, n, shift, center, seed
 ):
     spec = RotarySpec(12, rotary_dim=8, start=1, pairing=pairing)
     q, k = random(2, 1, 1, 1, 12, seed=seed)
     xpos = XPosEmbedding(spec)
     expected = scores(xpos.rotate_queries(q, at(m)), xpos.rotate_keys(k, at(n)))
-    other = XPosEmbedding(spec, centre=centre)
+    other = XPosEmbedding(spec, center=center)
     received = scores(other.rotate_queries(q, at(m + shift)), other.rotate_keys(k, at(n + shift)))
     bound = 1e-6 * (q.norm() * k.norm()).item() * 3.5 ** (abs(m - n) / 512)
     torch.testing.assert_close(received, expected, rtol=0, atol=bound)
@@ -65,12 +65,12 @@ def test_each_pair_decays_by_its_own_power_of_the_distance(m, n, seed):
 
 
 @pytest.mark.parametrize("offset", [0, 500, -700])
-@pytest.mark.parametrize("centre", [0.0, 256.0])
-def test_a_cached_decode_equals_the_prefill(offset, centre):
+@pytest.mark.parametrize("center", [0.0, 256.0])
+def test_a_cached_decode_equals_the_prefill(offset, center):
     spec = RotarySpec(16, rotary_dim=12)
     q, k = random(1, 4, 9, 16, dtype=torch.float32), random(1, 2, 9, 16, dtype=torch.float32)
-    whole = XPosEmbedding(spec, centre=centre)(q, k, offset=offset)
-    xpos = XPosEmbedding(spec, centre=centre)
+    whole = XPosEmbedding(spec, center=center)(q, k, offset=offset)
+    xpos = XPosEmbedding(spec, center=center)
     steps = [xpos(q[:, :, t : t + 1], k[:, :, t : t + 1], offset=offset + t) for t in range(9)]
     assert torch.equal(torch.cat([q for q, _ in steps], dim=-2), whole[0])
     assert torch.equal(torch.cat([k for _, k in steps], dim=-2), whole[1])
@@ -87,7 +87,7 @@ def every_two(x: Tensor) -> Tensor:
 
 
 def torchscale(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The formula of torchscale's `XPOS`: interleaved pairs, centre ceil(S/2)."""
+    """The formula of torchscale's `XPOS`: interleaved pairs, center ceil(S/2)."""
     length, dim = q.shape[-2:]
     zeta = (torch.arange(0, dim, 2, dtype=q.dtype) + 0.4 * dim) / (1.4 * dim)
     power = (torch.arange(length, dtype=q.dtype) - math.ceil(length / 2)) / 512
@@ -100,7 +100,7 @@ def torchscale(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lucidrains(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The formula of lucidrains' PaLM-rlhf-pytorch: halves, all twice by cat, centre S//2."""
+    """The formula of lucidrains' PaLM-rlhf-pytorch: halves, all twice by cat, center S//2."""
     length, dim = q.shape[-2:]
     scale = (torch.arange(0, dim, 2, dtype=q.dtype) + 0.4 * dim) / (1.4 * dim)
     t = torch.arange(length, dtype=q.dtype)
@@ -121,20 +121,20 @@ def lucidrains(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("length", [1, 8, 301])
 @pytest.mark.parametrize(
-    ("formula", "pairing", "centre"),
+    ("formula", "pairing", "center"),
     [
         (torchscale, "interleaved", lambda length: math.ceil(length / 2)),
         (lucidrains, "half", lambda length: length // 2),
     ],
 )
-def test_equals_the_published_formula_at_its_centre(formula, pairing, centre, length):
+def test_equals_the_published_formula_at_its_center(formula, pairing, center, length):
     spec, (q, k) = RotarySpec(16, pairing=pairing), random(2, 2, 4, length, 16)
     expected = formula(q, k)
-    received = XPosEmbedding(spec, centre=centre(length))(q, k)
+    received = XPosEmbedding(spec, center=center(length))(q, k)
     for one, other in zip(received, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
-    # A model trained there keeps its scores about any other centre.
-    moved = scores(*XPosEmbedding(spec, centre=-77)(q, k))
+    # A model trained there keeps its scores about any other center.
+    moved = scores(*XPosEmbedding(spec, center=-77)(q, k))
     torch.testing.assert_close(moved, scores(*expected), rtol=0, atol=1e-5)
 
 
@@ -145,7 +145,7 @@ def test_equals_rotary_embedding_torch():
     )
     q, k = random(2, 1, 4, 30, 16, dtype=torch.float32)
     expected = library.RotaryEmbedding(16, use_xpos=True).rotate_queries_and_keys(q, k)
-    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), centre=15)(q, k)
+    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), center=15)(q, k)
     for one, other in zip(received, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
 
@@ -161,7 +161,7 @@ def test_equals_x_transformers():
         library.apply_rotary_pos_emb(q, freqs, scale),
         library.apply_rotary_pos_emb(k, freqs, scale**-1),
     )
-    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), centre=15)(q, k)
+    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), center=15)(q, k)
     torch.testing.assert_close(scores(*received), scores(*expected), rtol=0, atol=1e-3)
 
 
@@ -178,7 +178,7 @@ def test_low_precision_is_float32_rounded_once(dtype):
 
 def test_shapes_positions_and_lengths_as_the_rope_takes_them():
     rule = scaling.DynamicNTK(factor=2.0, original_length=64)
-    xpos = XPosEmbedding(RotarySpec(8, scaling=rule, amplitude=1.5), centre=3)
+    xpos = XPosEmbedding(RotarySpec(8, scaling=rule, amplitude=1.5), center=3)
     q, k = random(2, 4, 5, 8), random(2, 2, 9, 8)
     q_positions, k_positions = torch.randint(0, 99, (2, 5)), torch.randint(0, 99, (9,))
     lengths = torch.tensor([50, 200])
@@ -212,25 +212,25 @@ def test_gradients_reach_queries_and_keys():
     ],
 )
 def test_nothing_done_to_the_module_changes_its_results(change):
-    xpos, x = XPosEmbedding(RotarySpec(8), centre=7), random(1, 2, 30, 8)
+    xpos, x = XPosEmbedding(RotarySpec(8), center=7), random(1, 2, 30, 8)
     expected = xpos.rotate_queries(x)
     assert torch.equal(change(xpos).rotate_queries(x), expected)
     assert not xpos.state_dict()
     assert xpos.rotate_queries(x.to("meta")).is_meta
 
 
-# Far from the centre
+# Far from the center
 
 
 @pytest.mark.parametrize(
     ("dtype", "reach"),
     [(torch.float32, 16_997), (torch.bfloat16, 16_997), (torch.float16, 1_133)],
 )
-@pytest.mark.parametrize("centre", [0, 40_000])
-def test_scores_are_finite_and_right_wherever_positions_are_served(dtype, reach, centre):
-    xpos = XPosEmbedding(RotarySpec(64), centre=centre)
+@pytest.mark.parametrize("center", [0, 40_000])
+def test_scores_are_finite_and_right_wherever_positions_are_served(dtype, reach, center):
+    xpos = XPosEmbedding(RotarySpec(64), center=center)
     assert xpos.reach(dtype) == reach
-    ends = centre - reach, centre + reach
+    ends = center - reach, center + reach
     q, k = random(1, 1, 2, 64, dtype=dtype), random(1, 1, 2, 64, seed=1, dtype=dtype)
     received = scores(*xpos(q, k, torch.tensor(ends)))
     assert received.isfinite().all()
@@ -241,10 +241,10 @@ def test_scores_are_finite_and_right_wherever_positions_are_served(dtype, reach,
         assert abs(received[0, 0, i, i].item() - plain[0, 0, i, i].item()) < tolerance
     for beyond in (ends[0] - 1, ends[1] + 1):
         for call in (
-            lambda beyond=beyond: xpos.rotate_keys(k, torch.tensor([beyond, centre])),
+            lambda beyond=beyond: xpos.rotate_keys(k, torch.tensor([beyond, center])),
             lambda beyond=beyond: xpos.rotate_queries(q[:, :, :1], offset=beyond),
         ):
-            message = f"positions must lie within {reach} of centre={centre} where x is {dtype}, "
+            message = f"positions must be within {reach} of center={center} if x is {dtype}, "
             with pytest.raises(ValueError, match=re.escape(f"{message}got {beyond}")):
                 call()
 
@@ -260,15 +260,15 @@ Q = torch.zeros(2, 4, 5, 8)
         (
             lambda: XPosEmbedding(RotarySpec(8, axes=axes.axial((2, 2)))),
             ValueError,
-            "spec must have one axis of positions, for there is one distance, got 2 axes",
+            "spec must have one axis of positions, got 2 axes; xPos is defined for",
         ),
         (
             lambda: XPosEmbedding(SPEC, scale_base=0),
             ValueError,
             "scale_base must be finite and above 0, got 0; published models use 512",
         ),
-        (lambda: XPosEmbedding(SPEC, centre=math.inf), ValueError, "finite position, got inf"),
-        (lambda: XPosEmbedding(SPEC, centre="0"), ValueError, "finite position, got '0'"),
+        (lambda: XPosEmbedding(SPEC, center=math.inf), ValueError, "finite position, got inf"),
+        (lambda: XPosEmbedding(SPEC, center="0"), ValueError, "finite position, got '0'"),
         (
             lambda: XPosEmbedding(SPEC)(Q, Q[:, :, :3]),
             ValueError,
@@ -282,12 +282,12 @@ Q = torch.zeros(2, 4, 5, 8)
         (
             lambda: XPosEmbedding(SPEC)(Q, Q, key_positions=torch.arange(5) * 10_000),
             ValueError,
-            "key_positions must lie within 16997 of centre=0.0",
+            "key_positions must be within 16997 of center=0.0",
         ),
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q, torch.arange(5), offset=2),
             ValueError,
-            "offset must be left at 0 where positions are given, got 2",
+            "offset must be left at 0 if positions are given, got 2",
         ),
         (
             lambda: XPosEmbedding(SPEC).rotate_queries(Q.long()),

@@ -1,7 +1,7 @@
 """The page of claims says what the committed results say.
 
-These fail if the page was edited by hand or results were replaced without it, if a row lacks a
-verdict, numbers or a link that leads somewhere, and if a verdict does not follow from its votes.
+These fail if the page was edited by hand or is older than the results, if a row lacks a verdict,
+numbers or a working link, and if a verdict does not follow from its votes.
 """
 
 import re
@@ -99,7 +99,7 @@ def test_what_has_not_been_trained_has_no_evidence():
 
 
 def test_a_difference_that_was_not_tested_is_tested_now():
-    """Fails if the other's test against the first passes for it, or has its sign turned."""
+    """Fails if the test of the other against the first is used, or its sign is inverted."""
     one = evidence.difference("performer", "rotary", "none", "x1")
     other = evidence.difference("performer", "none", "rotary", "x1")
     assert one["difference"] == pytest.approx(-other["difference"])
@@ -109,7 +109,7 @@ def test_a_difference_that_was_not_tested_is_tested_now():
 def test_scores_without_training_are_those_of_the_formula():
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 8).unbind()
-    scores = vectors.turned_scores(q, k)
+    scores = vectors.rotated_scores(q, k)
     for distance in (0, 1, 200):
         for pair in range(3):
             expected = 0.0
@@ -125,7 +125,7 @@ def test_scores_without_training_are_those_of_the_formula():
 
 
 def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
-    """Fails if evidence is sought under a name, or of an encoding, that no run has."""
+    """Fails if evidence is looked up by a run name or an encoding that does not exist."""
     script = (ROOT / "studies" / "runs.sh").read_text("utf-8")
     listed = dict(re.findall(r'^unit (\S+) .*--encodings "?([^"\n ]+)', script, flags=re.MULTILINE))
     asked = []
@@ -143,7 +143,7 @@ def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
 
 
 class TestPostNorm:
-    def test_norms_stand_behind_the_sums(self):
+    def test_norms_come_after_the_sums(self):
         sizes = {"task": "causal-lm", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2}
         model = build_model(make_config(settings={**sizes, "device": "cpu"}), "none", 1, 20).eval()
         names = [name for name, _ in model.named_parameters()]

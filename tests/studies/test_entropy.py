@@ -1,7 +1,6 @@
 """Entropy of attention over a split.
 
-These fail if padding or what lies ahead counts as attended to, or if a query without a choice
-counts.
+These fail if padding or later tokens count as attended to, or if a query with a single key counts.
 """
 
 import math
@@ -42,7 +41,7 @@ def split_of(lengths):
 
 class TestEntropy:
     def test_even_attention_has_all_there_is(self):
-        """Fails if pad_examples keys, or those ahead, are counted among what a query sees."""
+        """Fails if padding or later keys are counted among the keys that a query sees."""
         model = model_of()
         for layer in (*model.encoder, *model.decoder):
             for part in (layer.attention, getattr(layer, "cross", layer.attention)):
@@ -60,7 +59,7 @@ class TestEntropy:
         assert found["decoder"][0].bits == pytest.approx(back, abs=1e-6)
 
     def test_batches_change_nothing(self):
-        """Fails if a sentence's entropy depends on what it is pad_examples beside."""
+        """Fails if a sentence's entropy depends on the other sentences of its batch."""
         model, split = model_of(), split_of([2, 9, 4, 6])
         whole = attention_entropy(model, split)
         alone = attention_entropy(model, split, tokens=1)

@@ -1,4 +1,4 @@
-"""The simulation of systems alike: these fail if trials end in the wrong third, or in none."""
+"""The simulation of equal systems: these fail if trials are in the wrong third, or in none."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""What few sentences show: these fail if chance is measured on sentences that differ between two
-systems.
-"""
+"""Small samples: these fail if two systems are compared on different sentences."""
 
 import pytest
 import torch
@@ -38,7 +36,7 @@ class TestGaps:
         assert found.tolist() == pytest.approx([expected] * 3)
 
     def test_the_mean_of_sentences_is_not_their_bleu_together(self):
-        """Fails if the mean of sentence BLEU is not what sacrebleu scores sentence by sentence."""
+        """Fails if the mean of sentence BLEU differs from sacrebleu's sentence scores."""
         (a, of_a), (b, of_b) = bleu_statistics(WORSE, TEXTS), bleu_statistics(TEXTS, TEXTS)
         score = small_samples.mean_sentence_bleu
         found = gaps(a, b, score, sentences=len(TEXTS), samples=3)
@@ -47,14 +45,14 @@ class TestGaps:
         assert (found - together).abs().min() > 1
 
     def test_a_sentence_of_few_words_is_scored_as_sacrebleu_does(self):
-        """Fails if orders without an n-gram count, or nothing matched is more than 0."""
+        """Fails if orders without an n-gram count, or a score without a match is above 0."""
         hypotheses = ["", "a", "the cat", "a red cat", "zzz yyy", "the red cat sat on a mat", "the"]
         references = ["the red cat sat on the mat"] * len(hypotheses)
         statistics, expected = bleu_statistics(hypotheses, references)
         assert small_samples.sentence_bleu(statistics).tolist() == pytest.approx(expected)
 
     def test_chances_tell_alike_from_apart(self):
-        """Fails if an encoding's own seeds are taken for a difference, or the sign is turned."""
+        """Fails if an encoding's own seeds count as a difference, or the sign is inverted."""
         a, b = bleu_statistics(WORSE, TEXTS)[0], bleu_statistics(TEXTS, TEXTS)[0]
         found = chances({"first": [a, a], "other": [b]}, gap=1.0)
         assert found["alike"]["above"] == found["alike"]["below"] == 0
@@ -65,7 +63,7 @@ class TestGaps:
         assert whole["first"] < 99
 
     def test_too_few_sentences_are_refused(self):
-        """Fails if fewer sentences than asked for are scored in silence."""
+        """Fails if fewer sentences than requested are scored without an error."""
         statistics = bleu_statistics(TEXTS[:3], TEXTS[:3])[0]
         with pytest.raises(ValueError, match="at least 5, got 3 and 3"):
             gaps(statistics, statistics)

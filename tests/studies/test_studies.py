@@ -1,7 +1,7 @@
-"""Studies of finished runs, on tiny ones: each runs to its end and says what the run holds.
+"""Studies of finished runs, on tiny ones: each runs to its end and reports the run's numbers.
 
-These fail if a study no longer reads what a comparison writes, if small samples are drawn from
-other statistics than those of the hypotheses, or if a rule that changes nothing changes a score.
+These fail if a study cannot read what a comparison writes, if small samples are drawn from other
+statistics than those of the hypotheses, or if a rule that should have no effect changes a score.
 """
 
 import pytest
@@ -37,7 +37,7 @@ TEXT = {
     "train_length": 8,
     "length_multiples": (1, 2),
     "examples": 3,
-    "test_examples": 24,  # ten windows at least of twice the length, or nothing is tested
+    "test_examples": 24,  # at least ten windows of twice the length, or nothing is tested
     "vocabulary": 120,
     "batch_tokens": 64,
     "seeds": (1, 2),
@@ -67,7 +67,7 @@ PHRASES = {
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory):
-    """Give finished runs, their cells trained one after another in this process."""
+    """Return finished runs whose cells are trained one after another in this process."""
 
     def make(**fields):
         run = tmp_path_factory.mktemp("run")
@@ -100,7 +100,7 @@ def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
             assert ("norms" in cell) == name.startswith("rotary")
         norms = read_json(tmp_path / "results.json")["gradients"][name]
         assert all(seed["largest"] >= seed["median"] > 0 for seed in norms)
-    # Sinusoids are added to the embedding, and rotary leaves it without positions.
+    # Sinusoids are added to the embedding; rotary adds no positions to it.
     left = {name: held[name]["cells"][0]["position_left"][0] for name in held}
     assert left["sinusoidal"] > 0.3 > left["rotary"]
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
 
 
 def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
-    """Fails too if the plain rope, rebuilt among the rules, is not the model that was scored."""
+    """Also fails if the plain rope, rebuilt among the rules, is not the model that was scored."""
     sums = run_of(**SUMS)
     extrapolation.main([str(text_run), str(sums), "--out", str(tmp_path)])
     text, generated = read_json(tmp_path / "results.json")["runs"]
@@ -132,9 +132,9 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
     assert generated["rules"]["trained_tokens"] == 1 + 2 * 2 + 1 + 3  # two digits each, and the sum
     assert generated["rules"]["scores"]["YaRN"] == {
         "x3000": [None]
-    }  # numbers that long there are none
+    }  # addition has no numbers that long
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "Against plain rotary (`none`), on the same items and seeds" in readme
+    assert "Compared with plain rotary (`none`), on the same items and seeds" in readme
     assert "No rule could be tested against plain rotary" in readme
     assert "| causal-lm, perplexity | addition, % |" in readme
     assert "`sinusoidal` |" in readme
@@ -142,10 +142,10 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
 
 
 def test_rules_are_tested_against_plain_rotary(text_run):
-    """Fails if a rule is tested on other items, against another rule, or with no correction."""
+    """Fails if a rule is tested on other items, against another rule, or without correction."""
     rules = extrapolation.try_rules(text_run)
     assert rules["tested"]["key"] == "loss"
-    assert rules["tests"]["x1"] == {}  # all rules are the plain rope there
+    assert rules["tests"]["x1"] == {}  # all rules equal the plain rope there
     assert list(rules["tests"]["x2"]) == [rule for rule in rules["scores"] if rule != "none"]
     nll = {
         rule: [sum(each["nll"]) / sum(each["tokens"]) for each in splits["x2"]]
@@ -159,7 +159,7 @@ def test_rules_are_tested_against_plain_rotary(text_run):
 
 
 def test_a_published_folder_keeps_the_rules_that_were_tried(text_run, tmp_path):
-    """Fails if scores of a published folder can't be read again, or its rules are lost by it."""
+    """Fails if scores of a published folder can't be read, or results of its rules are lost."""
     extrapolation.main([str(text_run), "--out", str(tmp_path / "study")])
     tried = read_json(tmp_path / "study" / "results.json")["runs"]
     publish(text_run, tmp_path / "published")
@@ -168,7 +168,7 @@ def test_a_published_folder_keeps_the_rules_that_were_tried(text_run, tmp_path):
 
 
 def test_rules_without_statistics_are_no_finding():
-    """Fails if numbers that were never tested come without the word, or without their seeds."""
+    """Fails if untested numbers are shown without the word "observation" or their seeds."""
     rules = {"trained_tokens": 8, "scores": {"none": {"x1": [1.0, 2.0, 3.0]}}}
     assert extrapolation.tests_table(rules).startswith("An observation of 3 seeds, not a finding")
 
@@ -191,7 +191,7 @@ def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path
     )
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "## BLEU of the 5 together" in readme
-    assert "## Mean of the 5 sentences' own BLEU" in readme
+    assert "## Mean of the BLEU of each of the 5 sentences" in readme
 
 
 @pytest.mark.slow  # models that translate, badly and at length
@@ -208,7 +208,7 @@ def test_sharpness_has_every_layer_of_every_attention(phrases_run, tmp_path):
 
 @pytest.mark.slow  # models that translate, badly and at length
 def test_sharpness_of_another_run_is_added(phrases_run, tmp_path):
-    """Fails if what is there is lost, or encodings of other sentences stand beside it."""
+    """Fails if existing results are lost, or encodings of other sentences are added to them."""
     sharpness.main([str(phrases_run), "--out", str(tmp_path)])
     held = read_json(tmp_path / "results.json")
     first, *_ = held["encodings"]
@@ -225,7 +225,7 @@ def test_sharpness_of_another_run_is_added(phrases_run, tmp_path):
 
 
 def test_a_seed_grows_sharper_only_if_every_layer_does():
-    """Fails if a mean over seeds, or the first and last layer alone, pass for a trend."""
+    """Fails if a mean over seeds, or only the first and last layer, count as a trend."""
     assert sharpness.grows_sharper([0.4, 0.3, 0.2, 0.1])
     assert not sharpness.grows_sharper([0.39, 0.22, 0.15, 0.40])
     assert not sharpness.grows_sharper([0.4, 0.3, 0.3, 0.1])

@@ -1,4 +1,4 @@
-"""Attention one pair at a time, by the formulas of the papers, to hold encodings against."""
+"""Attention one pair at a time, by the formulas of the papers, as a reference for encodings."""
 
 import dataclasses
 import itertools
@@ -18,7 +18,7 @@ from ropewalk.encodings.cope import CoPESite
 from ropewalk.encodings.deberta import DebertaSite
 from ropewalk.encodings.shaw import ShawSite
 from ropewalk.encodings.transformer_xl import TransformerXLSite
-from ropewalk.model import Attention, Transformer, TransformerShape, initialise
+from ropewalk.model import Attention, Transformer, TransformerShape, initialize
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
 
@@ -37,22 +37,22 @@ def attention_with(
     """Attention of width 32 in float64, every parameter of its encoding random and not small."""
     shape = dataclasses.replace(STACK, kv_heads=kv_heads, causal=causal)
     attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).for_layer(0))
-    initialise(attention, seed)
+    initialize(attention, seed)
     attention = attention.double().eval()
     with torch.no_grad():
         for i, parameter in enumerate(attention.encoding.parameters()):
             parameter.copy_(random(*parameter.shape, seed=seed + i))
-            if parameter.shape[-1] == 32:  # to be multiplied with vectors of the whole width
+            if parameter.shape[-1] == 32:  # it multiplies vectors of the full width
                 parameter /= 32**0.5
     return attention
 
 
 def transformer(name: str, *, layers: int = 2) -> Transformer:
-    """A transformer of width 32 in float64, parameters that start at 0 random instead."""
+    """A transformer of width 32 in float64; parameters that start at 0 are random instead."""
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, 0)
+    initialize(model, 0)
     model = model.double().eval()
     with torch.no_grad():
         for i, (parameter_name, parameter) in enumerate(model.named_parameters()):
@@ -64,9 +64,9 @@ def transformer(name: str, *, layers: int = 2) -> Transformer:
 def loop(
     attention: Attention, x: Tensor, memory: Tensor, placement: Placement, allowed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Attend with one query and one head at a time; allowed is boolean ``(B, S, T)``.
+    """Attend with one query and one head at a time; allowed is boolean `(B, S, T)`.
 
-    Gives the output and the probabilities, which carry no gradient.
+    Returns the output, and the probabilities without gradient.
     """
     site, d = attention.encoding, attention.head_dim
     group = attention.heads // attention.kv_heads
@@ -91,7 +91,7 @@ def loop(
 def scores_of(
     site: AttentionEncoding, h: int, q: Tensor, keys: Tensor, i: int, js: list[int]
 ) -> list[Tensor]:
-    """The scores of a query of head h at i and the keys that it sees, which stand at js."""
+    """The scores of a query of head h at i with the keys that it sees, at positions js."""
     if isinstance(site, CoPESite):
         return [
             q @ k / math.sqrt(len(q)) + q @ cope_vector(site, q, keys, i, js, t)
@@ -101,7 +101,7 @@ def scores_of(
 
 
 def score(site: AttentionEncoding, h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
-    """The score of a query of head h at i and a key at j, as the paper writes it."""
+    """The score of a query of head h at i and a key at j, by the paper's formula."""
     d = len(q)
     match site:
         case ShawSite():
@@ -118,14 +118,14 @@ def score(site: AttentionEncoding, h: int, q: Tensor, k: Tensor, i: int, j: int)
 
 
 def value(site: AttentionEncoding, h: int, v: Tensor, i: int, j: int) -> Tensor:
-    """What a query of head h at i gets of a value at j."""
+    """The contribution of a value at j to the output of a query of head h at i."""
     if isinstance(site, ShawSite) and site.values is not None:
         return v + shaw_row(site, site.values.weight, h, i, j)
     return v
 
 
 def of_head(weight: Tensor, h: int, d: int) -> Tensor:
-    """The rows of a projection that make head h."""
+    """The rows of a projection that belong to head h."""
     return weight[h * d : h * d + d]
 
 
@@ -144,7 +144,7 @@ def sinusoid(distance: int, width: int) -> Tensor:
 
 
 def deberta_row(site: DebertaSite, i: int, j: int) -> int:
-    """δ(i, j) (He et al. 2020, eq. 3), of logarithmic buckets where there are some."""
+    """δ(i, j) (He et al. 2020, eq. 3), with logarithmic buckets if there are any."""
     reach, bucket = site.distance, i - j
     if site.buckets is not None:
         reach, exact = site.buckets, site.buckets // 2

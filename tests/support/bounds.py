@@ -1,6 +1,7 @@
-"""The bound on one input from outside, measured: CPU time, and memory beyond an idle process.
+"""Measured bounds on one external input: CPU time, and memory beyond an idle process.
 
-Reading or refusing an input takes at most 2 s of CPU and 500 MB more than the imported process has.
+Reading or refusing an input takes at most 2 s of CPU and 500 MB more than the process has after
+its imports.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_SECONDS, MOST_BYTES = 2.0, 500 * 10**6
-STOPPED_AFTER = 3 * MOST_SECONDS  # of CPU; what waits for a pipe is stopped by the clock
+STOPPED_AFTER = 3 * MOST_SECONDS  # of CPU; code that waits for a pipe is stopped by wall time
 WAITED = 60.0
 ROOM = 4 * 2**30  # of address space: enough for threads, too little to fill a machine
 
 
 class TooSlowError(Exception):
-    """Raised where an input has run for thrice the time it has."""
+    """An input has run for three times its allowed time."""
 
 
 @dataclass
 class Use:
-    """What an input took: seconds of CPU, and bytes beyond what the process had."""
+    """The cost of an input: seconds of CPU, and bytes beyond those of the process before."""
 
     seconds: float = 0.0
     memory: int = 0
 
     def fault(self) -> str | None:
-        """Say which bound is passed, if one is."""
+        """Return which bound is exceeded, if any."""
         if self.seconds > MOST_SECONDS:
             return f"{self.seconds:.1f} s of CPU"
         return f"{self.memory / 1e6:,.0f} MB" if self.memory > MOST_BYTES else None
@@ -39,9 +40,9 @@ class Use:
 
 @contextmanager
 def measured() -> Iterator[Use]:
-    """Measure what is done inside, and stop what would take far too much with an exception.
+    """Measure the code inside, and stop it with an exception if it takes far too much.
 
-    Linux alone tells the peak of a part of a process; elsewhere memory grows by 0.
+    Only Linux reports the peak memory of a part of a process; elsewhere memory grows by 0.
     """
     use, idle = Use(), _forget_peak()
     before = [signal.signal(number, _stop) for number in (signal.SIGVTALRM, signal.SIGALRM)]
@@ -64,14 +65,14 @@ def measured() -> Iterator[Use]:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Fail where what is done inside, or refused, takes more than the bound."""
+    """Fail if the code inside takes more than the bound, also if it raises."""
     with measured() as use:
         yield
     assert use.fault() is None, use.fault()
 
 
 def _forget_peak() -> int:
-    """Let the peak begin anew; give the memory that is held now."""
+    """Reset the peak and return the memory in use now."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")

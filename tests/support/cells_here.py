@@ -5,7 +5,7 @@ from ropewalk.lab.worker import run_cell
 
 
 def run_cells_here(config, run, jobs, watch, *, cells=None, goal="scored"):
-    """Stand in for ``ropewalk.lab.run.run_cells``."""
+    """Replace `ropewalk.lab.run.run_cells`."""
     for cell in cells_of(config) if cells is None else cells:
         run_cell(run, cell, lambda event: None, goal)
     return 1

@@ -1,4 +1,4 @@
-"""Published config.json files, changed at random: the fuzzer's inputs, and what they may do."""
+"""Published config.json files, changed at random: the fuzzer's inputs and allowed outcomes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _deep(depth: int) -> Any:
     return value
 
 
-# Values that no key of a rope can have; each is made anew.
+# Values that no key of a rope can have; each call makes a new one.
 NONSENSE: tuple[Callable[[random.Random], Any], ...] = (
     lambda rng: math.nan,
     lambda rng: rng.choice((math.inf, -math.inf)),
@@ -72,7 +72,7 @@ PLAUSIBLE: tuple[Callable[[random.Random], Any], ...] = (
 
 @dataclass
 class Mutation:
-    """A config, the text it stands in where its text was changed too, and its nonsense by path."""
+    """A config, its text if the text was changed too, and its nonsense values by path."""
 
     config: dict[str, Any]
     text: bytes | None = None
@@ -95,7 +95,7 @@ def mutated(rng: random.Random) -> Mutation:
             section["model_type"] = rng.choice(TYPES)
         elif action < 0.6:
             section[key] = rng.choice(NONSENSE)(rng)
-            if key != "model_type":  # a model of a type of its own may put known ones together
+            if key != "model_type":  # an unknown model type may combine known ones
                 made.nonsense.add(f"{path}{key}")
         else:
             section[key] = rng.choice(PLAUSIBLE)(rng)
@@ -116,10 +116,10 @@ def _sections(path: str, section: dict[str, Any]) -> list[tuple[str, dict[str, A
 
 
 def _changed_text(rng: random.Random, config: dict[str, Any]) -> bytes:
-    """Write the config as JSON, and change the text itself."""
+    """Return the config as JSON with changes in the text itself."""
     try:
         text = json.dumps(config).encode()
-    except (ValueError, RecursionError):  # too long an integer, too deep
+    except (ValueError, RecursionError):  # an integer too long, or nested too deeply
         text = json.dumps(PUBLISHED["llama-2-7b"]).encode()
     at = rng.randrange(len(text))
     return rng.choice(
@@ -138,10 +138,10 @@ def _changed_text(rng: random.Random, config: dict[str, Any]) -> bytes:
 
 
 def read(made: Mutation, folder: Path) -> str:
-    """Read it, and return "read" or "refused"; anything else that happens is a fault.
+    """Read it and return "read" or "refused"; any other outcome is a fault.
 
-    Raises AssertionError that names the fault: an error that is not ours, one that is long or has
-    no rule, a rope that cannot be, a round trip that loses something, nonsense that was read.
+    Raises AssertionError that names the fault: an error that is not ours, is long or names no rule,
+    an impossible rope, a round trip that loses something, or nonsense that was read.
     """
     source: Any = made.config
     if made.text is not None:
@@ -153,7 +153,7 @@ def read(made: Mutation, folder: Path) -> str:
         message = str(error)
         assert re.search("must|has no field", message), f"no rule in {message[:200]!r}"
         assert len(message) < 1_500, f"{len(message)} characters: {message[:200]!r}"
-        message.encode()  # what cannot be printed is an error here
+        message.encode()  # a message that cannot be printed raises here
         return "refused"
     said_as_text = made.text is not None
     section = "text_config." if "text_config" in made.config else ""

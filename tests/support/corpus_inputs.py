@@ -1,4 +1,4 @@
-"""Corpora for the fuzzer, format by format: mostly well formed, with what a format may stumble on.
+"""Corpora for the fuzzer, by format: mostly well formed, with some difficult content.
 
 Each function draws one file's bytes.
 """
@@ -13,9 +13,9 @@ import random
 from functools import cache
 
 WORDS = ["Satz", "der", "ja", "x", "Österreich", "nicht", "日本", "👍", "a\u0301", "ß", "3,5", "'s"]
-# Awkward and allowed.
+# Difficult but allowed.
 ODD = ['"', '""', 'sagt "ja"', "a\tb", "a,b", "\u2028", "\x0c", "\xa0", "\ufeff", "\x1b", "\\"]
-# What no sentence may be or have.
+# Not allowed as, or in, a sentence.
 WRONG = ["", " ", "a\0b", "\ud800", "a\nb", "a\r\nb", "x" * 100_001, "\udc80\ud800", "\x1f\x8b"]
 VALUES = [None, True, 3, -1.5, 10**400, 1e308, [], {}, ["a"], {"de": "a"}, [[[{"a": [1]}]]]]
 BOMBS = [b"\n", b"a", b"a\n", b"a\tb\n", b'"a\n', b"a,b\n", b"\0", b"{}\n"]
@@ -24,7 +24,7 @@ RAW += ["-Infinity", '"\\ud83d\\ude00"', "nul", '{"de": "a", "de": "b"}']
 
 
 def sentence(draw: random.Random) -> str:
-    """Draw a sentence, now and then one with something odd or wrong in it."""
+    """Draw a sentence, sometimes with something odd or wrong in it."""
     words = draw.choices(WORDS, k=draw.randint(1, 6))
     if draw.random() < 0.1:
         words.insert(draw.randrange(len(words) + 1), draw.choice(ODD))
@@ -38,11 +38,11 @@ def _pairs(draw: random.Random) -> list[tuple[str, str]]:
 
 
 def lines(draw: random.Random) -> bytes:
-    """Draw a file of JSON objects, a line each."""
+    """Draw a file of JSON objects, one per line."""
     out = []
     for one, other in _pairs(draw):
         row: dict[str, object] = {"de": one, "en": other}
-        if draw.random() < 0.2:  # a field that nobody asked for
+        if draw.random() < 0.2:  # an unknown field
             row[draw.choice(("id", "\ud800", "de ", "x" * 1_000))] = draw.choice(VALUES)
         if draw.random() < 0.02:
             row[draw.choice(("de", "en"))] = draw.choice(VALUES)
@@ -75,7 +75,7 @@ def table(draw: random.Random, separator: str) -> bytes:
 
 
 def sides(draw: random.Random, between: bytes) -> bytes:
-    """Draw two files of a sentence a line, in one input with a mark between them."""
+    """Draw two files with one sentence per line, as one input with a mark between them."""
     one, other = zip(*_pairs(draw), strict=True)
     return between.join(_encoded(draw, "\n".join(side) + "\n") for side in (one, other))
 
@@ -87,7 +87,7 @@ def running_text(draw: random.Random) -> bytes:
 
 
 def gzipped(draw: random.Random) -> bytes:
-    """Draw a gzipped file: whole, in several members, cut off, with a tail, or a bomb."""
+    """Draw a gzipped file: complete, in several members, truncated, with a tail, or a bomb."""
     how = draw.random()
     if how < 0.1:
         return _bomb(draw.choice(BOMBS))

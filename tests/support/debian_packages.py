@@ -1,4 +1,4 @@
-"""Small Debian packages, as dpkg would build them, and Unix compress, to read back in tests."""
+"""Small Debian packages, as dpkg would build them, and Unix compress, for tests of readers."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ def ar(members):
 
 
 def tar_xz(files, links=()):
-    """A tar of contents by path, as dpkg names them, and of links that lead elsewhere."""
+    """A tar of contents by path, as dpkg names them, and of links to other places."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as tar:
         for path, content in files.items():
@@ -43,7 +43,7 @@ def deb(files, links=(), data="data.tar.xz"):
 
 
 def compress(text):
-    """What Unix compress makes of bytes, without its three bytes of heading."""
+    """The output of Unix compress, without its three header bytes."""
     table = {bytes([i]): i for i in range(256)}
     size, bits, codes, groups, word = 257, 9, [], [], b""
     for byte in text:
@@ -54,7 +54,7 @@ def compress(text):
         codes.append(table[word])
         if size < 1 << 16:
             table[longer], size = size, size + 1
-        if size > 1 << bits and bits < 16:  # the reader's table is one behind
+        if size > 1 << bits and bits < 16:  # the reader's table is one entry behind
             groups.append((bits, codes))
             bits, codes = bits + 1, []
         word = bytes([byte])
@@ -68,7 +68,7 @@ def compress(text):
 
 
 def bible_data(text, window):
-    """The file bible.data that holds this text."""
+    """The file bible.data that contains this text."""
     parts = [compress(text[i : i + window]) for i in range(0, len(text), window)]
     starts, place = [], 92 + 4 * len(parts)
     for part in parts:
@@ -79,13 +79,13 @@ def bible_data(text, window):
 
 
 def pinned_to(part, content):
-    """A part of the catalogue whose file is this content."""
+    """A part of the catalog whose file has this content."""
     digest = hashlib.sha256(content).hexdigest()
     return replace(part, file=replace(part.file, size=len(content), sha256=digest))
 
 
 def without_apt(monkeypatch, answers):
-    """Let urlopen give these answers, by address, and fail elsewhere."""
+    """Let urlopen return these answers by URL, and fail for other URLs."""
     asked = []
 
     def urlopen(url, timeout):

@@ -1,8 +1,8 @@
-"""What every encoding has to keep: one result, however a sequence is cut, padded or packed.
+"""Properties of every encoding: the result is the same however a sequence is cut, padded or packed.
 
-Each check takes an encoding's name, or a model, and asserts. A model computes all anew where that
-is the reference; parameters of a named encoding get random values, so that none can hide behind its
-start.
+Each check takes an encoding's name, or a model, and asserts. The reference is a model that computes
+everything from scratch. Parameters of a named encoding get random values, so that no initial value
+hides an error.
 """
 
 import torch
@@ -15,7 +15,7 @@ from ropewalk.model import (
     KeyValueCache,
     Transformer,
     TransformerShape,
-    initialise,
+    initialize,
 )
 
 BACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
@@ -53,7 +53,7 @@ def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
     shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     for part in model.modules():
         if isinstance(part, Encoding):
             randomise(part, seed)
@@ -62,7 +62,7 @@ def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
 
 @torch.no_grad()
 def check_chunks(name: str, steps: list[int], seed: int) -> None:
-    """Attention on a cache, fed in chunks, equals attention over all at once."""
+    """Attention with a cache, fed in chunks, equals attention over the full sequence."""
     attention, length = attention_with(name, seed=seed), sum(steps)
     x, cache, past = random(2, length, 32, seed=seed), KeyValueCache(), 0
     whole = attention(x, causal=True, need_probabilities=True)
@@ -74,7 +74,7 @@ def check_chunks(name: str, steps: list[int], seed: int) -> None:
 
 @torch.no_grad()
 def check_decoding(name: str, seed: int = 0, atol: float = 1e-6) -> None:
-    """A transformer that decodes token by token on its cache equals one that computes all anew."""
+    """A transformer that decodes token by token with its cache equals one without a cache."""
     model, source, target = transformer(name, seed), words(3, 7, seed=1), words(3, 7, seed=2)
     mask = torch.arange(7) < torch.tensor([[7], [3], [5]])
     whole, memory, cache = model(source, target, mask), model.encode(source, mask), DecoderCache(2)
@@ -85,7 +85,7 @@ def check_decoding(name: str, seed: int = 0, atol: float = 1e-6) -> None:
 
 @torch.no_grad()
 def check_beams(name: str) -> None:
-    """On a branching cache, each beam gets what its own prefix gives alone."""
+    """With a branching cache, each beam has the same result as its own prefix alone."""
     model, source = transformer(name), words(2, 5)
     memory, cache = model.encode(source), DecoderCache(2, branching=True)
     prefixes = words(2, 1, 1, seed=1)  # (B, beams, steps)
@@ -106,7 +106,7 @@ def check_padding(name: str, atol: float = 1e-6) -> None:
 
 @torch.no_grad()
 def check_padding_of(model: Transformer, atol: float = 1e-6) -> None:
-    """A padded sentence equals the sentence alone, on both sides, and no map weighs padding."""
+    """A padded sentence equals the sentence alone, on both sides; padding has no attention."""
     lengths = [(7, 3), (2, 6), (4, 1)]
     source, target = torch.zeros(2, 3, 7, dtype=torch.int64)
     for row, (s, t) in enumerate(lengths):
@@ -121,7 +121,7 @@ def check_padding_of(model: Transformer, atol: float = 1e-6) -> None:
 
 
 def check_transformer(name: str) -> None:
-    """A transformer gives one result, however it decodes and is padded."""
+    """A transformer's result does not depend on how it decodes and is padded."""
     check_decoding(name)
     check_beams(name)
     check_padding(name)

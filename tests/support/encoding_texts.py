@@ -1,4 +1,4 @@
-"""Encodings' texts for the fuzzer, as the command line gives them: names, arguments, sums."""
+"""Encoding texts for the fuzzer, as on the command line: names, arguments, sums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES = [*NUMBERS.split(), *NAMES.split(), *OTHERS, *HUGE]
 
 
 def encoding_text(draw: random.Random) -> bytes:
-    """Draw an encoding's text: names that are there, with arguments that may be."""
+    """Draw an encoding's text: existing names with possible arguments."""
     if draw.random() < 0.2:
         return draw.choice(WHOLE).encode()
     count = draw.choice((1, 1, 1, 2, 3))

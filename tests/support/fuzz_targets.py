@@ -1,7 +1,7 @@
-"""What the lab reads from outside, for its fuzzer: inputs of each format and what may come of it.
+"""The lab's external inputs, for its fuzzer: inputs of each format and their allowed outcomes.
 
-A reader returns where the input was accepted and what was made of it is sound, raises ValueError or
-TypeError where it was refused, and AssertionError where something unsound was accepted.
+A reader returns if the input was accepted and its result is sound, raises ValueError or TypeError
+if it was refused, and AssertionError if something unsound was accepted.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from ropewalk.lab.tokens import Tokens
 from ropewalk.model import Transformer
 
 VOCABULARY = 12
-MODERATE = 1e3  # weights beyond may overflow on their way through a model
+MODERATE = 1e3  # larger weights may overflow in a model
 BETWEEN_SIDES = b"\n=====\n"  # of two files, in one input
 
 
 class Target(NamedTuple):
-    """How inputs of a format are made before they are changed, and how one is read."""
+    """How inputs of a format are made before they are mutated, and how one is read."""
 
     make: Callable[[random.Random], bytes]
     read: Callable[[bytes, Path], None]
 
 
 def read_encoding(data: bytes, folder: Path) -> None:
-    """Read an encoding's text, build a small model with it, and let some tokens through."""
+    """Read an encoding's text, build a small model with it, and run some tokens through it."""
     text = data.decode("utf-8", "surrogateescape")
     task = ("translation", "causal-lm", "masked-lm")[zlib.crc32(data) % 3]
     layers = {"encoder_layers": 1, "decoder_layers": 1} if task == "translation" else {"layers": 1}
@@ -54,7 +54,7 @@ def read_encoding(data: bytes, folder: Path) -> None:
 
 @torch.no_grad()
 def outputs(model: Model) -> list[torch.Tensor]:
-    """Let a few tokens through a model."""
+    """Run a few tokens through a model."""
     tokens = torch.tensor([[4, 5, 6, 7, 4, 5], [6, 4, 4, 5, 7, 7]])
     if isinstance(model, Transformer):
         return [model(tokens, tokens[:, :4], torch.ones_like(tokens, dtype=torch.bool))]
@@ -62,7 +62,7 @@ def outputs(model: Model) -> list[torch.Tensor]:
 
 
 def corpus_reader(ending: str) -> Callable[[bytes, Path], None]:
-    """Give what reads a corpus of one file, or of two sides where it has no ending."""
+    """Return the reader of a corpus of one file, or of two sides if there is no ending."""
 
     def read(data: bytes, folder: Path) -> None:
         for path in folder.iterdir():
@@ -85,7 +85,7 @@ def corpus_reader(ending: str) -> Callable[[bytes, Path], None]:
 
 
 def check_corpus(corpus: Corpus) -> None:
-    """Hold what a corpus promises: pairs in each split, both sides full, in one line of UTF-8."""
+    """Assert what a corpus promises: pairs in each split, both sides not empty, one UTF-8 line."""
     assert {"train", "validation"} <= corpus.splits.keys()
     for pairs in corpus.splits.values():
         assert pairs
@@ -96,7 +96,7 @@ def check_corpus(corpus: Corpus) -> None:
 
 
 def check_text(text: str) -> None:
-    """Hold what every text promises: it is there, UTF-8 can write it, and it has no NUL."""
+    """Assert what every text promises: it is not empty, UTF-8 can encode it, it has no NUL."""
     assert text, "an empty text"
     assert "\0" not in text, text[:80]
     text.encode()
@@ -120,7 +120,7 @@ def read_texts(data: bytes, folder: Path) -> None:
 
 
 def read_checkpoint(data: bytes, folder: Path) -> None:
-    """Read a model file, as ``translate`` does, and let the model answer something short."""
+    """Read a model file, as `translate` does, and run the model on something short."""
     path = folder / "model.safetensors"
     path.write_bytes(data)
     with warnings.catch_warnings():
@@ -169,7 +169,7 @@ def _checkpoints() -> list[bytes]:
             facts = {"config": config.training(), "encoding": encoding, "seed": 1}
             write_tensors(path, weights_of(build_model(config, encoding, 1, VOCABULARY)), facts)
             checked = path.read_bytes()
-            # Without its checksum a change is not seen for what it is, and has to be understood.
+            # Without the checksum a change is not detected, so the reader must handle it.
             found += [checked, *[checked.replace(b"checksum", b"checksun")] * 3]
     return found
 

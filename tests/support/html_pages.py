@@ -1,4 +1,4 @@
-"""What a browser would find in a page of HTML."""
+"""The content of an HTML page as a browser sees it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """What a browser would find in a page: elements, what they link to, text, scripts."""
+    """The content of a page as a browser sees it: elements, link targets, text, scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -16,22 +16,22 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     if path.stem != "sources"
 }
 
-# Files that cannot be read, and why: what they say is unknown, contradictory, or no rope.
+# Files that cannot be read, and why: their content is unknown, contradictory, or no rope.
 REFUSED = {
-    # Only the diff that added its rope fields was seen; the whole file has a model_type.
+    # Only the diff that added its rope fields was available; the full file has a model_type.
     "alfred-40b-1023": "model_type must be given",
-    # Saved by a script of its own; transformers ignores `attn_factor` and takes another amplitude.
+    # Saved by its own script; transformers ignores `attn_factor` and uses another amplitude.
     "dseek-draft-test": "rope_type 'yarn' has no field 'attn_factor'",
     "hunyuan-ocr-1.5": "the two halves of a pair follow different axes",
     "minicpm3-4b": "model_type must be given",
-    "qwen-1.8b": "its dynamic rule goes by powers of two",
-    # A model of its own that has qwen2's name; qwen2's code would leave the sections out.
+    "qwen-1.8b": "its dynamic rule grows by powers of two",
+    # A custom model with qwen2's name; qwen2's code would ignore the sections.
     "slimm-qwen2-0.5b": "use_mrope must be absent",
     "voxcpm2": "model_type must be given",
 }
 READ = sorted(PUBLISHED.keys() - REFUSED.keys())
 
-GONE = object()  # in a change: the key is taken out
+GONE = object()  # in a change: the key is removed
 
 
 def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
         section = config
         *parents, last = path.split(".")
         for key in parents:
-            assert key in section, f"{name} has no {key}"  # or it is not what the test believes
+            assert key in section, f"{name} has no {key}"  # else the test is wrong
             section = section[key]
         if value is GONE:
             assert last in section, f"{name} has no {last}"
@@ -52,12 +52,12 @@ def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def ropes(spec: ModelSpec, stack: str = "text") -> list[tuple[Any, ...]]:
-    """A stack's layers without their types, which an earlier form may not say."""
+    """A stack's layers without their types, which an earlier format may lack."""
     return [(each.rope, each.softmax_factor, each.query_temperature) for each in spec.stacks[stack]]
 
 
 def in_transformers(name: str) -> Any:
-    """What transformers makes of the same file, or a skip where it has no such type."""
+    """The config that transformers reads from the same file; skips if the type is unknown."""
     transformers = pytest.importorskip(
         "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
     )
@@ -65,6 +65,6 @@ def in_transformers(name: str) -> Any:
     if raw.get("model_type") not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers has no model type {raw.get('model_type')!r}")
     if name == "llama-4-scout-17b-16e":
-        raw["text_config"]["attn_temperature_tuning"] = True  # published as 4, now refused there
+        raw["text_config"]["attn_temperature_tuning"] = True  # 4, as published, is now refused
     transformers.logging.set_verbosity_error()
     return transformers.CONFIG_MAPPING[raw["model_type"]].from_dict(raw)

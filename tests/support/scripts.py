@@ -1,4 +1,4 @@
-"""Imports scripts of a folder outside the package, as when one of them is run there."""
+"""Imports scripts of a folder outside the package, as if one of them were run there."""
 
 from __future__ import annotations
 

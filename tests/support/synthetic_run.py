@@ -1,4 +1,4 @@
-"""A run folder made up for tests: consistent numbers, awkward strings, one diverged training."""
+"""An invented run folder for tests: consistent numbers, awkward strings, one diverged training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def slug(name: str) -> str:
 
 
 def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) -> Facts:
-    """Facts as a comparison writes them; ``diverged``: the last training is lost."""
+    """Facts as a comparison writes them; with `diverged` the last training has no result."""
     lost = (encodings[-1], SEEDS[-1]) if diverged else None
     rows = [_row(name, place, lost) for place, name in enumerate(encodings)]
     for place, row in enumerate(rows):
@@ -111,7 +111,7 @@ def examples(facts: Facts) -> Facts:
 
 
 def attention(facts: Facts, *, sentences: int = 2, layers: int = 2, heads: int = 3) -> Facts:
-    """Maps of which every head is told from the others by where its weight lies."""
+    """Maps in which each head has its weight at a different place."""
     chosen = [
         {"index": i, "source": AWKWARD if i == 0 else "ein Hund läuft", "target": "a dog runs"}
         for i in range(sentences)
@@ -244,7 +244,7 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
 def _map(
     rows: list[str], columns: list[str], layers: int, heads: int, place: int, *, causal: bool
 ) -> Facts:
-    """Head h of layer l looks ``l + h + place`` tokens ahead; neighbours differ in weight."""
+    """Head h of layer l looks `l + h + place` tokens ahead; neighbors differ in weight."""
 
     def row(layer: int, head: int, r: int) -> list[float]:
         open_ = r + 1 if causal else len(columns)

@@ -1,11 +1,11 @@
-"""How large the tensors are that a computation forms."""
+"""Sizes of the tensors that a computation allocates."""
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Sizes(TorchDispatchMode):
-    """Notes the size of the largest tensor that is formed, in elements of float64."""
+    """Records the size of the largest tensor that is allocated, in float64 elements."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ def translation_config(**fields):
 
 
 def translation_splits():
-    """Pairs of random rows, to train a translation on and to validate it."""
+    """Pairs of random rows to train and validate a translation with."""
     generator = torch.Generator().manual_seed(0)
 
     def rows(count):

@@ -1,12 +1,12 @@
-"""The Triton kernel against the reference in torch, in every layout that it takes.
+"""The Triton kernel against the reference in torch, in every layout that it accepts.
 
-tests/rotary/kernels/test_triton.py runs this file in a process of its own: on a GPU where there is
-one, else in triton's interpreter, whose switch must be set before triton is imported. By hand:
+tests/rotary/kernels/test_triton.py runs this file in a separate process: on a GPU if there is one,
+or else in triton's interpreter, whose switch must be set before triton is imported. Manually:
 
     TRITON_INTERPRET=1 python -m pytest tests/support/triton_cases.py
 
-The interpreter cuts a float32 down to a bfloat16 where every GPU rounds, which `once` knows, and
-has no subnormal ones.
+The interpreter truncates float32 to bfloat16, while every GPU rounds; `once` accounts for that. It
+has no subnormal bfloat16 numbers.
 """
 
 import itertools
@@ -31,7 +31,7 @@ PLACES = [(8, 0, 4), (10, 3, 3), (7, 0, 3), (12, 2, 5), (24, 0, 11)]  # head_dim
 BATCHES = [None, 1, 2]  # of the tables
 on_gpu = pytest.mark.skipif(gpu.INTERPRETED, reason="needs a GPU: the interpreter has none")
 
-# Views whose rows are whole, as they come about: each of (B, H, S, D).
+# Views with contiguous rows, as they occur in practice: each of (B, H, S, D).
 VIEWS = {
     "contiguous": lambda b, h, s, d: noise(b, h, s, d),
     "transposed": lambda b, h, s, d: noise(b, s, h, d).transpose(1, 2),
@@ -46,7 +46,7 @@ VIEWS = {
 
 @pytest.fixture(autouse=True)
 def _no_fallback(monkeypatch):
-    """A kernel that fails must fail the test, whatever an earlier one met."""
+    """A failing kernel must fail the test, whatever happened to an earlier kernel."""
     monkeypatch.setattr(gpu, "_failed", set())
 
 
@@ -68,14 +68,14 @@ def retyped(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def once(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """float32 rounded, as it is where the kernel runs."""
+    """float32 rounded as on the device that runs the kernel."""
     if gpu.INTERPRETED and dtype == torch.bfloat16:
         return (x.view(torch.int32) & -65536).view(torch.float32).to(dtype)
     return x.to(dtype)
 
 
 def check(xs, cos, sin, read, write, start, seq_dim, adjoint, outs=None) -> None:
-    """Fail unless the kernel gives the reference's numbers, and those are right."""
+    """Fail unless the kernel returns the reference's numbers, and those are right."""
     in_place = outs is not None
     before = [x.clone() for x in xs]
     outs = outs if in_place else [torch.full_like(x, torch.nan) for x in xs]
@@ -96,7 +96,7 @@ def check(xs, cos, sin, read, write, start, seq_dim, adjoint, outs=None) -> None
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("read", "write"), BOTH)
 def test_q_and_k_in_every_layout(view, dtype, read, write):
-    # All that there is for float32; for the others, which differ in loads and stores, each place.
+    # All combinations for float32; for other dtypes, which differ in loads and stores, each place.
     rotates = list(itertools.product(BATCHES, (False, True)))
     for (dim, start, pairs), (batch, adjoint) in (
         itertools.product(PLACES, rotates)
@@ -136,7 +136,7 @@ def test_axes_in_either_order_and_absent(shape, seq_dim, read, write):
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_sizes_in_any_blocks(data):
-    """Where a program's tile ends within a row, a block of positions, a group of heads."""
+    """A program's tile ends within a row, a block of positions, a group of heads."""
     batch, length, q_heads, k_heads = (data.draw(st.integers(1, n)) for n in (3, 9, 9, 5))
     pairs, before, after = (data.draw(st.integers(least, 70)) for least in (1, 0, 0))
     read, write = data.draw(st.sampled_from(BOTH))
@@ -192,7 +192,7 @@ def test_takes_tables_of_any_form():
     assert torch.equal(out, rotate_reference(x, cos, sin, Layout.of("half")))
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's NumPy remarks on them
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's NumPy warns about them
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_infinities_nan_and_tiny_numbers(dtype, pairing):
@@ -223,7 +223,7 @@ def test_where_the_kernel_cannot_be_compiled_torch_rotates(monkeypatch):
             gpu._failed.clear()
             with pytest.warns(UserWarning, match=words):
                 check((q, k), cos, sin, read, write, 1, -2, adjoint)
-            check((q, k), cos, sin, read, write, 1, -2, adjoint)  # and says it once
+            check((q, k), cos, sin, read, write, 1, -2, adjoint)  # it warns once
 
 
 # On a GPU only

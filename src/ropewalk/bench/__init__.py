@@ -1,1 +1,1 @@
-"""How long a rotation takes on this machine, beside copying and beside other libraries' ropes."""
+"""Time of a rotation on this machine, compared with copying and with other libraries."""

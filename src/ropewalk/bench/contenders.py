@@ -1,7 +1,7 @@
-"""Who rotates: ropewalk, ropewalk without its kernels, and what a compiler makes of the formula.
+"""Contenders: ropewalk, ropewalk without its kernels, and the formula under a compiler.
 
-A contender makes, for a case, a function of q and k that it rotates; other libraries' contenders
-are in `peers`. Whatever can be formed beforehand is: a call holds what one layer of a model does.
+A contender makes, for a case, a function that rotates q and k; other libraries' contenders are in
+`peers`. Everything that can be computed before is: a call does the work of one layer of a model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPILED = "the formula, torch.compile"
 
 @dataclass(frozen=True)
 class Rotation:
-    """A rotation of q and k, the pairs it rotates, and the axis it wants the sequence on."""
+    """A rotation of q and k, the pairs it rotates, and the axis of the sequence."""
 
     rotate: RotateFunction
     pairing: Pairing = "half"
@@ -40,9 +40,9 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Contender:
-    """A name, and what makes its rotation for a case; None where it has none of that form.
+    """A name and the function that makes its rotation for a case, or None if it lacks that form.
 
-    `make` raises ImportError where its library is absent, Absent where it cannot run here.
+    `make` raises ImportError if its library is not installed, Absent if it cannot run here.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Contender:
     package: str | None = None
 
 
-class Absent(Exception):  # noqa: N818 - that a library is not there is no error
-    """Why a contender cannot run here."""
+class Absent(Exception):  # noqa: N818 - a missing library is no error
+    """The reason why a contender cannot run here."""
 
 
 def ropewalk(case: Case) -> Rotation:
-    """`rope(q, k)`, as a model calls it, its tables kept by the module; `out=` where in place."""
+    """Rotate with `rope(q, k)`, as a model calls it, with cached tables; in place with `out=`."""
     rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
     if case.form != IN_PLACE:
         return Rotation(partial(rope, offset=case.workload.first))
@@ -71,7 +71,7 @@ def ropewalk(case: Case) -> Rotation:
 
 
 def ropewalk_tables_ready(case: Case) -> Rotation | None:
-    """`rotate` on tables formed once for all layers."""
+    """Rotate with `rotate` on tables computed once for all layers."""
     if case.form != WITH_TABLES:
         return None
     rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
@@ -84,7 +84,7 @@ def ropewalk_tables_ready(case: Case) -> Rotation | None:
 
 
 def ropewalk_without_kernel(case: Case) -> Rotation | None:
-    """The same calls where no kernel is installed: the reference, in torch."""
+    """Make the same calls as without an installed kernel: the reference, in torch."""
     if not kernel_serves(case.device):
         return None
     rotation, switches = ropewalk(case).rotate, _switches()
@@ -103,7 +103,7 @@ def ropewalk_without_kernel(case: Case) -> Rotation | None:
 
 
 def compiled(case: Case) -> Rotation | None:
-    """torch.compile of the reference, q and k in one graph, on tables formed beforehand."""
+    """Compile the reference, q and k in one graph, on tables computed before."""
     if case.form not in (NEW, GRADIENT):
         return None
     rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
@@ -118,7 +118,7 @@ def compiled(case: Case) -> Rotation | None:
 
 
 def kernel_serves(device: torch.device) -> bool:
-    """Whether ropewalk has a kernel for this device, installed here."""
+    """Return whether ropewalk has a kernel for this device, installed here."""
     kernel = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     return any(
         switch.__name__.endswith(f".{kernel}") and switch.AVAILABLE for switch in _switches()
@@ -126,7 +126,7 @@ def kernel_serves(device: torch.device) -> bool:
 
 
 def _switches() -> list[Any]:
-    """The modules of ropewalk's kernels; each looks at its own AVAILABLE whenever it is asked."""
+    """Return the modules of ropewalk's kernels; each reads its AVAILABLE at every call."""
     names = [f"ropewalk.rotary.kernels.{name}" for name in ("cpu", "gpu")]
     return [importlib.import_module(name) for name in names if find_spec(name) is not None]
 

@@ -12,7 +12,7 @@ COPIES = {IN_PLACE: "copy_ into existing memory", GRADIENT: "clone, both ways"}
 
 
 def copying(case: Case) -> Run:
-    """Make a call that copies the q and k of this case, and their gradients where it has them."""
+    """Return a call that copies the q and k of this case, and their gradients if it has them."""
     tensors: list[Tensor] = list(case.tensors(-2))
     if case.form == IN_PLACE:
         pairs = [(torch.empty_like(x).copy_(x), x) for x in tensors]  # pages touched once

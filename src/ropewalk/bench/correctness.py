@@ -1,6 +1,6 @@
-"""Whether a contender computes the rotation that it is timed for, its gradient included.
+"""Check that a contender computes the rotation that it is timed for, with its gradient.
 
-The reference is a product of complex numbers in torch, which shares no line with ropewalk's own.
+The reference is a product of complex numbers in torch; it shares no code with ropewalk.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ropewalk.bench.workloads import GRADIENT, IN_PLACE, THETA, Case
 
 
 def allowed(dtype: torch.dtype) -> float:
-    """The worst error, as a part of a pair's own length, that still is the same rotation.
+    """Return the worst error that still counts as the same rotation, relative to a pair's length.
 
-    Angles in float32 are off by up to 2.4e-4 at position 4,096; a table in q's dtype, two products
-    and a sum, each rounded, make up to four units of that dtype.
+    Angles in float32 are off by up to 2.4e-4 at position 4,096. A table in q's dtype, two products
+    and a sum, each rounded, add up to four units of that dtype.
     """
     return 1e-3 + 4 * torch.finfo(dtype).eps
 
 
 def worst_error(rotation: Rotation, case: Case) -> float:
-    """The largest error of all pairs of q and k, or of their gradients; inf where shapes differ.
+    """Return the largest error of all pairs of q and k, or of gradients; inf if shapes differ.
 
-    Raises ValueError where a rotation into new memory writes into what it is given as well.
+    Raises ValueError if a rotation into new memory also writes into its arguments.
     """
     was = case.tensors(rotation.seq_dim)
     q, k = (x.clone() for x in was)
-    if case.form == IN_PLACE:  # what counts is what it leaves there
+    if case.form == IN_PLACE:  # the result is in q and k
         rotation.rotate(q, k)
         return _worst((q, k), was, rotation, case)
     if case.form != GRADIENT:
@@ -51,7 +51,7 @@ def worst_error(rotation: Rotation, case: Case) -> float:
 def forward_backward(
     rotation: Rotation, q: Tensor, k: Tensor, upstream: tuple[Tensor, Tensor]
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
-    """Rotate, and take the gradient of sum(rotated * upstream), whose own products are left out."""
+    """Return the rotation and the gradient of sum(rotated * upstream), without that sum."""
     leaves = q.detach().requires_grad_(), k.detach().requires_grad_()
     with torch.enable_grad():
         rotated = rotation.rotate(*leaves)
@@ -81,7 +81,7 @@ def _error(found: Tensor, x: Tensor, rotation: Rotation, case: Case, sign: int) 
 
 
 def _pairs(x: Tensor, rotation: Rotation) -> Tensor:
-    """Each pair as one complex number."""
+    """Return each pair as one complex number."""
     x = x.detach().cpu().float()
     if rotation.pairing == "half":
         return torch.complex(*x.chunk(2, dim=-1))

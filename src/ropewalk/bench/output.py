@@ -11,17 +11,17 @@ from rich.table import Table
 from ropewalk.bench.contenders import OURS, WITHOUT_KERNEL
 from ropewalk.files import Facts
 
-WIDTH = 100  # at least, of a table: what is no terminal counts as 80 columns
-QUIET = 0.5  # processes at work beside; from here on, times are apt to be theirs
+WIDTH = 100  # least width of a table; rich assumes 80 columns without a terminal
+QUIET = 0.5  # active other processes; with more, times may be due to them
 
 
 def print_part(console: Console, facts: Facts) -> None:
-    """Print what has just come in of a measurement: its conditions, or one table."""
+    """Print new facts of a measurement: its conditions, or one table."""
     (print_timings if "rows" in facts else print_conditions)(console, facts)
 
 
 def print_conditions(console: Console, results: Facts) -> None:
-    """Print what the times hold for."""
+    """Print the conditions of the times."""
     machine = results["machine"]
     threads = machine["threads"]
     facts = [machine["processor"], f"{threads} thread{'s' * (threads > 1)}"]
@@ -31,7 +31,7 @@ def print_conditions(console: Console, results: Facts) -> None:
     _say(console, ", ".join(facts))
     before = machine["load_before"]
     if before is not None and before > QUIET:
-        _say(console, f"The machine is not quiet, load {before}: times may be another process's.")
+        _say(console, f"The machine is not quiet, load {before}: other processes may slow it.")
     if not results["kernel"]:
         where = machine["device"].partition(":")[0]
         _say(
@@ -44,7 +44,7 @@ def print_conditions(console: Console, results: Facts) -> None:
 
 
 def print_timings(console: Console, timed: Facts) -> None:
-    """Print one table: times, and what they are to the limit and to transformers."""
+    """Print one table: times, also relative to the limit and to transformers."""
     shapes = f"q {tuple(timed['q'])}, k {tuple(timed['k'])}"
     table = Table(
         box=SIMPLE_HEAD,
@@ -74,7 +74,7 @@ def print_timings(console: Console, timed: Facts) -> None:
 
 
 def print_notes(console: Console, results: Facts) -> None:
-    """Print who was absent and why, once for all tables, and how to read them."""
+    """Print which contenders were absent and why, once for all tables, and how to read these."""
     if results["absent"]:
         named = "; ".join(f"{row['name']} ({row['reason']})" for row in results["absent"])
         _say(console, f"\nabsent: {named}")
@@ -82,11 +82,11 @@ def print_notes(console: Console, results: Facts) -> None:
     spread = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
     _say(
         console,
-        f"\nMedians of {spread} rounds, rows in another order in each. × copy: the time, as a "
-        f"multiple of the limit's. GB/s: bytes of q and k (and of their gradients), read and "
-        f"written once, by the time. × transformers: how many times as fast. Memory: the most that "
-        f"a call holds beyond its arguments, results included. New memory comes "
-        f"from the system page by page or from what was freed before: its limit moves with that. "
+        f"\nMedians of {spread} rounds, rows in a new order in each. × copy: the time as a "
+        f"multiple of the limit's time. GB/s: bytes of q and k (and of their gradients), read and "
+        f"written once, per second. × transformers: how many times as fast. Memory: the most that "
+        f"a call uses beyond its arguments, results included. New memory comes from the system "
+        f"page by page or from memory that was freed before, so its limit varies. "
         f"{results['duration_s']:.0f} s.",
     )
 
@@ -115,12 +115,12 @@ def save_figure(path: Path, results: Facts) -> None:
 
 
 def table_title(timed: Facts) -> str:
-    """What a table is of."""
+    """Return the title of a table."""
     return f"{timed['work']}, {timed['form']}, {timed['dtype']}"
 
 
 def duration(seconds: float) -> str:
-    """Three figures of it, in ms or µs."""
+    """Return it with three digits, in ms or µs."""
     value, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 

@@ -1,6 +1,6 @@
 """Other libraries' rotations, called as their own models or READMEs call them.
 
-Each is imported when it is made, so that what is not installed is only absent.
+Each is imported when it is made, so a library that is not installed is only reported as absent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSFORMERS = "transformers"
 
 
 def transformers(case: Case) -> Rotation | None:
-    """Llama's apply_rotary_pos_emb; its module forms cos and sin before, or in a decode's call."""
+    """Llama's apply_rotary_pos_emb; its module makes cos and sin before (decode: in the call)."""
     if case.form == IN_PLACE:
         return None
     apply, tables = _llama(case)
@@ -31,7 +31,7 @@ def transformers(case: Case) -> Rotation | None:
 
 
 def transformers_tables_ready(case: Case) -> Rotation | None:
-    """The same in a decode, on the tables that a model forms once for all its layers."""
+    """The same in decode, with the tables that a model computes once for all its layers."""
     if case.form != WITH_TABLES:
         return None
     apply, tables = _llama(case)
@@ -39,7 +39,7 @@ def transformers_tables_ready(case: Case) -> Rotation | None:
 
 
 def _llama(case: Case) -> tuple[Any, Any]:
-    """Its function on q, k, cos and sin, and what forms these in the dtype of q, as it does."""
+    """Return its function of q, k, cos and sin, and one that computes these in the dtype of q."""
     llama = import_module("transformers.models.llama.modeling_llama")
     config = llama.LlamaConfig(
         hidden_size=case.workload.head_dim,
@@ -58,7 +58,7 @@ def _with(apply: Any, cos: Tensor, sin: Tensor) -> Any:
 
 
 def rotary_embedding_torch(case: Case) -> Rotation | None:
-    """rotate_queries_or_keys, which keeps the angles of a start from 0."""
+    """rotate_queries_or_keys, which caches the angles if positions start at 0."""
     if case.form == IN_PLACE:
         return None
     source = import_module("rotary_embedding_torch")
@@ -68,7 +68,7 @@ def rotary_embedding_torch(case: Case) -> Rotation | None:
 
 
 def x_transformers(case: Case) -> Rotation | None:
-    """apply_rotary_pos_emb; its module forms the angles before, or in a decode's call."""
+    """apply_rotary_pos_emb; its module computes the angles before (decode: in the call)."""
     if case.form == IN_PLACE:
         return None
     source = import_module("x_transformers.x_transformers")
@@ -84,7 +84,7 @@ def x_transformers(case: Case) -> Rotation | None:
 
 
 def torchtune(case: Case) -> Rotation | None:
-    """RotaryPositionalEmbeddings, whose table of all positions is formed with it."""
+    """RotaryPositionalEmbeddings, which computes its table of all positions at the start."""
     if case.form == IN_PLACE:
         return None
     source = import_module("torchtune.modules")
@@ -97,7 +97,7 @@ def torchtune(case: Case) -> Rotation | None:
 
 
 def liger(case: Case) -> Rotation | None:
-    """liger_rotary_pos_emb: in place on what a model's projections leave, else on a copy of it."""
+    """liger_rotary_pos_emb: in place on the layout of a model's projections, else on a copy."""
     _needs_gpu("liger_kernel", case)
     if case.form == WITH_TABLES:
         return None
@@ -114,7 +114,7 @@ def liger(case: Case) -> Rotation | None:
 
 
 def flash_attn(case: Case) -> Rotation:
-    """flash-attn's apply_rotary_emb, on a table of all positions from 0 on, in the dtype of q."""
+    """flash-attn's apply_rotary_emb, on a table of all positions from 0, in the dtype of q."""
     _needs_gpu("flash_attn", case)
     apply = import_module("flash_attn.layers.rotary").apply_rotary_emb
     cos, sin = _tables(case, first=0)

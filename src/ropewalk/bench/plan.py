@@ -1,4 +1,4 @@
-"""What to measure, read from the words of a command line; each mistake is named in one line."""
+"""What to measure, read from a command line; each mistake is named in one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 6.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, and for how long: `rounds` of each table, or as many as fit `seconds`."""
+    """What to measure: `rounds` rounds of each table, or as many as fit into `seconds`."""
 
     workloads: tuple[Workload, ...]
     dtypes: tuple[torch.dtype, ...]
@@ -34,7 +34,7 @@ class Plan:
     rounds: int | None = None
 
     def cases(self) -> Iterator[Case]:
-        """One for each table."""
+        """Yield one case for each table."""
         for work in self.workloads:
             for form in work.forms:
                 for dtype in self.dtypes:
@@ -51,7 +51,7 @@ def make_plan(
     compiled: bool = False,
     workloads: Mapping[str, Sequence[Workload]] = WORKLOADS,
 ) -> Plan:
-    """A plan from words; ValueError names the option, the rule and what was given."""
+    """Return a plan from words; ValueError names the option, the rule and the value."""
     chosen = [workloads[name] for name in _names("--work", work, workloads)]
     return Plan(
         workloads=tuple(each for group in chosen for each in group),
@@ -66,9 +66,9 @@ def make_plan(
 
 @contextmanager
 def using_threads(threads: int) -> Iterator[None]:
-    """Let torch work with so many threads, and afterwards with those it had."""
+    """Let torch use so many threads, and restore its number afterwards."""
     before = torch.get_num_threads()
-    if threads != before:  # even setting what is set makes MKL split what is too small to split
+    if threads != before:  # setting even the same number makes MKL split work that is too small
         torch.set_num_threads(threads)
     try:
         yield
@@ -78,7 +78,7 @@ def using_threads(threads: int) -> Iterator[None]:
 
 
 def check_target(option: str, path: Path | None, endings: Sequence[str]) -> None:
-    """Raise where a file could not be written, before minutes go into what it would hold."""
+    """Raise if a file could not be written, before minutes of measuring."""
     if path is None:
         return
     if path.suffix not in endings:

@@ -1,4 +1,4 @@
-"""A measurement from plan to plain facts, as they stand in its JSON file."""
+"""A measurement, from a plan to plain facts, as in its JSON file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ropewalk.files import Facts
 from ropewalk.machine import conditions, load
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer
-    """Why a contender is not timed."""
+class Refused(Exception):  # noqa: N818 - it is a result
+    """The reason why a contender is not timed."""
 
 
 def measure(
     plan: Plan, command: Sequence[str] = (), watch: Callable[[Facts], None] = lambda facts: None
 ) -> Facts:
-    """Measure all of the plan. `watch` hears of each table, and first of the conditions."""
+    """Measure everything in the plan; `watch` receives the conditions, then each table."""
     began = time.monotonic()
     packages = ["torch", *_installed(plan)]
     results: Facts = conditions(command, plan.threads, packages)
@@ -54,10 +54,10 @@ def write_results(path: Path, results: Facts) -> None:
 
 
 def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
-    """Time the contenders that compute the same beside copying, and say of the others why not.
+    """Time copying and the contenders that compute the same; report why the others were refused.
 
-    gone: who was absent from a table before, and why. An import that has failed is not tried again:
-    it may have left half a module behind.
+    gone: contenders that were absent from an earlier table, with the reason. A failed import is not
+    tried again, because it may have left half a module behind.
     """
     limit = COPIES.get(case.form, "clone")
     runs: dict[str, Run] = {limit: copying(case)}
@@ -70,7 +70,7 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
             admitted = _admit(contender, case)
         except (ImportError, Absent) as reason:
             gone[contender.name] = _why_absent(contender, reason)
-        except Exception as reason:  # whatever another library raises is its own row's matter
+        except Exception as reason:  # another library's error concerns only its own row
             refused.append({"name": contender.name, "reason": _line(reason)})
         else:
             if admitted is not None:
@@ -145,7 +145,7 @@ def _rotating(rotation: Rotation, case: Case) -> Run:
 
 
 def _why_absent(contender: Contender, error: Exception) -> str:
-    """Why it is not there: not installed, or installed without something that it imports."""
+    """Return why it is absent: not installed, or an import of its own fails."""
     if isinstance(error, Absent):
         return str(error)
     if contender.package is None or not _is_installed(contender.package):

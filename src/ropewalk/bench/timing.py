@@ -1,4 +1,4 @@
-"""Timing: rows in turn, round after round, so that what slows the machine slows them all."""
+"""Timing: rows in turn, for several rounds, so that a slow machine affects all of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import torch
 
 Run = Callable[[], object]
 
-LEAST_SAMPLE = 2e-3  # seconds: below it the clock, and what else runs, would count
+LEAST_SAMPLE = 2e-3  # seconds; in shorter samples, the clock and other processes would count
 LEAST_ROUNDS = 5
 
 
 def time_rows(
     runs: Mapping[str, Run], device: torch.device, rounds: int | None, seconds: float
 ) -> dict[str, list[float]]:
-    """Seconds of one call, by row and round.
+    """Return the seconds of one call, by row and round.
 
-    Without `rounds` there are as many as fit into `seconds`, five at least. The order is drawn
-    anew each round: no row always finds in the cache what the same other one has left there.
+    Without `rounds`, there are as many as fit into `seconds`, but at least five. The order is drawn
+    again in each round, so that no row always finds in the cache what the same other row left.
     """
     calls = {name: _calls_per_sample(run, device) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
@@ -48,7 +48,7 @@ def time_rows(
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """First quartile, median, third."""
+    """Return the first quartile, the median and the third quartile."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     low, middle, high = quantiles(values, n=4, method="inclusive")
@@ -56,9 +56,9 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 
 def peak_call_memory(run: Run, device: torch.device) -> int | None:
-    """Most bytes that a call holds at once beyond what it was given, its results included.
+    """Return the most bytes that a call uses beyond its arguments, including its results.
 
-    None where there is no way to tell: torch's allocator is asked, on a CPU through its profiler.
+    torch's allocator counts them, on CPU through its profiler. None on other devices.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -73,7 +73,7 @@ def peak_call_memory(run: Run, device: torch.device) -> int | None:
 def _peak_on_cpu(run: Run) -> int:
     from torch.profiler import ProfilerActivity, profile
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it announces its start and stop otherwise
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints its start and stop
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = run()
     del result
@@ -95,13 +95,13 @@ def _sample(run: Run, call_count: int, device: torch.device) -> float:
 
 
 def _calls_per_sample(run: Run, device: torch.device) -> int:
-    """Warm up, and give the calls that a sample needs to be long enough."""
+    """Warm up, and return how many calls make a sample long enough."""
     _sample(run, 2, device)
     once = min(_sample(run, 1, device) for _ in range(3))
     return max(1, math.ceil(LEAST_SAMPLE / max(once, 1e-7)))
 
 
 def _finish(device: torch.device) -> None:
-    """Wait until a device that works behind the program's back has done all it was asked."""
+    """Wait until an asynchronous device has finished all its work."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)

@@ -1,4 +1,4 @@
-"""What is rotated: the sizes of q and k, where they stand, and in which form they are wanted.
+"""What is rotated: the sizes of q and k, their positions, and the forms of a rotation.
 
 Axes: B batch, H query heads, K key heads, S sequence, D head_dim.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 THETA = 10_000.0
 
-# The forms. Only rows of one form are compared with each other, and each has a limit of its own.
+# The forms. Only rows of one form are compared with each other, and each form has its own limit.
 NEW = "into new memory"
 IN_PLACE = "in place"
 GRADIENT = "forward and backward"
@@ -23,7 +23,7 @@ WITH_TABLES = "into new memory, tables included"
 
 @dataclass(frozen=True)
 class Workload:
-    """What is rotated in one call: q (B, H, S, D) and k (B, K, S, D) at first, first + 1, …"""
+    """The work of one call: q (B, H, S, D) and k (B, K, S, D) at positions first, first + 1, …"""
 
     name: str
     forms: tuple[str, ...]
@@ -35,19 +35,19 @@ class Workload:
     first: int = 0
 
     def q(self, seq_dim: int = -2) -> tuple[int, ...]:
-        """Shape of q, (B, S, H, D) with seq_dim=-3."""
+        """Return the shape of q, (B, S, H, D) with seq_dim=-3."""
         return self._shape(self.heads, seq_dim)
 
     def k(self, seq_dim: int = -2) -> tuple[int, ...]:
-        """Shape of k."""
+        """Return the shape of k."""
         return self._shape(self.key_heads, seq_dim)
 
     def positions(self, device: torch.device | str = "cpu") -> Tensor:
-        """Integers (S,)."""
+        """Return the positions (S,), integers."""
         return torch.arange(self.first, self.first + self.length, device=device)
 
     def bytes_moved(self, form: str, dtype: torch.dtype) -> int:
-        """Bytes of q and k, read once and written once; with a gradient, theirs too."""
+        """Return the bytes of q and k (and of gradients), read once and written once."""
         elements = prod(self.q()) + prod(self.k())
         return 2 * elements * dtype.itemsize * (2 if form == GRADIENT else 1)
 
@@ -56,8 +56,8 @@ class Workload:
         return (self.batch, *middle, self.head_dim)
 
 
-# Heads as in Llama 3 8B. A decode stands at 5,000, not at a power of two: positions that a
-# library rounds to bfloat16 would be right there by luck.
+# Heads as in Llama 3 8B. A decode is at 5,000, not at a power of two, where positions that a
+# library rounds to bfloat16 would be right by luck.
 WORKLOADS = {
     "prefill": (Workload("prefill", (NEW, IN_PLACE), 1, 32, 8, 4096, 128),),
     "training": (Workload("training", (GRADIENT,), 1, 32, 8, 2048, 128),),
@@ -70,7 +70,7 @@ WORKLOADS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One table's work: what a contender is made for."""
+    """The work of one table; contenders are made for it."""
 
     workload: Workload
     form: str
@@ -78,11 +78,11 @@ class Case:
     device: torch.device
 
     def tensors(self, seq_dim: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Random q and k, which all rows of a table share: who writes into them clones them."""
+        """Return random q and k that all rows of a table share: clone them before writing."""
         return _tensors(self, seq_dim, seed)
 
 
-@lru_cache(maxsize=4)  # a table's: q and k and their gradients, in both orders of axes
+@lru_cache(maxsize=4)  # of one table: q and k and their gradients, in both orders of axes
 def _tensors(case: Case, seq_dim: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     shapes = case.workload.q(seq_dim), case.workload.k(seq_dim)

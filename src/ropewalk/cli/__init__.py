@@ -7,28 +7,32 @@ import sys
 from typing import Annotated
 
 try:
-    import rich  # noqa: F401, both are needed by every command
+    import rich  # noqa: F401, every command needs both
     import typer
 
     from ropewalk.cli.bench import bench
     from ropewalk.cli.compare import compare
+    from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
+    from ropewalk.cli.fields import fields
+    from ropewalk.cli.tasks import tasks
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
-    from ropewalk.cli.usage import UsageError, in_one_line
+    from ropewalk.cli.usage import Command, UsageError, in_one_line
     from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise
     print("the command line needs the extra 'lab': pip install 'ropewalk[lab]'", file=sys.stderr)
     sys.exit(2)
-except KeyboardInterrupt:  # while starting
+except KeyboardInterrupt:  # during the imports above
     print("ropewalk: interrupted; nothing was written", file=sys.stderr)
     sys.exit(130)
 
 app = typer.Typer(
-    help="Rotary position embeddings: train, compare and translate with each position encoding.",
+    help="Train the same model with different position encodings and compare the results.",
+    context_settings={"max_content_width": 100},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,23 +51,23 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, fetch, bench):
-    app.command()(command)
+for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench):
+    app.command(cls=Command)(command)
 
 
 def main() -> None:
-    """Run the command line and end the process; a mistake in it, and Ctrl-C, are one line."""
+    """Run the command line and exit; a usage mistake or Ctrl-C prints one line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt_once)
     end_with(run_command)
 
 
 def run_command() -> int:
-    """Run the command that the command line names; give the status to exit with."""
+    """Run the command line and return its exit status."""
     try:
         return int(app(prog_name="ropewalk", standalone_mode=False) or 0)
     except UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # no mistake: the help is its message
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             print(error, file=sys.stderr)
         else:
             print(f"ropewalk: {in_one_line(error)}", file=sys.stderr)

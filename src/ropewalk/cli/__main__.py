@@ -1,4 +1,4 @@
-"""``python -m ropewalk.cli`` is the command ``ropewalk``."""
+"""`python -m ropewalk.cli` is the command `ropewalk`."""
 
 from ropewalk.cli import main
 

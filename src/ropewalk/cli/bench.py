@@ -1,4 +1,4 @@
-"""``ropewalk bench``."""
+"""`ropewalk bench`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,41 @@ import typer
 from rich.console import Console
 
 from ropewalk.cli.common import errors, path_of
+from ropewalk.cli.options import Device
 
 
 def bench(
     work: Annotated[
-        str, typer.Option(help="Any of prefill, training, decode.")
+        str, typer.Option(metavar="NAME,…", help="Workloads: any of prefill, training, decode.")
     ] = "prefill,training,decode",
     dtype: Annotated[
-        str, typer.Option(help="Any of float32, bfloat16, float16.")
+        str, typer.Option(metavar="NAME,…", help="Dtypes: any of float32, bfloat16, float16.")
     ] = "float32,bfloat16",
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Threads; as many as torch takes, if not given.")
+        str | None, typer.Option(metavar="N", help="CPU threads.  [default: torch's]")
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option(metavar="N", help="Rounds of each table, instead of --seconds.")
+        str | None, typer.Option(metavar="N", help="Rounds per table; replaces --seconds.")
     ] = None,
-    seconds: Annotated[str, typer.Option(metavar="S", help="Seconds for each table.")] = "6",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+    seconds: Annotated[str, typer.Option(metavar="S", help="Time per table, in seconds.")] = "6",
+    device: Device = "auto",
     compiled: Annotated[
-        bool, typer.Option("--compile", help="torch.compile of the formula too: a minute more.")
+        bool,
+        typer.Option("--compile", help="Also time the formula under torch.compile; a minute more."),
     ] = False,
     out: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A .json file for all numbers.")
+        str | None, typer.Option(metavar="PATH", help=".json file for all numbers.")
     ] = None,
-    figure: Annotated[str | None, typer.Option(metavar="PATH", help="A .png or .svg file.")] = None,
+    figure: Annotated[
+        str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
+    ] = None,
 ) -> None:
-    """Time rotation on this machine, beside copying and beside other libraries installed here."""
-    with errors("interrupted; nothing was written"):
+    """Time rotation on this machine, against other libraries.
+
+    A copy of the same tensors is timed too, as the limit. Libraries that are not installed are
+    skipped.
+    """
+    with errors():
         from ropewalk.bench.output import print_notes, print_part, save_figure
         from ropewalk.bench.plan import check_target, make_plan
         from ropewalk.bench.run import measure, write_results

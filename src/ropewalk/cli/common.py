@@ -1,4 +1,4 @@
-"""What commands share: options, the config they describe, and how a failure ends.
+"""Code that commands share: paths, the config of a command line, and how a command fails.
 
 A user's mistake is one line on standard error and exit status 2.
 """
@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -23,118 +23,52 @@ from ropewalk.files import shown_path
 from ropewalk.lab.ending import interrupt_once
 
 if TYPE_CHECKING:
+    from ropewalk.encodings import ImportedSource
     from ropewalk.lab.config import Config
 
-MOST_PATH_BYTES = 4_096  # of a path: Linux takes no longer one
-_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # what is asked for can be nowhere
-
-Preset = Annotated[
-    str,
-    typer.Option(
-        help="quick or default; of translation also multi30k-cpu, multi30k-base and annotated."
-    ),
-]
-TaskName = Annotated[
-    str | None,
-    typer.Option(
-        "--task",
-        help="translation, masked-lm, causal-lm, copy, reverse, sort, addition, recall, passkey or "
-        "count; compare also takes all.",
-    ),
-]
-Encodings = Annotated[
-    str | None,
-    typer.Option("--encodings", "--encoding", help="Such as sinusoidal,rotary(theta=1e6)."),
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option("--seeds", "--seed", help="Of parameters, data order and dropout: 1,2,3."),
-]
-Attention = Annotated[
-    str | None, typer.Option(help="softmax, or linear attention: performer or elu.")
-]
-ConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="PATH", help="YAML or JSON file of fields, over the preset's."
-    ),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        help="phrases, multi30k, a folder of train.de, train.en, …, or SOURCE,TARGET; of language "
-        "modelling tales, text files, a folder of them, or the NAME of ropewalk fetch."
-    ),
-]
-Imports = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--import",
-        metavar="FILE.py|MODULE",
-        help="Python that registers encodings of your own, a file or an installed module; may be "
-        "given several times. It is run as it is: import only what you trust.",
-    ),
-]
-Out = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", help="Run folder; runs/PRESET or runs/TASK-PRESET if not given."),
-]
-Sweep = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FIELD=VALUE,VALUE,…",
-        help="Values of a field that each encoding tries on validation data, to keep its best; "
-        "several fields are tried in all combinations.",
-    ),
-]
-Jobs = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Cells at a time; one for each core if not given."),
-]
-Against = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Test every encoding against this one as well as the first; may be given several "
-        "times."
-    ),
-]
-Note = Annotated[
-    str | None, typer.Option(help="A remark on the conditions, kept with the results.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="Any field of the config, as in width=256."),
-]
+MOST_PATH_BYTES = 4_096  # the limit of Linux
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # no system could open such a path
 
 
 def new_console() -> Console:
-    """Make the console that results are printed on: text as it is, no markup read in it."""
+    """Return the console for results; it prints text as it is, without markup or wrapping."""
     return Console(soft_wrap=True, markup=False)
 
 
 def path_of(option: str, text: str | None) -> Path | None:
-    """Read a path from the command line; one that no system could take is a ValueError."""
+    """Return a path from the command line. Raises ValueError if no system could open it."""
     if text is None:
         return None
     if not text:
-        raise ValueError(f"{option} must name a path, got an empty one; . is the working directory")
+        raise ValueError(
+            f"{option} must name a path, got an empty one; use . for the working directory"
+        )
     size = len(os.fsencode(text))
     if size > MOST_PATH_BYTES:
         raise ValueError(
             f"{option} must be a path of at most {MOST_PATH_BYTES:,} bytes, got {size:,}: "
-            f"{shown(text)}; name a shorter one"
+            f"{shown(text)}; use a shorter path"
         )
     try:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(
-            f"{option} must be text that UTF-8 can write, got {shown(text)}; name another path"
+            f"{option} must be valid UTF-8, got {shown(text)}; use another path"
         ) from None
     return Path(text)
 
 
+def import_all(sources: list[str] | None) -> list[ImportedSource]:
+    """Import every --import source; its encodings are then in the registry."""
+    from ropewalk.encodings import import_encodings
+
+    for source in sources or []:
+        path_of("--import", source)
+    return [import_encodings(source) for source in sources or []]
+
+
 def names_of(texts: list[str] | None) -> list[str]:
-    """Read names of encodings as the config writes them, without white space."""
+    """Return names of encodings as the config writes them: without white space."""
     return ["".join(text.split()) for text in texts or ()]
 
 
@@ -147,35 +81,32 @@ def config_of(
     sweep: list[str] | None = None,
     **options: Any,
 ) -> Config:
-    """Build the config that options, a file and ``field=value`` settings describe."""
-    from ropewalk.encodings import import_encodings
+    """Return the config that options, a file and `field=value` settings describe."""
     from ropewalk.lab.config_reader import make_config
     from ropewalk.lab.sweep import read_sweep
     from ropewalk.machine import pick_device
 
     options = {name: value for name, value in options.items() if value is not None}
     given = _given_once(settings or [], {**options, "preset": preset}) | options
-    for part in str(given.get("data", "")).split(","):  # files, with commas between them
+    for part in str(given.get("data", "")).split(","):  # may be files, separated by commas
         path_of("--data", part or None)
-    for source in imports or []:
-        path_of("--import", source)
     if imports:
-        given["imports"] = [import_encodings(source) for source in imports]
+        given["imports"] = import_all(imports)
     if sweep:
         swept = read_sweep(sweep)
         for name in ("sweep", *swept):
             if name in given:
                 raise ValueError(
-                    f"{shown(name)} must be given once, got a value and --sweep; leave one out"
+                    f"{shown(name)} must be given once, got a value and --sweep; remove one of them"
                 )
         given["sweep"] = swept
     config = make_config(preset, path_of("--config", file), given, fallback)
-    pick_device(config.device)  # before any work goes into the data
+    pick_device(config.device)  # fails here, before any work on the data
     return config
 
 
 def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Read settings; a field that is given another value elsewhere is an error naming both."""
+    """Return the settings. Raises ValueError if a field is given two different values."""
     from ropewalk.lab.config_reader import read_setting
 
     given: dict[str, Any] = {}
@@ -186,25 +117,25 @@ def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, An
         if written.setdefault(name, value) != value:
             raise ValueError(
                 f"{shown(name)} must be given once, got {shown(f'{name}={written[name]}')} and "
-                f"{shown(text)}; leave one of them out"
+                f"{shown(text)}; remove one of them"
             )
         option = options.get(name, value)
-        # A preset has a value without being given.
+        # --preset has a value even if the user gave none.
         if option != value and (name, option) != ("preset", "default"):
             raise ValueError(
                 f"{shown(name)} must be given once, got {shown(text)} and "
-                f"{shown(f'--{name} {option}')}; leave one of them out"
+                f"{shown(f'--{name} {option}')}; remove one of them"
             )
         given[name] = given_value
     return given
 
 
-LONGEST_NAME = 400  # characters without white space that a message repeats
-GOES_ON = "interrupted; the same command goes on where this one stopped"
+LONGEST_NAME = 400  # longest word, in characters, that a message repeats in full
+RESUMABLE = "interrupted; run the same command again to resume"
 
 
 class Interrupted:
-    """What is said when a command is interrupted: ``message``, which it may change as it goes."""
+    """The message for an interruption; a command may change it while it runs."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -212,9 +143,9 @@ class Interrupted:
 
 @contextmanager
 def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[Interrupted]:
-    """Print a user's mistake in one line and exit with 2; other failures say what is kept.
+    """Print a user's mistake in one line and exit with status 2; other failures exit with 1.
 
-    Being ended and a closed terminal are as good as Ctrl-C. Gives what an interruption says.
+    SIGTERM and SIGHUP act like Ctrl-C: the command prints the yielded message and exits with 130.
     """
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
         number = getattr(signal, name, None)
@@ -227,18 +158,18 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     except (ValueError, TypeError) as error:
         _fail(error, 2)
     except ImportError as error:
-        _fail(f"{error}; the extra 'lab' has it: pip install 'ropewalk[lab]'", 2)
+        _fail(f"{error}; install the extra 'lab': pip install 'ropewalk[lab]'", 2)
     except KeyboardInterrupt:
         _fail(at_interruption.message, 130)
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted; Python would complain again at exit.
+        # The reader (head, less) closed the pipe; without this Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
         where = f"{shown_path(error.filename)}: " if error.filename else ""
         if error.errno in _NO_PATH:
-            _fail(f"{where}{error.strerror}; name another path", 2)
-        _fail(f"{where}{error.strerror or error}; what was written before is whole", 1)
+            _fail(f"{where}{error.strerror}; use another path", 2)
+        _fail(f"{where}{error.strerror or error}; files written before are intact", 1)
     except RuntimeError as error:
         if type(error).__name__ != "CellFailed":
             raise
@@ -255,14 +186,14 @@ def _fail(message: object, code: int) -> NoReturn:
 
 
 def _say(message: object) -> None:
-    with suppress(OSError):  # a closed terminal takes no words
+    with suppress(OSError):  # the terminal may be closed
         print(f"ropewalk: {one_line(str(message))}", file=sys.stderr)
 
 
 def one_line(text: str) -> str:
-    """Give a message as a terminal may take it: in one line, its longest names cut, no controls.
+    """Return a message safe for a terminal: one line, long words cut, control characters escaped.
 
-    Names of files come from outside, and an escape sequence in one would act on the terminal.
+    File names are untrusted: an escape sequence in one would act on the terminal.
     """
     half = LONGEST_NAME // 2
     words = (w if len(w) <= LONGEST_NAME else f"{w[:half]}…{w[-half:]}" for w in text.split())

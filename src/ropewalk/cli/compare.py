@@ -1,11 +1,11 @@
-"""``ropewalk compare``."""
+"""`ropewalk compare`."""
 
 from __future__ import annotations
 
 import sys
 
-from ropewalk.cli.common import (
-    GOES_ON,
+from ropewalk.cli.common import RESUMABLE, config_of, errors, names_of, new_console, path_of
+from ropewalk.cli.options import (
     Against,
     Attention,
     ConfigFile,
@@ -20,11 +20,6 @@ from ropewalk.cli.common import (
     Settings,
     Sweep,
     TaskName,
-    config_of,
-    errors,
-    names_of,
-    new_console,
-    path_of,
 )
 from ropewalk.cli.usage import whole_number
 
@@ -45,12 +40,14 @@ def compare(
     against: Against = None,
     note: Note = None,
 ) -> None:
-    """Train the same model with each encoding and each seed on a task, score and report.
+    """Train the same model with each encoding, score and compare.
 
-    With --task all, a folder for each task and a summary of all. What is finished in a run folder
-    is kept; what was interrupted goes on where it stopped. With --sweep, each encoding is trained
-    with every setting and the first seed, and keeps the one of the lowest validation loss; settings
-    of decoding are chosen on validation data too, by all seeds.
+    Every encoding is trained with every seed. The same command resumes an interrupted run and
+    skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
+
+    With --sweep, each encoding is trained with every combination and the first seed, and keeps the
+    one with the lowest validation loss. Decoding fields are chosen on validation data too, with all
+    seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
@@ -73,7 +70,7 @@ def compare(
             if len(chosen) > 1:
                 run = (folder / each.task) if folder else run
                 console.print(f"\n{each.task}", style="bold", highlight=False)
-            interruption.message = GOES_ON
+            interruption.message = RESUMABLE
             with Watcher(console) as watcher:
                 results = run_comparison(
                     each,

@@ -1,4 +1,4 @@
-"""``ropewalk fetch``."""
+"""`ropewalk fetch`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            help="debian-texts, or of its parts kjv, debian-handbook, python-docs; wikitext-2; "
-            "enwik8."
+            metavar="NAME",
+            help="debian-texts, or one of its parts: kjv, debian-handbook, python-docs; "
+            "wikitext-2; enwik8.",
         ),
     ],
     out: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Where it is written; data/NAME if not given."),
+        typer.Option(metavar="FOLDER", help="Output folder.  [default: data/NAME]"),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="PATH",
-            help="The .deb or .zip file to read, or a folder of them; without it they are fetched.",
+            help="Local .deb or .zip file, or a folder of them, to read instead of downloading.",
         ),
     ] = None,
 ) -> None:
-    """Fetch real text, known by its SHA-256, as a folder that --data takes by the same NAME."""
-    with errors("interrupted; nothing was written"):
+    """Download real text, checked by SHA-256, for --data NAME."""
+    with errors():
         from ropewalk.lab.data.real.catalogue import FETCHED
         from ropewalk.lab.data.real.folder import fetch, real_text
 
@@ -43,7 +44,7 @@ def fetch(
             name, folder, path_of("--from", source), lambda what: print(what, file=sys.stderr)
         )
         held = ", ".join(f"{split} {size / 1e6:.2f} MB" for split, size in sizes.items())
-        print(f"{folder} {'was there and is whole' if was_there else 'is written'}: {held}")
+        print(f"{folder} {'already exists and is complete' if was_there else 'written'}: {held}")
         print(
             f"ropewalk compare --task causal-lm --data {shlex.quote(str(folder)) if out else name}"
         )

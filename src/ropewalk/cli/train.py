@@ -1,32 +1,47 @@
-"""``ropewalk train``."""
+"""`ropewalk train`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from ropewalk.cli.common import (
-    GOES_ON,
+import typer
+
+from ropewalk.cli.common import RESUMABLE, config_of, errors, new_console, path_of
+from ropewalk.cli.options import (
     Attention,
     ConfigFile,
     Data,
-    Encodings,
     Imports,
     Out,
     Preset,
-    Seeds,
     Settings,
     TaskName,
-    config_of,
-    errors,
-    new_console,
-    path_of,
 )
+
+OneEncoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encodings",
+        "--encoding",
+        metavar="NAME",
+        help="One encoding, such as rotary(theta=1e6); see ropewalk encodings.  [default: rotary]",
+    ),
+]
+OneSeed = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds",
+        "--seed",
+        metavar="N",
+        help="Seed of parameters, data order and dropout.  [default: 1]",
+    ),
+]
 
 
 def train(
     settings: Settings = None,
-    encodings: Encodings = None,
-    seeds: Seeds = None,
+    encodings: OneEncoding = None,
+    seeds: OneSeed = None,
     task: TaskName = None,
     preset: Preset = "default",
     data: Data = None,
@@ -35,10 +50,7 @@ def train(
     imports: Imports = None,
     out: Out = None,
 ) -> None:
-    """Train one model, or go on with it, and print where it is.
-
-    Options are compare's; --encodings (rotary if not given) and --seeds (1) name one each.
-    """
+    """Train one model, or resume it, and print its path."""
     with errors() as interruption:
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.run import default_folder, train_one
@@ -55,6 +67,6 @@ def train(
             **options,
         )
         run = path_of("--out", out) or default_folder(chosen)
-        interruption.message = GOES_ON
+        interruption.message = RESUMABLE
         with Watcher(new_console()) as watcher:
             print(train_one(chosen, run, watcher.watch))

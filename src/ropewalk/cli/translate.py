@@ -1,4 +1,4 @@
-"""``ropewalk translate``."""
+"""`ropewalk translate`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import Imports, errors, path_of
+from ropewalk.cli.common import errors, import_all, path_of
+from ropewalk.cli.options import Device, Imports
 from ropewalk.cli.usage import number, whole_number
 
 if TYPE_CHECKING:
@@ -15,32 +16,37 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[str, typer.Argument(help="A model.safetensors, or the folder it is in.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="model.safetensors, or its folder.")
+    ],
     file: Annotated[
-        str | None, typer.Argument(help="Text, one sentence a line; standard input if not given.")
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="Text, one sentence per line.  [default: standard input]"
+        ),
     ] = None,
     beam: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Beam width; 1 is greedy; the config's if not given."),
+        typer.Option(metavar="N", help="Beam width; 1 is greedy.  [default: the model's]"),
     ] = None,
     length_penalty: Annotated[
         str | None,
-        typer.Option(metavar="X", help="Power of the length that scores are divided by."),
+        typer.Option(
+            metavar="X",
+            help="Power of the length that beam scores are divided by.  [default: the model's]",
+        ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
+    device: Device = "auto",
     imports: Imports = None,
 ) -> None:
-    """Translate a file, standard input, or, at a terminal, line by line as you type."""
+    """Translate a file, standard input, or lines as you type."""
     with errors("interrupted"):
-        from ropewalk.encodings import import_encodings
-        from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
+        from ropewalk.lab.config_fields import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
         place, text_file = path_of("MODEL", model), path_of("FILE", file)
         assert place is not None
-        for source in imports or []:
-            path_of("--import", source)
-            import_encodings(source)
+        import_all(imports)
         width = whole_number("--beam", beam, MOST_BEAM)
         penalty = number("--length-penalty", length_penalty, MOST_LENGTH_PENALTY)
         translator = Translator.load(place, width, penalty, device)
@@ -52,7 +58,7 @@ def translate(
 
 
 def _converse(translator: Translator) -> None:
-    print("One sentence a line; an empty line or Ctrl-D ends.", file=sys.stderr)
+    print("Enter one sentence per line; an empty line or Ctrl-D ends.", file=sys.stderr)
     while True:
         try:
             line = input("> ").strip()

@@ -1,4 +1,4 @@
-"""``ropewalk tune``."""
+"""`ropewalk tune`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,18 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.common import (
-    GOES_ON,
-    Against,
-    Imports,
-    Jobs,
-    Note,
-    errors,
-    names_of,
-    new_console,
-    path_of,
-)
+from ropewalk.cli.common import RESUMABLE, errors, import_all, names_of, new_console, path_of
+from ropewalk.cli.options import Against, Imports, Jobs, Note
 from ropewalk.cli.usage import whole_number
 
 
 def tune(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     sweep: Annotated[
         list[str],
         typer.Argument(
             metavar="FIELD=VALUE,VALUE",
-            help="Values to try of beam, length_penalty, select or average.",
+            help="Values to try; fields are beam, length_penalty, select and average.",
         ),
     ],
     jobs: Jobs = None,
@@ -35,14 +26,13 @@ def tune(
     note: Note = None,
     imports: Imports = None,
 ) -> None:
-    """Choose on validation data how each encoding of a finished run is decoded; score that.
+    """Tune decoding of a finished run on validation data.
 
-    Nothing is trained. The same values are tried for every encoding, in all combinations and with
-    every seed; a field that was tuned before and is not named is the config's again. Results and
-    report are rewritten.
+    Nothing is trained. Every encoding tries all combinations of the values, with all its seeds, and
+    keeps the best; then results and report are rewritten. A field that was tuned before and is not
+    named now gets the config's value again.
     """
     with errors() as interruption:
-        from ropewalk.encodings import import_encodings
         from ropewalk.lab.compare import compare as run_comparison
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_table
@@ -51,13 +41,11 @@ def tune(
 
         folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
         assert folder is not None
-        for source in imports or []:
-            path_of("--import", source)
-            import_encodings(source)
+        import_all(imports)
         config = read_tuned_config(folder, sweep)
         former = read_results(folder)
         console = new_console()
-        interruption.message = GOES_ON
+        interruption.message = RESUMABLE
         with Watcher(console) as watcher:
             results = run_comparison(
                 config,

@@ -1,23 +1,47 @@
-"""A mistake in the words of a command line, in one line: options, arguments, the command itself."""
+"""Usage lines of the help, and mistakes in a command line, each as one line."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from ropewalk.checks import did_you_mean, shown
 
-#: What typer raises of a wrong command line; click's, or its own copy of it, as it comes.
+#: The class of typer's usage errors: click's, or typer's own copy of it in later versions.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
+class Command(TyperCommand):
+    """A command whose help names arguments by their metavars alone, without braces and types."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for argument in self._arguments():
+            # Typer from 0.25 on appends the type to the name.
+            setattr(argument, "display_type_rich", lambda ctx: None)  # noqa: B010
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the usage line after the command's name: `[OPTIONS] RUN [FILE]`."""
+        pieces = [self.options_metavar or ""]
+        for each in self._arguments():
+            name = each.metavar or str(each.name).upper()
+            many = "..." if each.nargs == -1 else ""
+            pieces.append(f"{name}{many}" if each.required else f"[{name}]{many}")
+        return pieces
+
+    def _arguments(self) -> list[Any]:
+        return [each for each in self.params if each.param_type_name == "argument"]
+
+
 def whole_number(option: str, text: str | None, most: int | None = None) -> int | None:
-    """Read what an option is given; None where it is not."""
+    """Return an option's value as an integer of at least 1, or None if it is not given."""
     if text is None:
         return None
-    # int() also takes digits of other scripts and "1_0".
+    # int() alone would also accept digits of other scripts and "1_0".
     value = int(text) if re.fullmatch(r"[0-9]{1,9}", text.strip()) else 0
     if value < 1 or (most is not None and value > most):
         rule = "of at least 1" if most is None else f"from 1 to {most}"
@@ -26,7 +50,7 @@ def whole_number(option: str, text: str | None, most: int | None = None) -> int 
 
 
 def number(option: str, text: str | None, most: float) -> float | None:
-    """Read what an option is given, from 0 on; None where it is not."""
+    """Return an option's value as a number of at least 0, or None if it is not given."""
     if text is None:
         return None
     try:
@@ -39,7 +63,7 @@ def number(option: str, text: str | None, most: float) -> float | None:
 
 
 def in_one_line(error: Exception) -> str:
-    """Say a usage error: what is wrong, what was given, where help is."""
+    """Return the message of a usage error: what is wrong, the value received, where help is."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "ropewalk"
     return f"{_mistake(error, command, context)}; see {command} --help"
@@ -60,7 +84,7 @@ def _mistake(error: Exception, command: str, context: typer.Context | None) -> s
         return f"{name if name.startswith('-') else name.upper()} must be given"
     extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL)
     if extra:
-        return f"{command} takes fewer arguments, got {shown(extra[1])} beyond them"
+        return f"{command} takes fewer arguments, got {shown(extra[1])} in addition"
     wrong = re.match(r"No such command (.*?)\.?(?: Did you mean .*)?$", message, re.DOTALL)
     if wrong and context is not None:
         known = list(getattr(context.command, "commands", ()))

@@ -1,4 +1,4 @@
-"""Every position encoding behind one interface; ``build`` makes one from its name."""
+"""Every position encoding, with one interface; `build` makes one from its name."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ from ropewalk.encodings.xpos import XPos
 
 
 def _none(shape: StackShape) -> Encoding:
-    """No position encoding at all (NoPE): only a causal mask tells order.
+    """No position encoding at all (NoPE): only the causal mask gives order.
 
-    An encoder without one sees a bag of words. Source: Kazemnejad et al. 2023, arXiv 2305.19466.
+    An encoder without one sees a bag of words.
+    Source: Kazemnejad et al. 2023, arXiv 2305.19466.
     """
     return Encoding()
 
 
-#: A new encoding is one class and one line here; every task, plot and report then has it. Code from
-#: outside adds its own: ``REGISTRY["name"] = callable(shape, **arguments)``.
+#: A new encoding is one class and one line here; every task, plot and report then has it.
+#: User-defined encodings add their own: `REGISTRY["name"] = callable(shape, **arguments)`.
 REGISTRY: dict[str, Callable[..., Encoding]] = {
     "none": _none,
     "integer": Integer,
@@ -70,9 +71,15 @@ _OWN = frozenset(REGISTRY)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``name`` or ``name(key=value, …)`` into the name and its checked arguments.
+    """Read `name` or `name(key=value, …)` and return the name and its checked arguments.
 
-    Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
+    Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
+    Raises ValueError if the name or an argument is unknown.
+
+    Example:
+        >>> from ropewalk.encodings import parse
+        >>> parse("rotary(pairing=interleaved, theta=1e6)")
+        ('rotary', {'pairing': 'interleaved', 'theta': 1000000.0})
     """
     name, arguments = read_call("encoding", text, _names_for(text))
     known = [*_parameters(REGISTRY[name], arguments), "cross"]
@@ -84,15 +91,25 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def has_trained_rows(encoding: str) -> bool:
-    """Tell whether an encoding, or a part of it, has parameters for each position by itself."""
+    """Return whether an encoding, or a part of it, has separate parameters for each position."""
     names = [name_of(part) for part in split_at(encoding, "+")]
     return any(getattr(REGISTRY.get(name or ""), "trained_rows", False) for name in names)
 
 
 def build(encoding: str, shape: StackShape) -> Encoding:
-    """Build an encoding for a stack from its name, such as ``rotary`` or ``rotary(theta=1e6)``.
+    """Build an encoding for a stack from its name, such as `rotary` or `rotary(theta=1e6)`.
 
-    Names joined by + act together, as ``sinusoidal+rotary``.
+    Names joined by + act together, as in `sinusoidal+rotary`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import StackShape, build
+        >>> from ropewalk.model import Attention
+        >>> shape = StackShape(1, heads=2, kv_heads=2, head_dim=8, width=16, causal=True)
+        >>> site = build("rotary(theta=1e6)", shape).for_layer(0)
+        >>> attention = Attention(16, heads=2, encoding=site)
+        >>> attention(torch.randn(1, 5, 16), causal=True).output.shape
+        torch.Size([1, 5, 16])
     """
     parts = _parts(encoding)
     if any("cross" in arguments for _, arguments in parts):
@@ -103,7 +120,13 @@ def build(encoding: str, shape: StackShape) -> Encoding:
 
 
 class EncoderDecoder(NamedTuple):
-    """One encoding, built for both stacks of an encoder-decoder and, if asked, for between them."""
+    """An encoding built for both stacks of an encoder-decoder and, on request, for cross-attention.
+
+    Example:
+        >>> from ropewalk.encodings import EncoderDecoder, Encoding
+        >>> EncoderDecoder(encoder=Encoding(), decoder=Encoding(), cross=None).cross is None
+        True
+    """
 
     encoder: Encoding
     decoder: Encoding
@@ -113,10 +136,21 @@ class EncoderDecoder(NamedTuple):
 def build_encoder_decoder(
     encoding: str, encoder: StackShape, decoder: StackShape
 ) -> EncoderDecoder:
-    """Build an encoding for an encoder-decoder; ``rotary(cross=True)`` acts between both too.
+    """Build an encoding for an encoder-decoder; `rotary(cross=True)` acts in cross-attention too.
 
-    Every encoding that acts inside attention has the argument ``cross``; by default nothing acts in
-    cross-attention. What acts there is built for a stack that is not causal: it looks both ways.
+    Every encoding that acts inside attention has the argument `cross`. By default, nothing acts in
+    cross-attention. The encoding for cross-attention is built for a stack that is not causal.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ropewalk.encodings import StackShape, build_encoder_decoder
+        >>> decoder = StackShape(2, heads=2, kv_heads=2, head_dim=8, width=16, causal=True)
+        >>> encoder = replace(decoder, causal=False)
+        >>> built = build_encoder_decoder("rotary(cross=True)", encoder, decoder)
+        >>> type(built.cross).__name__
+        'Rotary'
+        >>> build_encoder_decoder("rotary", encoder, decoder).cross is None
+        True
     """
     parts = _parts(encoding)
     crossing = [(name, arguments) for name, arguments in parts if arguments.pop("cross", False)]
@@ -129,8 +163,8 @@ def build_encoder_decoder(
             )
         if not part.crosses:
             raise ValueError(
-                f"cross must be False for {name!r} with {arguments}, got True: a target may stand "
-                f"where some of its heads see no source at all"
+                f"cross must be False for {name!r} with {arguments}, got True: at some target "
+                f"positions, some heads would see no source at all"
             )
     between = _made(crossing, shape) if crossing else None
     return EncoderDecoder(_made(parts, encoder), _made(parts, decoder), between)
@@ -152,15 +186,27 @@ def _make(name: str, arguments: dict[str, Any], shape: StackShape) -> Encoding:
 
 
 def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
-    """Import ``FILE.py`` or ``installed.module``, which adds to ``REGISTRY``; say what it was.
+    """Import `FILE.py` or `installed.module`, which adds to `REGISTRY`; return what was imported.
 
-    With ``digest``, a file that is no longer the same is a ``ValueError``.
+    Raises ValueError if the source fails, or if it no longer has the SHA-256 in `digest`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from ropewalk.encodings import REGISTRY, import_encodings
+        >>> file = Path(tempfile.mkdtemp(), "mine.py")
+        >>> code = "import ropewalk.encodings as e; e.REGISTRY['mine'] = lambda shape: e.Encoding()"
+        >>> _ = file.write_text(code)
+        >>> imported = import_encodings(str(file))
+        >>> "mine" in REGISTRY, len(imported.digest)
+        (True, 64)
+        >>> _ = REGISTRY.pop("mine")  # undo it
     """
     return import_source(source, REGISTRY, digest)
 
 
 def _names_for(text: str) -> list[str]:
-    """Give the names that an encoding may have; installed packages are asked for unknown ones."""
+    """Return the names that an encoding may have; search installed packages for unknown names."""
     if (name := name_of(text)) is None or name in REGISTRY:
         return list(REGISTRY)
     add_installed(name, REGISTRY)
@@ -168,7 +214,7 @@ def _names_for(text: str) -> list[str]:
 
 
 def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:
-    """Name what an encoding takes; some arguments bring further ones (rotary's scaling rule)."""
+    """Return the argument names of an encoding; some arguments add others (rotary's rule)."""
     parameters = inspect.signature(make).parameters.values()
     named = [p.name for p in parameters if p.name != "shape" and p.kind is not p.VAR_KEYWORD]
     further = getattr(make, "further_arguments", None)

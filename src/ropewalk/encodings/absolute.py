@@ -1,4 +1,4 @@
-"""Encodings that act on embeddings: each position has a vector, added before the first layer."""
+"""Encodings that act on embeddings: a vector for each position, added before the first layer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POSITION_BITS = 63  # of an int64 that is not negative
 
 
 def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
-    """Give sin and cos of ``position * theta^(-2i/width)`` in columns 2i and 2i+1.
+    """Return sin and cos of `position * theta^(-2i/width)` in columns 2i and 2i+1.
 
-    positions ``(...)`` integer; result ``(..., width)`` float32, formed in float64.
+    positions `(...)` integer; result `(..., width)` float32, computed in float64.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
     exponents = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
@@ -28,19 +28,20 @@ def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
 class Sinusoidal(Encoding):
     """Add fixed sines and cosines of the position.
 
-    Acts on embeddings, which costs one addition a token; absolute; no parameters; any position;
-    keys can be cached. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any position.
+    Keys can be cached.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
         super().__init__()
         if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
             raise ValueError(
-                f"theta must be finite and above 0, got {shown(theta)}; the paper has 10000"
+                f"theta must be finite and above 0, got {shown(theta)}; the paper uses 10000"
             )
         if theta < 1e-300:
             raise ValueError(
-                f"theta must be at least 1e-300, whose inverse is a float, got {theta}"
+                f"theta must be at least 1e-300, so that 1/theta is a finite float, got {theta}"
             )
         self.theta = float(theta)  # torch takes no integer above 2^63
 
@@ -49,16 +50,18 @@ class Sinusoidal(Encoding):
 
 
 class Integer(Encoding):
-    """Add the position m itself to every column, or m/``length`` where a length is given.
+    """Add the position m itself to every column, or m/`length` if a length is given.
 
-    Acts on embeddings, which costs one addition a token; absolute; no parameters; any position;
-    keys can be cached. It is where tutorials start, to show what goes wrong: m soon drowns
-    embeddings, whose columns are of size 1, and has no bound, so that positions beyond the trained
-    ones are larger than anything seen; in bfloat16, integers above 256 run together. m/``length``
-    is small, but then neighbours differ by 1/``length`` alone. (The length is fixed: divided by
-    each sentence's own, one distance would look different in every sentence, and a sentence that is
-    being written has no length yet.) Layers that norm their input first, as here, do not see it at
-    all: what all columns share goes with the mean.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any position.
+    Keys can be cached.
+
+    Tutorials start with it to show what goes wrong. m soon becomes much larger than the embeddings,
+    whose columns are of size 1, and it has no bound: positions beyond the trained ones are larger
+    than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
+    small, but then neighbors differ by only 1/`length`. The length is fixed: with the length of
+    each sentence, the same distance would look different in every sentence, and a sentence that is
+    being generated has no length yet. Layers that normalize their input first, as here, do not see
+    this encoding at all: the norm subtracts what all columns share.
     Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Integer Position Encoding".
     """
@@ -79,13 +82,15 @@ class Integer(Encoding):
 
 
 class Binary(Encoding):
-    """Add bit i of the position, 0 or 1, to column i, for the ``bits`` lowest bits.
+    """Add bit i of the position, 0 or 1, to column i, for the `bits` lowest bits.
 
-    ``bits`` is the width unless given; columns behind them stay as they are. Acts on embeddings,
-    which costs one addition a token; absolute; no parameters; refuses positions that have more
-    bits; keys can be cached. It is bounded, but tells nothing of distance: 7 and 8 differ in four
-    columns, 0 and 8 in one; and positions behind the trained ones set bits that were never seen
-    set. Sinusoids are its smooth form: their columns, too, each change at a speed of their own.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
+    that have more bits. Keys can be cached.
+
+    `bits` is the width by default; the columns after the bits do not change. The values are
+    bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
+    Positions beyond the trained ones set bits that were never set in training. Sinusoids are the
+    smooth form: each of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """
@@ -95,7 +100,7 @@ class Binary(Encoding):
         bits = shape.width if bits is None else bits
         if type(bits) is not int or not 1 <= bits <= shape.width:
             raise ValueError(
-                f"bits must be an int from 1 to width={shape.width}, one column for each, "
+                f"bits must be an int from 1 to width={shape.width}, one column per bit, "
                 f"got {shown(bits)}"
             )
         self.bits = min(bits, POSITION_BITS)
@@ -118,25 +123,25 @@ class Binary(Encoding):
         if self.max_positions is not None and last >= self.max_positions:
             raise ValueError(
                 f"positions must lie in 0..{self.max_positions - 1}, which have {self.bits} bits, "
-                f"got {last}; write binary(bits={last.bit_length()}) or more, which takes as many "
-                f"columns, shorten the input, or choose another encoding"
+                f"got {last}; write binary(bits={last.bit_length()}) or more (one column per bit), "
+                f"shorten the input, or choose another encoding"
             )
         if first < 0:
-            raise ValueError(f"positions must be at least 0, where bits start, got {first}")
+            raise ValueError(f"positions must be at least 0, to be written in bits, got {first}")
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position, which a model starts at the size of its words: N(0, 1)."""
+    """A vector for each position; `initialize` draws it from N(0, 1), the size of a word."""
 
 
 class Learned(Encoding):
     """Add a trained vector for each position.
 
-    Acts on embeddings, which costs one addition a token; absolute; ``max_positions * width``
-    parameters; refuses positions from ``max_positions`` on; keys can be cached.
-    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1; words and positions start alike, as
-    in its section 3.5 and in BERT (Devlin et al. 2018, arXiv 1810.04805; google-research/bert,
-    modeling.py, embedding_postprocessor).
+    Acts on embeddings; absolute. Costs one addition per token; `max_positions * width` parameters.
+    Refuses positions from `max_positions` on. Keys can be cached.
+    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1. Words and positions start from the
+    same distribution, as in its section 3.5 and in BERT (Devlin et al. 2018, arXiv 1810.04805;
+    google-research/bert, modeling.py, embedding_postprocessor).
     """
 
     max_positions: int
@@ -159,9 +164,9 @@ class Learned(Encoding):
 
 
 def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
-    """Raise ValueError unless each position has a row in a table of ``max_positions`` rows.
+    """Raise ValueError unless each position has a row in a table of `max_positions` rows.
 
-    A compiled or exported model raises RuntimeError, when it runs.
+    A compiled or exported model raises RuntimeError when it runs.
     """
     if torch.compiler.is_compiling():
         _check_compiled(positions, max_positions)
@@ -176,10 +181,10 @@ def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
             f"or choose an encoding without a table"
         )
     if first < 0:
-        raise ValueError(f"positions must be at least 0, where this table starts, got {first}")
+        raise ValueError(f"positions must be at least 0, the first row of this table, got {first}")
 
 
 def _check_compiled(positions: Tensor, count: int) -> None:
-    """Let the graph check what no compiler can know, that positions lie in 0..count - 1."""
+    """Let the compiled graph check, when it runs, that positions are in 0..count - 1."""
     fits = ((positions >= 0) & (positions <= count - 1)).all()
     torch._assert_async(fits, f"positions must lie in 0..{count - 1}")

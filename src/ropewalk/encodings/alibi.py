@@ -1,4 +1,4 @@
-"""Attention with linear biases: the farther a key, the less its score, in proportion."""
+"""Attention with linear biases: scores fall in proportion to the distance."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ropewalk.checks import check_bool
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 
-#: What keeps a query from looking at a key: finite, so that a query without keys gives no NaN.
+#: Bias that hides a key from a query: finite, so that a query without keys gives no NaN.
 UNSEEN = torch.finfo(torch.float32).min / 2
 
 
 def slopes(heads: int) -> list[float]:
-    """Give ALiBi's slope of each head, 2^(-8h/H).
+    """Return ALiBi's slope of each head, 2^(-8h/H).
 
-    Where H is no power of two, the first p heads have the slopes of the power p below H, and the
-    rest take every other one of those for 2p. Source: ``get_slopes`` in
+    If H is not a power of two, let p be the power of two below H. The first p heads have the slopes
+    for p heads; the rest take every other slope of those for 2p heads. Source: `get_slopes` in
     ofirpress/attention_with_linear_biases, fairseq/models/transformer.py.
     """
     power = 1 << (heads.bit_length() - 1)
@@ -26,7 +26,7 @@ def slopes(heads: int) -> list[float]:
 
 
 class ALiBiSite(PairBias):
-    """Take ``slope * |i - j|`` off the scores."""
+    """Subtract `slope * |i - j|` from the scores."""
 
     def __init__(self, heads: int, one_sided: bool) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # Along a row, softmax does not tell -m|i - j| from m * j, which needs no pairs. But fused
-        # attention takes a bias in the dtype of q, and in bfloat16 m * j makes neighbours one.
+        # Looking back, -m|i - j| and m * j, which needs no pairs, give the same softmax. But fused
+        # attention takes a bias in the dtype of q, and bfloat16 rounds m * j of neighbors to one.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:
@@ -54,14 +54,16 @@ class ALiBiSite(PairBias):
 
 
 class ALiBi(Encoding):
-    """Take ``m_h |i - j|`` off the scaled scores, ``m_h = 2^(-8h/H)``: the farther, the less.
+    """Subtract `m_h |i - j|` from the scaled scores, with `m_h = 2^(-8h/H)`.
 
-    Acts on scores, the same in every layer; relative; no parameters; any position; costs one
-    addition a score; keys can be cached. The paper looks back only. A stack that looks both ways
-    does so by distance (``symmetric``), or half of its heads look back and half ahead, each half
-    with the slopes of H/2 heads (``symmetric=False``). The paper has no cross-attention; with
-    ``cross=True`` the symmetric formula holds between target and source positions, and favours keys
-    that stand where the query does. Symmetric, it cannot tell a sequence from its reverse.
+    Acts on scores, the same in every layer; relative. Costs one addition per score; no parameters.
+    Accepts any position. Keys can be cached.
+
+    The paper looks back only. In a stack that looks both ways, `symmetric=True` uses the distance;
+    it cannot distinguish a sequence from its reverse. With `symmetric=False`, half of the heads
+    look back and half look ahead, each half with the slopes of H/2 heads. The paper has no
+    cross-attention; with `cross=True`, the symmetric formula applies between target and source
+    positions, and favors keys at the query's own position.
     Source: Press et al. 2021, arXiv 2108.12409, section 3; both ways: its authors' issue 5,
     github.com/ofirpress/attention_with_linear_biases/issues/5.
     """
@@ -72,8 +74,8 @@ class ALiBi(Encoding):
         one_sided = not (symmetric or shape.causal)
         if one_sided and shape.heads % 2:
             raise ValueError(
-                f"symmetric must be True for {shape.heads} heads, got False: half of them look "
-                f"back and half ahead, so their number must be even"
+                f"symmetric must be True for {shape.heads} heads, got False: half of the heads "
+                f"would look back and half ahead, so their number must be even"
             )
         self.shared = ALiBiSite(shape.heads, one_sided)
         self.crosses = not one_sided

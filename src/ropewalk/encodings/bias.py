@@ -1,7 +1,7 @@
-"""What encodings share that add to the scores by position alone, whatever stands there.
+"""Shared code of the encodings that add to the scores by position alone.
 
-They are ALiBi, T5, KERPLE, FIRE and TUPE. In their formulas, i is the position of a query, j that
-of a key, h a head, counted from 1, of H.
+They are ALiBi, T5, KERPLE, FIRE and TUPE. In their formulas, i is the position of a query, j the
+position of a key, and h a head, counted from 1 to H.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ropewalk.encodings.interface import AttentionEncoding, Placement
 
 
 class ScoreBias(AttentionEncoding, ABC):
-    """A site that only adds to the scores; layers that share it form its bias once a pass.
+    """A site that only adds to the scores; the layers that share it compute its bias once per pass.
 
-    Where a sequence is so long that its queries attend in blocks, each layer forms it by blocks.
+    If a sequence is so long that its queries attend in blocks, each layer computes it by blocks.
     """
 
     def bias(self, placement: Placement) -> Tensor:
@@ -25,16 +25,16 @@ class ScoreBias(AttentionEncoding, ABC):
 
     @abstractmethod
     def form(self, placement: Placement) -> Tensor:
-        """Form the bias ``(H, S, T)``, or ``(B, H, S, T)`` where positions are batched."""
+        """Return the bias `(H, S, T)`, or `(B, H, S, T)` if positions are batched."""
 
 
 class PairBias(ScoreBias, ABC):
-    """A bias so simple that a kernel can compute it pair by pair, and none need be held."""
+    """A bias so simple that a kernel can compute it for each pair, without storing it."""
 
     @abstractmethod
     def rows(self, device: torch.device) -> Tensor | None:
-        """Give what ``pair`` looks up, a row for each head: ``(H, …)``; None if it is too much."""
+        """Return what `pair` looks up, a row per head: `(H, …)`; or None if it is too large."""
 
     @abstractmethod
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Give the bias of a head, counted from 0, between two positions; all broadcast."""
+        """Return the bias of a head, counted from 0, between two positions; all broadcast."""

@@ -10,10 +10,10 @@ from ropewalk.encodings.interface import AttentionEncoding, Encoding
 
 
 class Combined(Encoding):
-    """Put positions into embeddings by each of these, and let the one that can act in attention.
+    """Apply several encodings: all of them act on embeddings, at most one acts in attention.
 
-    ``sinusoidal+rotary`` is what performer-pytorch does. Raises ValueError where more than one acts
-    in attention: no published model says how two should be put together there.
+    performer-pytorch uses `sinusoidal+rotary`. Raises ValueError if more than one acts in
+    attention: no published model says how to combine two there.
     """
 
     def __init__(self, names: Sequence[str], parts: Sequence[Encoding]) -> None:
@@ -39,5 +39,5 @@ class Combined(Encoding):
 
 
 def acts_in_attention(encoding: Encoding) -> bool:
-    """Tell whether an encoding does anything inside attention."""
+    """Return whether an encoding does anything inside attention."""
     return type(encoding.for_layer(0)) is not AttentionEncoding

@@ -1,4 +1,4 @@
-"""Contextual position encoding (CoPE): positions count what a query takes to be worth counting."""
+"""Contextual position encoding (CoPE): a position counts the keys that a query finds relevant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ropewalk.encodings.relative import LayerSites, ScoringSite, distances
 
 
 class CoPESite(ScoringSite):
-    """Count keys by their gates, from the query to each, and score what stands at that count."""
+    """Count keys by their gates, from the query to each key; score the vector of that count."""
 
     name = "cope"
 
@@ -35,10 +35,10 @@ class CoPESite(ScoringSite):
         return scores + self._at(q, counts, ahead)
 
     def _at(self, q: Tensor, counts: Tensor, ahead: Tensor | None) -> Tensor:
-        """Score q with e[count], between the vectors of the two whole numbers nearest to it."""
+        """Score q with e[count], interpolated between the vectors of the nearest whole numbers."""
         last = min(self.npos_max - 1, counts.shape[-1])  # no count is above the number of keys
-        # Each side is cut by itself: rows of both are contiguous for one length only, and
-        # torch.export would take that length for all.
+        # Each side is cut separately: the rows of both sides are contiguous for one length only,
+        # and torch.export would assume that length for all.
         vectors = torch.cat([side[: last + 1] for side in self.positions]).to(q.dtype)
         products = q @ vectors.mT
         counts = counts.clamp(max=last)
@@ -49,22 +49,24 @@ class CoPESite(ScoringSite):
 
 
 def _count_back(gates: Tensor) -> Tensor:
-    """Sum the gates ``(..., T)`` of each key and of all that follow it."""
+    """Sum the gates `(..., T)` of each key and of all keys after it."""
     return gates.flip(-1).cumsum(-1).flip(-1)
 
 
 class CoPE(LayerSites):
     """Count the keys from j to the query at i that matter, p_ij = Σ_{t=j..i} σ(q_i·k_t/√D).
 
-    Score q_i·k_j/√D + q_i·e[p_ij], where e[p] lies on the line between the vectors of the two whole
-    numbers around p, and p is at most ``npos_max - 1``. Masked keys count for nothing. Acts on
-    scores; relative, to what is between and not to how far it is: it needs the order of keys, no
-    position numbers; ``npos_max * D`` parameters a layer, which start at 0; any length; keys can be
-    cached. Costs a sum along the keys, a product with npos_max rows and two look-ups a score.
+    The score is q_i·k_j/√D + q_i·e[p_ij]. e[p] is interpolated linearly between the vectors of the
+    two whole numbers around p, and p is at most `npos_max - 1`. Masked keys are not counted.
 
-    The paper looks back only. ``two_sided`` extends it, on our own account, to stacks that look
-    both ways: keys ahead of the query are counted from there to j, i excluded, and have vectors of
-    their own; which side a key is on is told by its position.
+    Acts on scores; relative, but to the content between query and key and not to their distance:
+    it needs the order of the keys, not their position numbers. Costs a sum along the keys, a
+    product with npos_max rows and two look-ups per score; `npos_max * D` parameters per layer,
+    which start at 0. Accepts any length. Keys can be cached.
+
+    The paper looks back only. `two_sided` is our extension to stacks that look both ways: keys
+    after the query are counted from it to j, without i itself, and have their own vectors. The
+    positions tell which side a key is on.
     Source: Golovneva et al. 2024, arXiv 2405.18719, section 4 and the code of its appendix: gates
     and content are scaled by 1/√D, q·e[p] is not, and heads share the vectors.
     """
@@ -77,8 +79,8 @@ class CoPE(LayerSites):
         check_bool("two_sided", two_sided)
         if not shape.causal and not two_sided:
             raise ValueError(
-                "two_sided must be True where a stack looks both ways, as encoders and cross-"
-                "attention do, got False: the paper counts from a query back, and leaves keys "
-                "ahead of it without a position; write cope(two_sided=True) to count on both sides"
+                "two_sided must be True in an encoder or in cross-attention, which look both ways, "
+                "got False: the paper counts from a query back, and gives keys ahead of it no "
+                "position; write cope(two_sided=True) to count on both sides"
             )
         self.sites = nn.ModuleList(CoPESite(shape, npos_max) for _ in range(shape.layers))

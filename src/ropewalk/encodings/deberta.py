@@ -1,4 +1,4 @@
-"""DeBERTa's disentangled attention: content to content, to position, and back."""
+"""DeBERTa's disentangled attention: content to content, content to position, and the reverse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
 
 
 class DebertaSite(ScoringSite):
-    """Score content with content, with the vector of the distance, and that with content."""
+    """Score content with content, content with distance, and distance with content."""
 
     name = "deberta"
 
@@ -35,13 +35,13 @@ class DebertaSite(ScoringSite):
         return (q @ k.mT + to_distance + from_distance) * self.scale
 
     def _project(self, projection: nn.Linear, vectors: Tensor) -> Tensor:
-        """Project vectors ``(N, width)`` to ``(H, N, D)``."""
+        """Project vectors `(N, width)` to `(H, N, D)`."""
         projected = linear(vectors, projection.weight.to(vectors.dtype))
         heads: Tensor = projected.unflatten(-1, (self.heads, self.head_dim))
         return heads.transpose(0, 1)
 
     def _rows(self, placement: Placement) -> tuple[Tensor, Tensor]:
-        """Give the rows of the table that are used, and which of them each pair has."""
+        """Return the rows of the table that are used, and which of them each pair uses."""
 
         def find() -> tuple[Tensor, Tensor]:
             rows = table_rows(-distances(placement), self.distance, self.buckets)
@@ -52,9 +52,9 @@ class DebertaSite(ScoringSite):
 
 
 def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:
-    """Give δ(i, j), the row of the table, for keys i - j behind their queries: 0 is farthest ahead.
+    """Return δ(i, j), the row of the table; `behind` is i - j, and row 0 is the farthest key ahead.
 
-    Source: eq. 3 of the paper; with buckets, ``make_log_bucket_position`` of
+    Source: eq. 3 of the paper; with buckets, `make_log_bucket_position` of
     microsoft/DeBERTa/DeBERTa/deberta/da_utils.py.
     """
     if buckets is None:
@@ -69,20 +69,23 @@ def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:
 class Deberta(LayerSites):
     """Score content with content, content with distance, and distance with content.
 
-    (q_i·k_j + q_i·K^r_{δ(i,j)} + k_j·Q^r_{δ(i,j)}) / √(3D), where K^r and Q^r are two projections,
-    of each layer's own, of one table of relative embeddings that the stack shares, and δ(i, j) is
-    i - j clipped to ``[-distance, distance)``. Acts on scores; relative; ``2 * distance * width``
-    parameters, and ``2 * width * H * D`` a layer; any position; keys can be cached. Costs two
-    projections of the rows that are used and, for both queries and keys, a product with them and a
-    look-up a score. With ``cross=True``, the distance is that of target and source positions.
+    The score is (q_i·k_j + q_i·K^r_{δ(i,j)} + k_j·Q^r_{δ(i,j)}) / √(3D). K^r and Q^r are two
+    projections of one table of relative embeddings. Each layer has its own projections; the stack
+    shares the table. δ(i, j) is i - j clipped to `[-distance, distance)`.
 
-    The paper writes Q^r_{δ(j,i)} in eq. 4; its authors' code, and transformers', read δ(i, j), and
-    so does this. ``buckets``: that many rows to each side, the nearer half of which hold one
-    distance each, and the others grow by equal ratios up to ``distance`` (DeBERTa-v3 has 256, with
-    a distance of 512). Rows of distances that training never meets stay as they were drawn.
+    Acts on scores; relative. Costs two projections of the rows that are used and, for both queries
+    and keys, a product with these rows and one look-up per score; `2 * distance * width`
+    parameters, and `2 * width * H * D` per layer. Accepts any position. Keys can be cached. With
+    `cross=True`, the distance is the one between target and source positions.
+
+    Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code and transformers use δ(i, j), as here.
+    Rows of distances that training never meets keep their random start.
     Source: He et al. 2020, arXiv 2006.03654, eq. 2 to 4 (RoFormer, arXiv 2104.09864, eq. 10),
-    without the absolute positions of its decoder; ``disentangled_attention_bias`` of transformers'
-    deberta_v2, with projections of positions of their own (``share_att_key=False``) and no biases.
+    without the absolute positions of its decoder; `disentangled_attention_bias` of transformers'
+    deberta_v2, with separate projections for positions (`share_att_key=False`) and no biases.
+
+    buckets: use so many rows on each side. The nearer half contain one distance each; the others
+        grow by equal ratios up to `distance` (DeBERTa-v3: 256 buckets, distance 512).
     """
 
     def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:

@@ -1,19 +1,19 @@
-"""One interface for every position encoding: what a model may ask of it, not how it answers.
+"""One interface for every position encoding: what a model calls, not how an encoding works.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 
-An encoding is built for a stack of layers and met at *sites*, one for each attention layer. A
-published encoding acts at one or more of five places, each of which has its method:
+An encoding is built for a stack of layers. In each attention layer, it acts through a *site*. A
+published encoding acts at one or more of five places, and each place has its method:
 
 ==================  =====================================  =======================================
-place               method                                 who acts there
+place               method                                 encodings that act there
 ==================  =====================================  =======================================
-embeddings          ``Encoding.embed``                     sinusoidal, learned, integer, binary
-queries and keys    ``AttentionEncoding.rotate``           rotary, xPos
-scores              ``AttentionEncoding.bias`` (H, S, T)   ALiBi, T5, KERPLE, FIRE, TUPE
-scores and values   ``AttentionEncoding.attend``           Shaw, Transformer-XL, DeBERTa, CoPE
-values and output   ``rotate_values`` and ``restore``      rotary, if values are to rotate as well
+embeddings          `Encoding.embed`                       sinusoidal, learned, integer, binary
+queries and keys    `AttentionEncoding.rotate`             rotary, xPos
+scores              `AttentionEncoding.bias` (H, S, T)     ALiBi, T5, KERPLE, FIRE, TUPE
+scores and values   `AttentionEncoding.attend`             Shaw, Transformer-XL, DeBERTa, CoPE
+values and output   `rotate_values` and `restore`          rotary, if values rotate too
 ==================  =====================================  =======================================
 """
 
@@ -32,10 +32,18 @@ T = TypeVar("T")
 class StackShape:
     """Shape of the stack of attention layers that an encoding is built for.
 
-    ``causal`` says whether these attentions look back only: the decoder's self-attention does, the
-    encoder's and cross-attention do not. Encodings that act by distance need to know (T5 halves its
-    buckets between the two sides). ``head_dim`` is the size of the vectors that ``rotate`` gets:
-    in linear attention that rotates features, the number of features.
+    `causal` says whether these attentions look back only: True for a decoder's self-attention,
+    False for an encoder and for cross-attention. Encodings that use distances need it (T5 divides
+    its buckets between the two sides). `head_dim` is the size of the vectors that `rotate`
+    receives: in linear attention that rotates features, the number of features.
+
+    Example:
+        >>> from ropewalk.encodings import StackShape, build
+        >>> shape = StackShape(
+        ...     layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=True
+        ... )
+        >>> build("learned(max_positions=128)", shape).max_positions
+        128
     """
 
     layers: int
@@ -47,15 +55,22 @@ class StackShape:
 
 
 class Placement:
-    """Where queries and keys of one forward pass stand, and what has been computed from that.
+    """Positions of queries and keys in one forward pass, and values computed from them.
 
-    ``queries`` is ``(S,)`` or ``(B, S)``, ``keys`` is ``(T,)`` or ``(B, T)``: integer positions.
-    ``new_keys`` are the positions of the keys that ``rotate`` receives: all of them, or, when keys
-    are cached rotated, those of the new tokens alone. A model makes one placement per forward pass
-    and hands it to every layer, so that tables, bucket indices and biases which layers share are
-    formed once (``memoize``); it ends with the pass, so nothing can be answered from earlier calls'
-    history. A sequence that is too long to attend at once does so in blocks of queries: ``bias``
-    and ``attend`` then meet a placement of each block, and in training meet it twice.
+    `queries` is `(S,)` or `(B, S)`, `keys` is `(T,)` or `(B, T)`: integer positions. `new_keys` are
+    the positions of the keys that `rotate` receives: all keys, or only those of the new tokens if
+    keys are cached rotated. A model makes one placement per forward pass and passes it to every
+    layer, so that layers which share tables, bucket indices and biases compute them once
+    (`memoize`). It ends with the pass, so no result depends on earlier calls. A sequence that is
+    too long to attend in one piece attends in blocks of queries: `bias` and `attend` then receive a
+    placement for each block, and in training they receive it twice.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Placement
+        >>> step = Placement(queries=torch.tensor([3]), keys=torch.arange(4))  # decode token 3
+        >>> step.keys - step.queries
+        tensor([-3, -2, -1,  0])
     """
 
     def __init__(
@@ -67,9 +82,9 @@ class Placement:
         self._memo: dict[Hashable, Any] = {}
 
     def memoize(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Give ``compute()``, computed on the first request under ``key`` in this pass.
+        """Return `compute()`, which runs only on the first request for `key` in this pass.
 
-        ``key`` has to name all that the value depends on besides the positions of this placement.
+        `key` must contain everything that the value depends on, except this placement's positions.
         """
         if key not in self._memo:
             self._memo[key] = compute()
@@ -78,56 +93,76 @@ class Placement:
 
 
 class Attended(NamedTuple):
-    """What content-dependent attention gives back."""
+    """What content-dependent attention returns.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Placement, StackShape, build
+        >>> site = build("shaw", StackShape(1, 2, 2, 4, 8, causal=False)).for_layer(0)
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 4)
+        >>> attended = site.attend(q, k, v, Placement(torch.arange(5)), mask=None)
+        >>> attended.output.shape, attended.probabilities
+        (torch.Size([1, 2, 5, 4]), None)
+    """
 
     output: Tensor  # (B, H, S, D)
-    probabilities: Tensor | None  # (B, H, S, T), formed only on request
+    probabilities: Tensor | None  # (B, H, S, T), only on request
 
 
 class AttentionEncoding(nn.Module):
-    """What an encoding does inside one attention layer. As it stands: nothing (NoPE).
+    """What an encoding does inside one attention layer. This base class does nothing (NoPE).
 
-    ``scale`` multiplies the scores before the softmax; ``None`` means ``1/sqrt(head_dim)`` (TUPE
-    has ``1/sqrt(2 head_dim)``). ``cached_keys`` says what a key/value cache has to hold: keys
-    after ``rotate`` (each key is rotated once), ``"raw"`` keys (``rotate`` sees all of them at each
-    step), or ``"none"`` where the published method allows no cache.
+    `scale` multiplies the scores before the softmax; None means `1/sqrt(head_dim)` (TUPE uses
+    `1/sqrt(2 head_dim)`). `cached_keys` says which keys a key/value cache stores: `"rotated"`, keys
+    after `rotate`, so each key is rotated once; `"raw"`, keys before `rotate`, which receives all
+    of them at each step; `"none"` if the published method allows no cache.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import AttentionEncoding
+        >>> from ropewalk.model import Attention
+        >>> class Nearer(AttentionEncoding):
+        ...     def bias(self, placement):
+        ...         distance = placement.keys - placement.queries[:, None]
+        ...         return -distance.abs()[None].float()  # (H, S, T), H = 1
+        >>> Attention(8, heads=1, encoding=Nearer())(torch.randn(2, 5, 8)).output.shape
+        torch.Size([2, 5, 8])
     """
 
     scale: float | None = None
     cached_keys: Literal["rotated", "raw", "none"] = "rotated"
-    #: True where ``attend`` replaces the softmax of ``scale * q k^T + bias``.
+    #: True if `attend` replaces the softmax of `scale * q k^T + bias`.
     attends: bool = False
-    #: True where ``rotate_values`` rotates values.
+    #: True if `rotate_values` rotates values.
     rotates_values: bool = False
 
     @property
     def biases(self) -> bool:
-        """Whether there is a ``bias``, known without forming it."""
+        """Whether there is a `bias`; this does not compute it."""
         return type(self).bias is not AttentionEncoding.bias
 
     def rotate(
         self, q: Tensor, k: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
-        """Rotate q ``(B, H, S, D)`` to ``placement.queries``, k ``(B, K, T, D)`` to ``.new_keys``.
+        """Rotate q `(B, H, S, D)` to `placement.queries`, k `(B, K, T, D)` to `.new_keys`.
 
-        k is None when a cache already holds all keys rotated (cross-attention after its first
+        k is None if a cache already contains all keys rotated (cross-attention after its first
         step).
         """
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Rotate v ``(B, K, T, D)``, of the keys that ``rotate`` receives; cached as they are."""
+        """Rotate v `(B, K, T, D)` of the keys that `rotate` receives; cached as keys are."""
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
-        """Rotate what was attended to, ``(B, H, S, D)``, back by ``placement.queries``."""
+        """Rotate the output of attention, `(B, H, S, D)`, back by `placement.queries`."""
         return output
 
     def bias(self, placement: Placement) -> Tensor | None:
-        """Give what is added to the scores whatever their content: ``(H, S, T)``, or None.
+        """Return what to add to the scaled scores, independent of content: `(H, S, T)`, or None.
 
-        It is added to scaled scores. Positions that differ within the batch make it
-        ``(B, H, S, T)``.
+        If positions differ within the batch, it is `(B, H, S, T)`.
         """
         return None
 
@@ -140,21 +175,30 @@ class AttentionEncoding(nn.Module):
         mask: Tensor | None,
         need_probabilities: bool = False,
     ) -> Attended:
-        """Attend where scores or values depend on content and distance together (``attends``).
+        """Attend with scores or values that depend on content and distance together (`attends`).
 
-        q ``(B, H, S, D)``; k and v ``(B, H, T, D)``; mask is boolean, True where a query may look,
-        and broadcasts to ``(B, H, S, T)``. Probabilities are formed for the caller only on request.
+        q `(B, H, S, D)`; k and v `(B, H, T, D)`; mask is boolean, True where a query may look, and
+        broadcasts to `(B, H, S, T)`. Probabilities are returned only on request.
         """
-        raise RuntimeError(f"{type(self).__name__} does not attend: it says attends = False")
+        raise RuntimeError(f"{type(self).__name__} has no attend method: its attends is False")
 
 
 class Encoding(nn.Module):
-    """A position encoding built for one stack. As it stands: none at all (NoPE).
+    """A position encoding built for one stack. This base class does nothing (NoPE).
 
-    ``max_positions`` is the number of positions that it has, None where it has no limit;
-    ``trained_rows`` is True where each position has parameters of its own, which are as they
-    started where training never came; ``crosses`` is False where it is not defined between a source
-    and a target.
+    `max_positions` is the number of positions that it can encode, or None if there is no limit.
+    `trained_rows` is True if each position has its own parameters: those of positions that training
+    never reached keep their start. `crosses` is False if the encoding is not defined between a
+    source and a target.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> class Ramp(Encoding):
+        ...     def embed(self, x, positions):
+        ...         return x + positions[..., None] / 100
+        >>> Ramp().embed(torch.zeros(1, 3, 2), torch.arange(3))[0, :, 0]
+        tensor([0.0000, 0.0100, 0.0200])
     """
 
     max_positions: int | None = None
@@ -162,9 +206,9 @@ class Encoding(nn.Module):
     crosses: bool = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Put the positions ``(S,)`` or ``(B, S)`` into the embeddings x ``(B, S, width)``."""
+        """Put the positions `(S,)` or `(B, S)` into the embeddings x `(B, S, width)`."""
         return x
 
     def for_layer(self, layer: int) -> AttentionEncoding:
-        """Give what acts in the attention of this layer, counted from 0."""
+        """Return what acts in the attention of this layer, counted from 0."""
         return AttentionEncoding()

@@ -1,4 +1,4 @@
-"""KERPLE: kernels of the distance, their steepness learned by each head."""
+"""KERPLE: kernels of the distance; each head learns how steep they are."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ropewalk.encodings.bias import ScoreBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: Both parameters stay above it, as the authors' code has it.
+#: Lower limit of both parameters, as in the authors' code.
 LEAST = 1e-2
 
 
 class KerpleSite(ScoreBias):
-    """Take a kernel of ``|i - j|`` off the scores, with two parameters of each head."""
+    """Subtract a kernel of `|i - j|` from the scores, with two parameters per head."""
 
     def __init__(self, heads: int, power: bool) -> None:
         super().__init__()
         self.power = power
-        # The authors draw r1 and r2 from these ranges. Here heads part them evenly, as slopes do in
-        # ALiBi, from seeing far to seeing near: a model's seed then need not reach in here.
+        # The authors draw r1 and r2 from these ranges. Here heads divide the ranges evenly, like
+        # ALiBi's slopes, from far-seeing to near-seeing: so no seed is needed here.
         spread = (torch.arange(heads) + 0.5) / heads
         self.r1 = nn.Parameter(spread * (1 if power else 2))
         self.r2 = nn.Parameter(spread * (2 if power else 1))
@@ -37,24 +37,26 @@ class KerpleSite(ScoreBias):
 
 
 def held_within(x: Tensor, most: float | None = None) -> Tensor:
-    """Clamp x to ``LEAST`` and ``most``, and pass its gradient on as if it were not.
+    """Clamp x to between `LEAST` and `most`, but pass its gradient on unclamped.
 
-    The authors' code writes the clamped values into the parameters at each step, so that they come
-    back from an edge as gradients say; plain clamping would leave them there for good.
+    The authors' code writes the clamped values into the parameters at each step, so that gradients
+    can move them away from an edge; plain clamping would leave them there forever.
     """
     return x.clamp(LEAST, most).detach() + (x - x.detach())
 
 
 class Kerple(Encoding):
-    """Take a kernel of the distance off the scaled scores, its shape learned by each head.
+    """Subtract a kernel of the distance from the scaled scores; each head learns its shape.
 
-    ``kind=log``: ``r1 log(1 + r2 |i - j|)``; ``kind=power``: ``r1 |i - j|^r2``, of which ALiBi is
-    the case ``r2 = 1``; r1 and r2 at least 0.01, a power at most 2. Acts on scores; relative;
-    ``2 H`` parameters, shared by all layers of the stack; any position; costs one logarithm or
-    power a score, once for all layers (in each, where a sequence is long); keys can be cached.
-    Kernels are even: a stack that looks both ways cannot tell a sequence from its reverse.
-    Source: Chi et al. 2022, arXiv 2205.09921, its logarithmic and its power variant; limits, and
-    the place after scaling, as in ``ParallelKerpleLog`` and ``ParallelKerplePower`` of
+    `kind=log` is `r1 log(1 + r2 |i - j|)`. `kind=power` is `r1 |i - j|^r2`; ALiBi is the case
+    `r2 = 1`. r1 and r2 are at least 0.01, and a power is at most 2.
+
+    Acts on scores; relative. Costs one logarithm or power per score, once for all layers (in each
+    layer if a long sequence attends in blocks); `2 H` parameters, shared by all layers of the
+    stack. Accepts any position. Keys can be cached. Kernels are symmetric: a stack that looks both
+    ways cannot distinguish a sequence from its reverse.
+    Source: Chi et al. 2022, arXiv 2205.09921, its logarithmic and its power variant; the limits,
+    and adding after scaling, follow `ParallelKerpleLog` and `ParallelKerplePower` of
     chijames/KERPLE, megatron/mpu/layers.py.
     """
 

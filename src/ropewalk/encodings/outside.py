@@ -1,7 +1,7 @@
-"""Encodings from outside this package: of installed packages, and of files named by ``--import``.
+"""User-defined encodings: of installed packages, and of files named by `--import`.
 
-An installed package offers one by the entry-point group ``ropewalk.encodings``; a file or module
-that is imported registers its own by ``REGISTRY["name"] = callable(shape, **arguments)``.
+An installed package offers one by the entry-point group `ropewalk.encodings`; a file or module
+that is imported registers its own by `REGISTRY["name"] = callable(shape, **arguments)`.
 """
 
 from __future__ import annotations
@@ -22,31 +22,37 @@ from typing import Any
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, StackShape
 
 GROUP = "ropewalk.encodings"
-MOST = 2**20  # bytes of a file that is imported
-_SHOWN = 200  # characters of a foreign error in a message
+MOST = 2**20  # largest size of an imported file, in bytes
+_SHOWN = 200  # characters of a user's error in a message
 
 
 @dataclass(frozen=True)
 class ImportedSource:
-    """What was imported: a file's whole path or a module's name, and the SHA-256 of its bytes."""
+    """What was imported: a file's full path or a module's name, and the SHA-256 of its bytes.
+
+    Example:
+        >>> from ropewalk.encodings import ImportedSource
+        >>> ImportedSource("mypackage.encodings", digest="5891b5b5…").source
+        'mypackage.encodings'
+    """
 
     source: str
     digest: str
 
 
 _imported: dict[str, str] = {}  # source -> digest, of this process
-_brought: dict[str, str] = {}  # name of an encoding -> what brought it
+_brought: dict[str, str] = {}  # name of an encoding -> where it came from
 
 
 def installed_names() -> list[str]:
-    """Name the encodings that installed packages offer."""
+    """Return the names of the encodings that installed packages offer."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
     """Load the encoding of this name from an installed package, if one offers it.
 
-    One that can't be loaded, and two packages that offer the same name, are a ``ValueError``.
+    Raises ValueError if it cannot be loaded, or if two packages offer the same name.
     """
     points = list(entry_points(group=GROUP, name=name))
     if not points:
@@ -55,7 +61,7 @@ def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
         owners = ", ".join(sorted(map(_owner, points)))
         raise ValueError(f"encoding {name!r} is offered by {owners}; uninstall all but one")
     what = f"encoding {name!r} of the installed {_owner(points[0])}"
-    with _foreign_code(what, "mend or uninstall it", registry):
+    with _foreign_code(what, "fix or uninstall it", registry):
         made = points[0].load()
     if not callable(made):
         raise ValueError(
@@ -69,20 +75,21 @@ def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
 def make_foreign(
     name: str, registry: dict[str, Callable[..., Any]], shape: StackShape, arguments: dict[str, Any]
 ) -> Encoding:
-    """Build an encoding from outside; all that is wrong with it is a ``ValueError`` of a line.
+    """Build a user-defined encoding; anything wrong with it is a ValueError of one line.
 
-    Its sites are asked for too, so that a run does not end at its model.
+    It also requests every site, so that a mistake shows before the model is built.
     """
     what = f"encoding {name!r} of {_brought.get(name, 'REGISTRY')}"
-    with _foreign_code(what, "mend it", registry, "built"):
+    with _foreign_code(what, "fix it", registry, "built"):
         made = registry[name](shape, **arguments)
         if not isinstance(made, Encoding):
-            raise TypeError(f"callable(shape) must give an Encoding, got {type(made).__name__}")
-        list(made.parameters())  # fails where it has not called super().__init__()
+            raise TypeError(f"callable(shape) must return an Encoding, got {type(made).__name__}")
+        list(made.parameters())  # fails if it has not called super().__init__()
         for layer in range(shape.layers):
             if not isinstance(site := made.for_layer(layer), AttentionEncoding):
                 raise TypeError(
-                    f"for_layer({layer}) must give an AttentionEncoding, got {type(site).__name__}"
+                    f"for_layer({layer}) must return an AttentionEncoding, got "
+                    f"{type(site).__name__}"
                 )
     return made
 
@@ -90,9 +97,9 @@ def make_foreign(
 def import_source(
     source: str, registry: dict[str, Callable[..., Any]], digest: str | None = None
 ) -> ImportedSource:
-    """Import ``FILE.py`` or ``installed.module``, which registers encodings, and say what it was.
+    """Import `FILE.py` or `installed.module`, which registers encodings; return what was imported.
 
-    Where ``digest`` is given the bytes must still have it. A mistake is a ``ValueError`` of a line.
+    If `digest` is given, the bytes must still match it. A mistake is a ValueError of one line.
     """
     is_file = source.endswith(".py") or "/" in source or "\\" in source
     path = Path(source).resolve() if is_file else _file_of_module(source, registry)
@@ -104,7 +111,7 @@ def import_source(
     if _imported.get(name) == found.digest:
         return found
     known = dict(registry)
-    with _foreign_code(f"--import {source}", "mend it, or leave it out", registry):
+    with _foreign_code(f"--import {source}", "fix it, or leave it out", registry):
         _run_file(path, content, found.digest) if is_file else importlib.import_module(source)
     _check_registered(source, known, registry)
     _imported[name] = found.digest
@@ -112,7 +119,7 @@ def import_source(
 
 
 def import_error(source: str, digest: str) -> str | None:
-    """Say why this process does not have what a run imported; None where it does."""
+    """Return why this process lacks what a run imported, or None if it has it."""
     if digest in _imported.values():
         return None
     if any(Path(name).name == Path(source).name for name in _imported):
@@ -121,16 +128,14 @@ def import_error(source: str, digest: str) -> str | None:
 
 
 def changed(source: str) -> str:
-    """Say that an import is not what it was when the run began."""
-    return (
-        f"{source} has changed since this run imported it; put back what it was, or begin a new run"
-    )
+    """Return the message that an import has changed since the run began."""
+    return f"{source} has changed since this run imported it; restore it, or start a new run"
 
 
 def _check_registered(
     source: str, known: dict[str, Callable[..., Any]], registry: dict[str, Callable[..., Any]]
 ) -> None:
-    """Refuse what can't be named or called; the registry is then as it was."""
+    """Raise on names that can't be used and on what can't be called; restore the registry first."""
     mistake = None
     replaced = [name for name, made in known.items() if registry.get(name) is not made]
     for name in registry.keys() - known.keys():
@@ -160,7 +165,7 @@ def _owner(point: EntryPoint) -> str:
 def _file_of_module(name: str, registry: dict[str, Callable[..., Any]]) -> Path:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
         raise ValueError(f"--import must be a FILE.py or an installed.module, got {name[:80]!r}")
-    with _foreign_code(f"--import {name}", "mend it, or leave it out", registry):
+    with _foreign_code(f"--import {name}", "fix it, or leave it out", registry):
         spec = importlib.util.find_spec(name)
     if spec is None:
         raise ValueError(f"--import {name}: no such module is installed; a file is named FILE.py")
@@ -181,7 +186,7 @@ def _read(source: str, path: Path) -> bytes:
 
 
 def _run_file(path: Path, content: bytes, digest: str) -> None:
-    """Run these bytes as a module: what is run is what the digest is of, and nothing beside it."""
+    """Run these bytes, which match the digest, as a module; its folder is not searched."""
     name = f"ropewalk_imported_{digest[:16]}"
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -197,7 +202,7 @@ def _run_file(path: Path, content: bytes, digest: str) -> None:
 def _foreign_code(
     what: str, way_out: str, registry: dict[str, Callable[..., Any]], done: str = "loaded"
 ) -> Iterator[None]:
-    """Make one line of whatever code from outside raises, and leave the registry as it was."""
+    """Turn any error of user code into one line, and restore the registry."""
     known = dict(registry)
     try:
         yield
@@ -205,11 +210,11 @@ def _foreign_code(
         raise
     except BaseException as error:
         _restore(registry, known)
-        raise ValueError(f"{what} can't be {done}, {_said_by(error)}; {way_out}") from error
+        raise ValueError(f"{what} can't be {done}, {_text_of(error)}; {way_out}") from error
 
 
-def _said_by(error: BaseException) -> str:
-    """Give the type and the text of an error from outside, whose text may itself be an error."""
+def _text_of(error: BaseException) -> str:
+    """Return the type and text of an error in user code; its text may itself raise an error."""
     try:
         text = str(error)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What people write on the command line for classes and arguments: ``t5,rotary(theta=1e6)``."""
+"""Parser of classes and arguments as typed on the command line: `t5,rotary(theta=1e6)`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 
-#: Characters of one name and its arguments: LongRoPE's two lists of 128 take 5,000.
+#: Most characters of one name and its arguments; LongRoPE's two lists of 128 take 5,000.
 LONGEST = 20_000
 
 _CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"
 
 
 def name_of(text: str) -> str | None:
-    """Give the name in ``name`` or ``name(key=value, …)``; None where the text reads otherwise."""
+    """Return the name in `name` or `name(key=value, …)`, or None if the text has another form."""
     match = re.fullmatch(_CALL, text, flags=re.DOTALL)
     return None if match is None else match.group(1)
 
 
 def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
-    """Read ``name`` or ``name(key=value, …)`` into the name, one of ``names``, and its arguments.
+    """Read `name` or `name(key=value, …)`; return the name, one of `names`, and its arguments.
 
-    Values are Python literals; a bare word is a string: ``rotary(pairing=interleaved, theta=1e6)``.
-    ``what`` is the word for it in messages. Raises ValueError.
+    Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
+    Messages call it `what`. Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(
@@ -46,12 +46,18 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
 
 
 def split_names(text: str) -> list[str]:
-    """Split ``sinusoidal,rotary(theta=1e6, pairing=half)`` at the commas outside brackets."""
+    """Split `sinusoidal,rotary(theta=1e6, pairing=half)` at the commas outside brackets.
+
+    Example:
+        >>> from ropewalk.encodings import split_names
+        >>> split_names("sinusoidal,rotary(theta=1e6, pairing=half)")
+        ['sinusoidal', 'rotary(theta=1e6, pairing=half)']
+    """
     return [part for part in split_at(text, ",") if part]
 
 
 def split_at(text: str, sign: str) -> list[str]:
-    """Split at a sign outside brackets, such as the + of ``sinusoidal+rotary(theta=1e6)``."""
+    """Split at a sign outside brackets, such as the + of `sinusoidal+rotary(theta=1e6)`."""
     parts, depth = [""], 0
     for character in text:
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -63,7 +69,7 @@ def split_at(text: str, sign: str) -> list[str]:
 
 
 def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ValueError for the first argument given that this name does not have."""
+    """Raise ValueError for the first argument that this name does not have."""
     known = list(known)
     for key in given:
         if key not in known:
@@ -74,9 +80,9 @@ def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[
 
 
 def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
-    """Read ``key=value, …`` as Python reads the arguments of a call."""
+    """Read `key=value, …` as Python reads the arguments of a call."""
     try:
-        with warnings.catch_warnings():  # Python has its own words on 1if and the like
+        with warnings.catch_warnings():  # Python warns about 1if and similar
             warnings.simplefilter("ignore", SyntaxWarning)
             call = ast.parse(f"f({inside})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -86,7 +92,7 @@ def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
         if call.args or len(named) < len(call.keywords):
             raise ValueError
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
-        # What is nested too deep for Python's parser is a MemoryError or a RecursionError there.
+        # Python's parser raises MemoryError or RecursionError on text that is nested too deep.
         raise ValueError(
             f"arguments of {what} {name!r} must read key=value, ..., each once, got {shown(inside)}"
         ) from None

@@ -1,10 +1,10 @@
-"""What encodings share whose scores depend on content and distance together.
+"""Shared code of the encodings whose scores depend on content and distance together.
 
-Axes: ``B`` batch, ``H`` heads, ``S`` queries, ``T`` keys, ``D`` head_dim, ``N`` rows of a table.
+Axes: `B` batch, `H` heads, `S` queries, `T` keys, `D` head_dim, `N` rows of a table.
 
-No vector is ever formed for each pair of a query and a key, ``(S, T, D)``: queries are multiplied
-with the rows of a table once, and each pair picks its product, ``(B, H, S, N)`` to
-``(B, H, S, T)``.
+No vector is ever computed for each pair of a query and a key, `(S, T, D)`. Instead, queries are
+multiplied with the rows of a table once, and each pair picks its product: `(B, H, S, N)` to
+`(B, H, S, T)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ropewalk.encodings.interface import (
 
 
 class ScoringSite(AttentionEncoding, ABC):
-    """A site that forms the scores itself, and may add to the values; the rest is as everywhere.
+    """A site that computes the scores itself, and may add to the values.
 
     Scores and softmax are in float32, or in float64 if q is.
     """
@@ -40,10 +40,10 @@ class ScoringSite(AttentionEncoding, ABC):
 
     @abstractmethod
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
-        """Score all keys ``(B, H, S, T)``, scaled; what is masked may score anything finite."""
+        """Return scaled scores of all keys `(B, H, S, T)`; masked ones may be any finite number."""
 
     def weigh(self, p: Tensor, v: Tensor, placement: Placement) -> Tensor:
-        """Sum the values ``(B, H, T, D)`` by their probabilities ``(B, H, S, T)``."""
+        """Sum the values `(B, H, T, D)`, weighted by their probabilities `(B, H, S, T)`."""
         return p.to(v.dtype) @ v
 
     def attend(
@@ -73,7 +73,7 @@ class ScoringSite(AttentionEncoding, ABC):
 
 
 class LayerSites(Encoding):
-    """An encoding whose layers each have a site, and parameters, of their own."""
+    """An encoding whose layers each have their own site and parameters."""
 
     sites: nn.ModuleList
 
@@ -84,30 +84,30 @@ class LayerSites(Encoding):
 
 
 def distances(placement: Placement) -> Tensor:
-    """Give j - i, queries at i, keys at j: ``(S, T)`` int64 or ``(B, S, T)``; once a placement."""
+    """Return j - i of queries i and keys j, int64 `(S, T)` or `(B, S, T)`; memoized."""
     return placement.memoize(
         distances, lambda: placement.keys[..., None, :] - placement.queries[..., :, None]
     )
 
 
 def pick(products: Tensor, rows: Tensor) -> Tensor:
-    """Give each pair the product with its row: ``(B, H, S, N)`` to ``(B, H, S, T)``.
+    """Return for each pair the product with its row: `(B, H, S, N)` to `(B, H, S, T)`.
 
-    rows ``(S, T)`` or ``(B, S, T)``: the row of each pair, in ``0..N-1``.
+    rows `(S, T)` or `(B, S, T)`: the row of each pair, in `0..N-1`.
     """
     return products.gather(-1, _for_heads(rows, products))
 
 
 def sum_by_row(p: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Sum p ``(B, H, S, T)`` over the keys that share a row: ``(B, H, S, count)``."""
+    """Sum p `(B, H, S, T)` over the keys that share a row: `(B, H, S, count)`."""
     sums = p.new_zeros(*p.shape[:-1], count)
     return sums.scatter_add(-1, _for_heads(rows, p), p)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Give the softmax over the keys that a query may look at, and exactly 0 to all others.
+    """Return the softmax over the keys that a query may look at, and exactly 0 for all others.
 
-    A query that may look nowhere gets zeros.
+    A query that may not look at any key gets zeros.
     """
     if mask is None:
         return scores.softmax(dim=-1)
@@ -116,6 +116,6 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _for_heads(rows: Tensor, like: Tensor) -> Tensor:
-    """Let rows ``(S, T)`` or ``(B, S, T)`` serve the batch and the heads of ``like``."""
+    """Expand rows `(S, T)` or `(B, S, T)` to the batch and the heads of `like`."""
     rows = rows.unsqueeze(-3)
     return rows.expand(*like.shape[:-2], *rows.shape[-2:])

@@ -17,16 +17,18 @@ from ropewalk.rotary.tables import Tables, apply_tables
 
 THETA = 10_000.0
 
-#: Of all pairs at once, in radians per position; many times a whole turn.
+#: Of one frequency for all pairs, in radians per position; many times a full turn.
 MAX_FREQUENCY = 1e6
 
 
 class RotarySite(AttentionEncoding):
-    """Rotate queries and keys by their own positions, so that scores depend on the distance alone.
+    """Rotate queries and keys by their own positions: scores then depend on the distance alone.
 
-    Every field of the rope's spec counts. length: what the scaling rule serves, where it depends on
-    that. values: rotate values as well, by their keys' positions; back: and the output back by its
-    query's.
+    It uses every field of the rope's spec.
+
+    length: what the scaling rule serves, if the rule depends on the length.
+    values: rotate values too, by the positions of their keys.
+    back: rotate the output back by the positions of the queries.
     """
 
     def __init__(
@@ -63,15 +65,15 @@ class RotarySite(AttentionEncoding):
         return self._apply_tables(tables, output, adjoint=True)[0]
 
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
-        # The placement keeps its positions alive, so the id of such a tensor names them.
+        # The placement keeps its positions alive, so their id is a safe key.
         key = self.rope, id(positions)
-        # Positions beyond a length that is stated are no error: a lab asks how it extrapolates.
+        # Positions beyond the stated length are allowed: the laboratory tests extrapolation.
         return placement.memoize(
             key, lambda: self.rope.tables(positions, self.length, extrapolate=True)
         )
 
     def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
-        """Leave the amplitude out: it sharpens scores, and would only stretch values."""
+        """Return tables without the amplitude: it sharpens scores, but would only scale values."""
         amplitude = self.rope.spec.amplitude_at(self.length)
         cos, sin = self._tables(positions, placement)
         if amplitude == 1:
@@ -88,7 +90,7 @@ class RotarySite(AttentionEncoding):
 
 
 def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
-    """Raise unless x has the heads that this encoding was built for."""
+    """Raise ValueError unless the heads of x have the size that this encoding was built for."""
     if x.shape[-1] != spec.head_dim:
         raise ValueError(
             f"attention must have the head_dim={spec.head_dim} that this {name} encoding was "
@@ -99,34 +101,36 @@ def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
 class Rotary(Encoding):
     """Rotate pairs of query and key dimensions by position times frequency.
 
-    At position m, pair i of the R rotated dimensions is rotated by m·f_i, f_i = theta^(-2i/R), so
-    that the score of a query at m and a key at n depends on m - n alone. Acts on queries and keys
-    of every layer; no parameters unless learned; any position; keys can be cached rotated; in
-    cross-attention only when asked (``cross=True``), where a distance is that between a target and
-    a source position. Cost: one pass over q and k (and over v and the output, if values rotate);
-    cos and sin are formed once for all layers that share frequencies.
+    At position m, pair i of the R rotated dimensions rotates by the angle m·f_i, with
+    f_i = theta^(-2i/R). So the score of a query at m and a key at n depends on m - n alone.
+
+    Acts on queries and keys of every layer; relative. Costs one pass over q and k (and over v and
+    the output, if values rotate); cos and sin are computed once for all layers that share
+    frequencies. No parameters unless learned. Accepts any position. Keys can be cached rotated. It
+    acts in cross-attention only on request (`cross=True`); the distance there is the one between a
+    target position and a source position.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
-    rotary_dim: R; only these leading dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
-    pairing: which dimensions form a pair, ``half`` (i and i + R/2) or ``interleaved`` (2i, 2i + 1).
-    reverse: rotate the other way (nanochat).
-    frequency: one for all pairs, in radians per position, instead of theta's.
-    rule: a scaling rule by its name in ``ropewalk.scaling``, whatever its case; its fields are
-        further arguments: ``rotary(rule=yarn, factor=4, original_length=256)``. p-RoPE, which
-        rotates the fastest p of all pairs, is ``rotary(rule=proportional, fraction=0.75)``.
-    length: what is served, for the rules that depend on it (DynamicNTK, LongRoPE), and for them
-        required. It is stated, not read off each pass: early tokens would be computed at another
-        length than late ones, and then no cache could give what computing all anew gives, not even
-        one of raw keys, which are made from hidden states of that other length.
-    learned: frequencies become parameters, which start from those above: True for one set for the
-        stack, ``layer`` for one for each layer, ``head`` for one for each key head of each layer
-        (RoPE-ViT, arXiv 2403.13298, has such). Scores depend on the distance all the same.
-    values: True rotates values by their keys' positions as well, and the output back by the
-    query's:
-        what is fetched from n to m is rotated by n - m, and stays relative (VO-RoPE: J. Su 2025,
-        kexue.fm/archives/10862). ``absolute`` leaves the output as it is, which depends on absolute
-        positions then (``rotary_value`` of RoFormer in transformers).
+    rotary_dim: R; only these first dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
+    pairing: which dimensions form a pair, `half` (i and i + R/2) or `interleaved` (2i, 2i + 1).
+    reverse: rotate in the other direction (nanochat).
+    frequency: one frequency for all pairs, in radians per position, instead of theta's.
+    rule: name of a scaling rule in `ropewalk.scaling`, in any case. The rule's fields are further
+        arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates the
+        fastest p of all pairs, is `rotary(rule=proportional, fraction=0.75)`.
+    length: the sequence length to serve. The rules that depend on it (DynamicNTK, LongRoPE) require
+        it. It is an argument and not the length of each pass: otherwise early and late tokens would
+        be computed with different lengths. No cache could then give the result of computing
+        everything again, not even a cache of raw keys, because hidden states of the other length
+        produced them.
+    learned: make the frequencies parameters, which start at the values above. True: one set for the
+        stack; `layer`: one set per layer; `head`: one per key head of each layer (as in RoPE-ViT,
+        arXiv 2403.13298). Scores still depend on the distance alone.
+    values: True also rotates values by the positions of their keys, and the output back by the
+        position of its query: what moves from n to m is rotated by n - m, and stays relative
+        (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
+        it then depends on absolute positions (`rotary_value` of RoFormer in transformers).
     """
 
     def __init__(
@@ -175,7 +179,7 @@ class Rotary(Encoding):
 
     @staticmethod
     def further_arguments(given: Mapping[str, Any]) -> list[str]:
-        """Name the fields of the rule that is given, which are arguments then."""
+        """Return the fields of the chosen rule, which are then arguments too."""
         if given.get("rule") is not None:
             return list(signature(_named(given["rule"])).parameters)
         for name in given:
@@ -190,14 +194,14 @@ class Rotary(Encoding):
 
 
 def rule_of(name: str, given: Mapping[str, Any]) -> Scaling:
-    """Make the scaling rule of this name with these fields."""
+    """Return the scaling rule of this name with these fields."""
     rule = _named(name)
     fields = signature(rule).parameters
     needed = [n for n, f in fields.items() if f.default is Parameter.empty and n not in given]
     if needed:
         raise ValueError(
-            f"rule={name} must have {' and '.join(needed)} as well, got "
-            f"{', '.join(given) or 'none of its fields'}; it has {', '.join(fields)}"
+            f"rule={name} also needs {' and '.join(needed)}, got "
+            f"{', '.join(given) or 'none of its fields'}; its fields are {', '.join(fields)}"
         )
     return rule(**given)
 
@@ -215,15 +219,15 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
     if frequency > MAX_FREQUENCY:
         raise ValueError(
             f"frequency must be at most {MAX_FREQUENCY:g} radians per position, got "
-            f"{shown(frequency)}; above 2π, pairs turn more than once from token to token"
+            f"{shown(frequency)}; above 2π, pairs make more than a full turn per token"
         )
     for name, given in (("theta", spec.theta != THETA), ("rule", spec.scaling is not None)):
         if given:
             raise ValueError(
-                f"{name} must be left out where all pairs rotate at one frequency={frequency}: it "
-                f"makes or changes frequencies pair by pair"
+                f"{name} must be left out with frequency={frequency}, which is the same for all "
+                f"pairs: {name} sets or changes the frequency of each pair"
             )
-    # theta^-e with e = -1 is the frequency itself, unrounded.
+    # theta^-e with e = -1 is the frequency itself, without rounding.
     return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
 
 
@@ -231,14 +235,14 @@ def _check_length(spec: RotarySpec, length: int | None) -> None:
     rule = type(spec.scaling).__name__
     if spec.needs_length and length is None:
         raise ValueError(
-            f"length must be given with rule={rule}, whose frequencies depend on how long the "
-            f"sequences are that are served, got None: it is stated once, so that results depend "
-            f"neither on chunks nor on a cache; write rotary(rule={rule.lower()}, length=..., ...)"
+            f"length must be given with rule={rule}, whose frequencies depend on the length of the "
+            f"sequences, got None: with one fixed length, results do not depend on chunks or on a "
+            f"cache; write rotary(rule={rule.lower()}, length=..., ...)"
         )
     if length is not None and not spec.needs_length:
         raise ValueError(
-            f"length must be left out where frequencies do not depend on it, got {shown(length)}; "
-            f"they do with rule=dynamicntk and rule=longrope"
+            f"length must be left out if frequencies do not depend on it, got {shown(length)}; "
+            f"they depend on it with rule=dynamicntk and rule=longrope"
         )
     spec.length_key(length)
 

@@ -40,25 +40,27 @@ class ShawSite(ScoringSite):
         return placement.memoize((ShawSite, self.distance), clip)
 
     def _table(self, table: nn.Embedding, dtype: torch.dtype) -> Tensor:
-        """Give the table ``(2K + 1, D)`` that heads share, or ``(H, 2K + 1, D)``."""
+        """Return the table `(2K + 1, D)` that heads share, or `(H, 2K + 1, D)`."""
         weight = table.weight.to(dtype)
         return weight if len(weight) == self.count else weight.unflatten(0, (-1, self.count))
 
 
 class Shaw(LayerSites):
-    """Add a trained vector of the distance to each key, and one to each value.
+    """Add a trained vector of the distance to each key, and another to each value.
 
-    With c = clip(j - i, -K, K) for a query at i and a key at j: score q_i·(k_j + a^K_c)/√D, and
-    output Σ_j α_ij (v_j + a^V_c). Acts on scores and values; relative; ``2 * (2K + 1) * D``
-    parameters a layer, shared by its heads; any position, all beyond K taken for K; keys can be
-    cached. Costs a product with 2K + 1 rows and a look-up a score, and as much for the values.
-    With ``cross=True``, the distance is that of target and source positions.
+    With c = clip(j - i, -K, K) for a query at i and a key at j: the score is q_i·(k_j + a^K_c)/√D,
+    and the output is Σ_j α_ij (v_j + a^V_c).
 
-    ``distance`` is K. ``values=False`` leaves the values alone, which section 4.3 of the paper
-    finds to be no loss. ``per_head`` gives each head tables of its own, as in the paper's base
-    model.
+    Acts on scores and values; relative. Costs a product with 2K + 1 rows and one look-up per score,
+    and the same again for the values; `2 * (2K + 1) * D` parameters per layer, shared by its heads.
+    Accepts any position; distances beyond K count as K. Keys can be cached. With `cross=True`, the
+    distance is the one between target and source positions.
     Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
-    ``dot_product_attention_relative`` of tensor2tensor/layers/common_attention.py.
+    `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
+
+    distance: K.
+    values: False adds nothing to the values; section 4.3 of the paper finds no loss from that.
+    per_head: give each head its own tables, as in the paper's base model.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions: content and distance scored apart, with sinusoids."""
+"""Transformer-XL's relative positions: separate scores for content and for distance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
 
 
 class TransformerXLSite(ScoringSite):
-    """Score keys by their content and, apart from it, by their distance."""
+    """Score keys by their content and, separately, by their distance."""
 
     name = "transformer_xl"
 
@@ -30,7 +30,7 @@ class TransformerXLSite(ScoringSite):
         return ((q + u) @ k.mT + pick((q + v) @ r.mT, rows)) * self.scale
 
     def _waves(self, placement: Placement) -> tuple[Tensor, Tensor]:
-        """Give sinusoids ``(N, width)`` of the distances there are, and which each pair has."""
+        """Return sinusoids `(N, width)` of the N distances, and the row of each pair."""
 
         def form() -> tuple[Tensor, Tensor]:
             found, rows = torch.unique(-distances(placement), return_inverse=True)
@@ -42,17 +42,18 @@ class TransformerXLSite(ScoringSite):
 class TransformerXL(LayerSites):
     """Score a key by its content, (q_i + u)·k_j, and its distance, (q_i + v)·W_R r_{i-j}.
 
-    The sum of both is divided by √D; r_{i-j} are the sinusoids of the distance, as wide as the
-    model, W_R projects them for each head, and u and v stand for a query of no content and start at
-    0. Acts on scores; relative; ``(width + 2) * H * D`` parameters a layer; any position; keys can
-    be cached. Costs a product with as many rows as there are distances, S + T - 1, and a look-up a
-    score; and the projection of these rows, which weighs when single tokens are decoded.
+    The sum of both is divided by √D. r_{i-j} are the sinusoids of the distance, as wide as the
+    model; W_R projects them for each head; u and v replace the query's content and start at 0.
 
-    Distances come from the positions themselves, not by shifting a matrix, so it serves stacks that
-    look both ways as well, as in XLNet, and with ``cross=True`` the distance of target and source
-    positions.
+    Acts on scores; relative. Costs a product with one row per distance, S + T - 1 rows, one look-up
+    per score, and the projection of these rows, a large cost when single tokens are decoded;
+    `(width + 2) * H * D` parameters per layer. Accepts any position. Keys can be cached.
+
+    Distances are computed from positions, not by shifting a matrix. So it also works in stacks that
+    look both ways, as in XLNet; with `cross=True`, the distance is the one between target and
+    source positions.
     Source: Dai et al. 2019, arXiv 1901.02860, section 3.3 (RoFormer, arXiv 2104.09864, eq. 7);
-    u and v of each layer's own as with ``--untie_r`` of kimiyoung/transformer-xl and in XLNet.
+    each layer has its own u and v, as with `--untie_r` of kimiyoung/transformer-xl and in XLNet.
     """
 
     def __init__(self, shape: StackShape) -> None:

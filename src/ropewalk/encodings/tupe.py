@@ -1,4 +1,4 @@
-"""TUPE: positions and contents make their scores apart, each with projections of its own."""
+"""TUPE: positions and contents have separate scores, each with its own projections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ropewalk.encodings.t5 import T5Site
 
 
 class TupeSite(ScoreBias):
-    """Add to the scores what the trained vectors of two positions make of each other."""
+    """Add to the scores the product of the projected vectors of two positions."""
 
     scale: float
 
@@ -41,13 +41,13 @@ class TupeSite(ScoreBias):
         return bias if self.first is None else self._reset(bias, self.first, placement)
 
     def _heads(self, projection: nn.Linear, positions: Tensor) -> Tensor:
-        """Give the projected vectors of positions ``(…, S)`` as ``(…, H, S, D)``."""
+        """Return the projected vectors of positions `(…, S)` as `(…, H, S, D)`."""
         projected: Tensor = projection(self.norm(self.table(positions)))
         heads: Tensor = projected.unflatten(-1, (self.heads, -1))
         return heads.transpose(-3, -2)
 
     def _reset(self, bias: Tensor, first: Tensor, placement: Placement) -> Tensor:
-        """Let position 0 look by content alone, and others at it by one number of each head."""
+        """Let position 0 look by content alone, and others at it by one number per head."""
         at_first = placement.keys[..., None, None, :] == 0
         from_first = placement.queries[..., None, :, None] == 0
         bias = torch.where(at_first, first[:, None, None].to(bias.dtype), bias)
@@ -55,22 +55,25 @@ class TupeSite(ScoreBias):
 
 
 class Tupe(Encoding):
-    """Add ``p_i U_q · p_j U_k / sqrt(2 D)`` to the scores: a position's part of them, by itself.
+    """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
-    p are trained vectors, normed, and U_q and U_k projections for all heads; content is divided by
-    ``sqrt(2 D)`` as well, so that both together start as content alone would. Acts on scores;
-    absolute; ``(max_positions + 2 (1 + H D)) * width`` parameters, shared by all layers of the
-    stack; refuses positions from ``max_positions`` on; costs two projections of a sequence of
-    positions and a product of their heads, once for all layers (in each, where a sequence is long);
-    keys can be cached.
+    p are trained vectors, normalized; U_q and U_k are projections for all heads. Content is divided
+    by `sqrt(2 D)` too, so that both together start at the size of content alone.
 
-    ``relative`` adds T5's 32 buckets (the paper's TUPE-R). ``reset`` frees position 0, where
-    [CLS] stands, from its place: others look at it by one number of each head, and it looks by
-    content alone (the paper adds a number there too, the same for all keys, which softmax does not
-    see). The paper has encoders alone, and always resets; causal stacks take the same formulas.
+    Acts on scores; absolute. Costs two projections of a sequence of positions and a product of
+    their heads, once for all layers (in each layer if a long sequence attends in blocks);
+    `(max_positions + 2 (1 + H D)) * width` parameters, shared by all layers of the stack. Refuses
+    positions from `max_positions` on. Keys can be cached.
+
+    The paper has only encoders and always resets; causal stacks use the same formulas here.
     Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9); guolinke/TUPE,
     fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases in U that the
-    norm's own make superfluous.
+    norm's own biases make superfluous.
+
+    relative: also add T5's 32 buckets (the paper's TUPE-R).
+    reset: do not tie position 0, where [CLS] is, to its place: others look at it by one number per
+        head, and it looks by content alone. (The paper adds a number there too; it is the same for
+        all keys, so softmax cancels it.)
     """
 
     max_positions: int

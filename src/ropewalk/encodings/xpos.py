@@ -1,4 +1,4 @@
-"""xPos as an encoding: rotation whose scores decay with the distance to what lies behind."""
+"""xPos as an encoding: a rotation whose scores decay with the distance of earlier keys."""
 
 from __future__ import annotations
 
@@ -35,30 +35,34 @@ class XPosSite(AttentionEncoding):
     def _tables(
         self, positions: Tensor, placement: Placement, dtype: torch.dtype, keys: bool
     ) -> Tables:
-        # The placement keeps its positions alive, so the id of such a tensor names them.
+        # The placement keeps its positions alive, so their id is a safe key.
         key = self.xpos, id(positions), dtype, keys
         return placement.memoize(key, lambda: self.xpos.tables(positions, dtype, keys))
 
 
 class XPos(Encoding):
-    """Rotate as ``rotary`` does, and let scores decay with the distance, sooner in fast pairs.
+    """Rotate as `rotary` does, and let scores decay with the distance, sooner in fast pairs.
 
-    Pair i of a query at m is rotated and multiplied by ζ_i^((m - centre) / scale_base), that of a
-    key at n by ζ_i^((centre - n) / scale_base), with ζ_i = (2i + 0.4·R) / (1.4·R): of their score,
-    pair i's part is multiplied by ζ_i^((m - n) / scale_base). Acts on queries and keys of every
-    layer; relative; no parameters; the cost of ``rotary``. The centre is fixed and on it no score
-    depends, so that keys can be cached rotated. Positions have a bound: with scale_base=512 they
-    may lie 16,997 from the centre in float32 and bfloat16, 1,133 in float16 (``XPosEmbedding``).
+    Pair i of a query at m is rotated and multiplied by ζ_i^((m - center) / scale_base). Pair i of a
+    key at n is rotated and multiplied by ζ_i^((center - n) / scale_base), with
+    ζ_i = (2i + 0.4·R) / (1.4·R). In their score, pair i's part is thus multiplied by
+    ζ_i^((m - n) / scale_base).
+
+    Acts on queries and keys of every layer; relative. Costs as much as `rotary`; no parameters. The
+    center is fixed and no score depends on it, so keys can be cached rotated. Positions have a
+    limit: with scale_base=512 they may be up to 16,997 from the center in float32 and bfloat16, and
+    up to 1,133 in float16 (`XPosEmbedding`).
+
+    xPos is defined for causal attention only: a key ahead has m - n < 0, and the power, which
+    decays for keys before the query, grows for keys after it. So a stack that looks both ways (an
+    encoder or cross-attention) is refused unless `both_ways` is given.
     Source: Sun et al. 2022, arXiv 2212.10554, section 3, algorithm 1; microsoft/torchscale.
 
-    It is defined where attention looks back only: a key ahead has m - n < 0, and the power, which
-    decays behind a query, grows ahead of it. So a stack that looks both ways, an encoder or
-    cross-attention, is refused unless ``both_ways`` says what acts there: ``rotary``, rotation
-    without scales; ``xpos``, the formula as it stands, as torchscale has it in its encoders too.
-
-    theta, rotary_dim, pairing: as of ``rotary``.
+    theta, rotary_dim, pairing: as in `rotary`.
     scale_base: the larger, the slower the decay.
-    centre: put it in the middle of long contexts, which doubles what is served.
+    center: set it to the middle of long contexts, which doubles the length that can be served.
+    both_ways: what acts in a stack that looks both ways. `rotary` rotates without scales; `xpos`
+        uses the formula unchanged, as torchscale also does in its encoders.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class XPos(Encoding):
         rotary_dim: int | None = None,
         pairing: Pairing = "half",
         scale_base: float = 512.0,
-        centre: float = 0.0,
+        center: float = 0.0,
         both_ways: Literal["rotary", "xpos"] | None = None,
     ) -> None:
         super().__init__()
@@ -76,15 +80,15 @@ class XPos(Encoding):
             raise ValueError(f"both_ways must be rotary, xpos or None, got {shown(both_ways)}")
         if not shape.causal and both_ways is None:
             raise ValueError(
-                "both_ways must say what acts where attention looks both ways, as an encoder's and "
-                "cross-attention do, got None: xPos is for causal attention, since its scores grow "
-                "with the distance to keys ahead; write xpos(both_ways=rotary) to rotate without "
-                "scales there, or both_ways=xpos for the formula as it stands"
+                "both_ways must be rotary or xpos in an encoder or in cross-attention, which look "
+                "both ways, got None: xPos is for causal attention, because its scores grow with "
+                "the distance to keys ahead; write xpos(both_ways=rotary) to rotate without "
+                "scales, or xpos(both_ways=xpos) for the formula unchanged"
             )
         spec = RotarySpec(
             head_dim=shape.head_dim, rotary_dim=rotary_dim, theta=theta, pairing=pairing
         )
-        xpos = XPosEmbedding(spec, scale_base, centre)
+        xpos = XPosEmbedding(spec, scale_base, center)
         scaled = shape.causal or both_ways == "xpos"
         self.shared = XPosSite(xpos) if scaled else RotarySite(RotaryEmbedding(spec))
 

@@ -1,1 +1,1 @@
-"""Figures from plain data: matplotlib's where they stand still, plotly's where they move."""
+"""Figures from plain data: static ones with matplotlib, interactive ones with plotly."""

@@ -1,4 +1,4 @@
-"""Bars in panels, each with a scale of its own and a line for the limit."""
+"""Panels of bars, each with its own scale and a line for the limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar's name and length, the ends of its whisker, what is written at it, and its colour."""
+    """A bar's name and length, the ends of its whisker, its label, and the place of its color."""
 
     name: str
     value: float
@@ -26,7 +26,7 @@ class Bar:
 
 
 def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Figure:
-    """Draw one panel under another, each with its title; a line stands at the limit."""
+    """Draw the panels below each other, each with its title and a line at the limit."""
     heights = [max(1, len(rows)) + 2.4 for rows in panels.values()]
     figure = new_figure(7.5, 0.5 + 0.24 * sum(heights))
     each = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
@@ -37,14 +37,14 @@ def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Fig
         calm(axes)
         axes.grid(visible=False, axis="y")
         largest = max([limit, *(max(bar.value, *bar.spread) for bar in rows)])
-        axes.set_xlim(0, largest * 1.15)  # room for what is written at the longest
+        axes.set_xlim(0, largest * 1.15)  # room for the label of the longest bar
     each[-1, 0].set_xlabel(x_title)
     return figure
 
 
 def _draw(axes: Axes, rows: Sequence[Bar]) -> None:
     for y, bar in enumerate(rows):
-        axes.barh(y, bar.value, height=0.7, color=style(bar.place).colour)
+        axes.barh(y, bar.value, height=0.7, color=style(bar.place).color)
         axes.plot(bar.spread, [y] * len(bar.spread), color=INK, linewidth=1)
         end = max(bar.value, *bar.spread)
         axes.annotate(

@@ -1,4 +1,4 @@
-"""What figures are drawn from: plain numbers under the names of encodings."""
+"""Data of figures: plain numbers under the names of encodings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Curve:
-    """Loss of one training over ``x``, steps or seconds; a diverged one ends early."""
+    """Loss of one training over `x`, steps or seconds; a diverged training ends early."""
 
     seed: int
     x: tuple[float, ...]
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def smoothed(curve: Curve, width: int) -> Curve:
-    """Give the centred moving mean over ``width`` points (odd), fewer at the ends."""
+    """Return the centered moving mean over `width` points (odd), fewer at the ends."""
     loss = curve.loss
     reach = (width - 1) // 2
     windows = [loss[max(0, i - reach) : i + reach + 1] for i in range(len(loss))]
@@ -36,9 +36,9 @@ def smoothed(curve: Curve, width: int) -> Curve:
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve | None:
-    """Give the mean of the curves that did not diverge, over the stretch of x that all cover.
+    """Return the mean of the curves that did not diverge, over the x that all of them cover.
 
-    It is taken at the x of the first of them, the others interpolated; None where nothing is.
+    Its x are those of the first curve; the others are interpolated. None if there is no such range.
     """
     kept = [curve for curve in curves if curve.x and not curve.diverged]
     if not kept:
@@ -52,7 +52,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve | None:
 
 
 def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Give the mean over seeds of each place; None where a seed has no value."""
+    """Return the mean over seeds at each place, or None if a seed has no value."""
     means: list[float | None] = []
     for values in zip(*seeds, strict=True):
         known = [value for value in values if value is not None]
@@ -61,13 +61,13 @@ def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | Non
 
 
 def spans_decades(scores: Mapping[str, Sequence[Sequence[float | None]]]) -> bool:
-    """Tell whether scores differ so much that a logarithmic axis has marks to read them by."""
+    """Return whether scores differ enough for a logarithmic axis to have useful marks."""
     known = [v for seeds in scores.values() for values in seeds for v in values if v is not None]
     return bool(known) and min(known) > 0 and max(known) >= 4 * min(known)
 
 
 def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
-    """Give the highest loss of all behind the first ``share`` of each, where it falls steeply."""
+    """Return the highest loss after the first `share` of each curve, where it falls steeply."""
     late = [
         loss
         for curve in curves
@@ -79,7 +79,7 @@ def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
 
 
 def finite(curve: Curve) -> Curve:
-    """Give the curve without points that are no numbers, as a diverging loss becomes."""
+    """Return the curve without points that are not finite, as in a diverging loss."""
     kept = [(x, y) for x, y in zip(curve.x, curve.loss, strict=True) if math.isfinite(y)]
     return Curve(curve.seed, tuple(x for x, _ in kept), tuple(y for _, y in kept), curve.diverged)
 

@@ -1,4 +1,4 @@
-"""A page in one file: style, scripts and data inside, and nothing loaded from elsewhere."""
+"""A page in one file: it contains style, scripts and data, and loads nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ $scripts
 def html_page(
     title: str, body: str, *, css: str, scripts: Sequence[str], data: Any, policy: str = OFFLINE
 ) -> str:
-    """Give a whole page; ``body`` is HTML, and scripts find ``data`` as JSON in ``#data``."""
+    """Return a complete page; `body` is HTML, and scripts find `data` as JSON in `#data`."""
     return _PAGE.substitute(
         title=escape(title),
         body=body,
@@ -49,7 +49,7 @@ def html_page(
 
 
 def script_json(value: Any) -> str:
-    """Write JSON that can stand in a script element: no ``<``, and null for what is no number."""
+    """Return JSON that is safe in a script element: no `<`, and null for non-finite numbers."""
     text = json.dumps(
         without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
@@ -59,7 +59,7 @@ def script_json(value: Any) -> str:
 
 
 def without_nan(value: Any) -> Any:
-    """Give the value with null, which JSON has, for every number that is not finite."""
+    """Return the value with every number that is not finite replaced by null, as in JSON."""
     if isinstance(value, dict):
         return {name: without_nan(held) for name, held in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Plotly figures as plain ``{"data": […], "layout": {…}}``; a page adds colours of text and grid.
+"""Plotly figures as plain `{"data": […], "layout": {…}}`; a page adds colors of text and grid.
 
-Encodings come in the order of the comparison, which gives them their colour and shape.
+Encodings are in the order of the comparison, which sets their color and shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Spec = dict[str, Any]
 
 
 def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str = "") -> Spec:
-    """Draw each seed's loss as a thin line, their mean bold, a cross where one diverged."""
+    """Draw each seed's loss as a thin line, their mean bold, a cross where a seed diverged."""
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
@@ -30,7 +30,7 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
-            line = {"line": {"color": look.colour, "dash": look.dash, "width": 2.5}}
+            line = {"line": {"color": look.color, "dash": look.dash, "width": 2.5}}
             data.append(_line(name, mean, look, unit, f"mean of {_count(seeds)}") | line)
         if seeds:
             data[-1]["showlegend"] = True
@@ -52,13 +52,13 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Spec:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines connect the means.
 
-    Where a seed has no score (None), there is no mean.
+    If a seed has no score (None), there is no mean.
     """
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(scores.items()):
-        look, shift = style(place), _beside(place, len(scores))
+        look, shift = style(place), _shift(place, len(scores))
         xs = [i + shift for i in range(len(bins))]
         means = means_by_length(seeds)
         data.append(
@@ -69,8 +69,8 @@ def score_by_length(
                 "legendgroup": name,
                 "x": xs,
                 "y": means,
-                "line": {"color": look.colour, "dash": look.dash, "width": 2},
-                "marker": {"color": look.colour, "symbol": look.symbol, "size": 9},
+                "line": {"color": look.color, "dash": look.dash, "width": 2},
+                "marker": {"color": look.color, "symbol": look.symbol, "size": 9},
                 "hovertemplate": f"{_plotly_text(name)}, mean: %{{y:,.4~g}}<extra></extra>",
             }
         )
@@ -97,7 +97,7 @@ def score_by_encoding(outcomes: Mapping[str, Outcome], x_title: str = "BLEU") ->
         dots = [(value, y) for value in outcome.values if value is not None]
         data.append(_dots(name, dots, look, "one seed: %{x:.2f}", size=8))
         if outcome.mean is not None:
-            mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.colour, "width": 3}}
+            mean = {"symbol": "line-ns", "size": 22, "line": {"color": look.color, "width": 3}}
             data.append(_point(name, outcome.mean, y, mean, "mean: %{x:.2f}"))
     return {"data": data, "layout": _rows_layout(list(outcomes), _plotly_text(x_title))}
 
@@ -110,10 +110,10 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
         if outcome.difference is not None:
             value, low, high = outcome.difference
             look = style(y)
-            marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
+            marker = {"color": look.color, "symbol": look.symbol, "size": 10}
             text = f"{value:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
             spread: Spec = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
-            spread |= {"color": look.colour, "thickness": 2, "width": 6}
+            spread |= {"color": look.color, "thickness": 2, "width": 6}
             data.append(_point(name, value, y, marker, text) | {"error_x": spread})
     layout = _rows_layout(names, f"{_plotly_text(score)} above {_plotly_text(names[0])}")
     layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
@@ -122,18 +122,18 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
 
 def _seed_line(name: str, curve: Curve, look: Style, unit: str) -> Spec:
     trace = _line(name, curve, look, unit, f"seed {curve.seed}")
-    return trace | {"opacity": 0.45, "line": {"color": look.colour, "width": 1}}
+    return trace | {"opacity": 0.45, "line": {"color": look.color, "width": 1}}
 
 
 def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:
     mode = "lines+markers" if len(curve.x) <= 20 else "lines"
     xs, ys = [round(x, 2) for x in curve.x], [round(y, 4) for y in curve.loss]
-    marker = {"color": look.colour, "symbol": look.symbol, "size": 5}
+    marker = {"color": look.color, "symbol": look.symbol, "size": 5}
     return _trace(name, mode, xs, ys, marker, f"{what}: %{{y:.3f}} at %{{x:,.0f}}{unit}")
 
 
 def _end(name: str, curve: Curve, look: Style, unit: str) -> Spec:
-    marker = {"color": look.colour, "symbol": "x", "size": 10}
+    marker = {"color": look.color, "symbol": "x", "size": 10}
     text = f"seed {curve.seed} diverged, last seen at %{{x:,.0f}}{unit}"
     return _point(name, curve.x[-1], curve.loss[-1], marker, text)
 
@@ -142,7 +142,7 @@ def _dots(
     name: str, dots: Iterable[tuple[float, float]], look: Style, hover: str, size: int = 5
 ) -> Spec:
     xs, ys = zip(*dots, strict=True) if (dots := list(dots)) else ((), ())
-    marker = {"color": look.colour, "symbol": look.symbol, "size": size}
+    marker = {"color": look.color, "symbol": look.symbol, "size": size}
     return _trace(name, "markers", list(xs), list(ys), marker, hover, opacity=0.55)
 
 
@@ -159,7 +159,7 @@ def _trace(
     hover: str,
     **more: float,
 ) -> Spec:
-    """Draw points of an encoding that its entry in the legend shows and hides."""
+    """Draw points of an encoding; the encoding's entry in the legend shows and hides them."""
     return {
         "type": "scatter",
         "mode": mode,
@@ -186,7 +186,7 @@ def _layout(x_title: str, y_title: str) -> Spec:
 
 
 def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
-    """Lay out a figure of one row an encoding, the first on top."""
+    """Return the layout of a figure with one row per encoding, the first on top."""
     layout = _layout(x_title, "")
     layout["yaxis"] |= {
         "tickvals": list(range(len(names))),
@@ -196,8 +196,8 @@ def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
     return layout | {"showlegend": False}
 
 
-def _beside(place: int, of: int) -> float:
-    """Give a small shift along x that keeps encodings from hiding one another."""
+def _shift(place: int, of: int) -> float:
+    """Return a small shift along x, so that encodings do not hide each other."""
     return (place - (of - 1) / 2) * min(0.12, 0.6 / of)
 
 
@@ -207,5 +207,5 @@ def _count(curves: Sequence[Curve]) -> str:
 
 
 def _plotly_text(text: str) -> str:
-    # Plotly reads a few HTML tags and its own %{…} in any text.
+    # Plotly interprets some HTML tags and its own %{…} in any text.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "% {")

@@ -1,15 +1,16 @@
-"""How each encoding looks, in every figure and on every page."""
+"""The look of each encoding, in every figure and on every page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 # Blue, vermilion and green after Okabe and Ito (2008), darkened so that each has a contrast of at
-# least 3 : 1 (WCAG 2.2, 1.4.11) on the light page and the dark one; all differ to the colour-blind.
-COLOURS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
+# least 3 : 1 (WCAG 2.2, 1.4.11) on the light page and the dark one; color-blind readers see all
+# five as different.
+COLORS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
-# As many shapes as are coprime to the colours: a pair of both comes back after 35 encodings only.
+# 7 shapes and 5 colors are coprime: a pair of both repeats only after 35 encodings.
 _SHAPES = (  # plotly's name, matplotlib's
     ("circle", "o"),
     ("square", "s"),
@@ -19,18 +20,18 @@ _SHAPES = (  # plotly's name, matplotlib's
     ("star", "*"),
     ("hexagon", "h"),
 )
-# Lines without shapes are told apart by these, once colours come again.
+# Lines without shapes differ in these once colors repeat.
 _DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."))
 
 
 @dataclass(frozen=True)
 class Style:
-    """Colour, shape and dashes of an encoding.
+    """Color, shape and dashes of an encoding.
 
-    plotly calls the latter ``symbol`` and ``dash``, matplotlib ``marker`` and ``line``.
+    plotly calls the latter two `symbol` and `dash`, matplotlib `marker` and `line`.
     """
 
-    colour: str
+    color: str
     symbol: str
     marker: str
     dash: str
@@ -38,7 +39,7 @@ class Style:
 
 
 def style(place: int) -> Style:
-    """Give the style of the encoding at this place of a comparison, counted from 0."""
+    """Return the style of the encoding at this place of a comparison, counted from 0."""
     symbol, marker = _SHAPES[place % len(_SHAPES)]
-    dash, line = _DASHES[place // len(COLOURS) % len(_DASHES)]
-    return Style(COLOURS[place % len(COLOURS)], symbol, marker, dash, line)
+    dash, line = _DASHES[place // len(COLORS) % len(_DASHES)]
+    return Style(COLORS[place % len(COLORS)], symbol, marker, dash, line)

@@ -1,6 +1,6 @@
-"""Matplotlib figures, drawn without pyplot and its global state: each call gives a new figure.
+"""Matplotlib figures, drawn without pyplot and its global state: each call returns a new figure.
 
-Encodings come in the order of the comparison, which gives them their colour and shape.
+Encodings are in the order of the comparison, which sets their color and shape.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def score_by_length(
     *,
     logarithmic: bool = False,
 ) -> Figure:
-    """Draw a score by length; ``scores`` is encoding -> seed -> bin. Lines join the means.
+    """Draw a score by length; `scores` is encoding -> seed -> bin. Lines connect the means.
 
-    Where a seed has no score (None), there is no mean.
+    If a seed has no score (None), there is no mean.
     """
     figure = new_figure(6.4, 3.4)
     axes = figure.subplots()
@@ -71,10 +71,10 @@ def score_by_length(
         shift = (place - (len(scores) - 1) / 2) * min(0.12, 0.6 / len(scores))
         xs = [i + shift for i in range(len(bins))]
         means = _with_gaps(means_by_length(seeds))
-        axes.plot(xs, means, look.line, color=look.colour, marker=look.marker, label=name)
+        axes.plot(xs, means, look.line, color=look.color, marker=look.marker, label=name)
         for values in seeds:
             known = _with_gaps(values)
-            axes.plot(xs, known, look.marker, color=look.colour, markersize=3, alpha=0.5)
+            axes.plot(xs, known, look.marker, color=look.color, markersize=3, alpha=0.5)
     if logarithmic and spans_decades(scores):
         axes.set_yscale("log")
     axes.set_xticks(range(len(bins)), bins)
@@ -88,9 +88,9 @@ def score_by_length(
 def score_by_encoding(
     outcomes: Mapping[str, Outcome], score: str = "BLEU", tested_metric: str = ""
 ) -> Figure:
-    """Draw a score, dots for seeds and a bar for the mean, beside differences from the first.
+    """Draw a score, dots for seeds and a bar for the mean, next to differences from the first.
 
-    ``tested_metric``: of which score these are, where that is another one.
+    `tested_metric`: the score of the differences, if it is another one.
     """
     names = list(outcomes)
     compared = any(outcome.difference for outcome in outcomes.values())
@@ -100,11 +100,11 @@ def score_by_encoding(
         look = style(place)
         known = [value for value in outcome.values if value is not None]
         panels[0].plot(
-            known, [place] * len(known), look.marker, color=look.colour, markersize=6, alpha=0.6
+            known, [place] * len(known), look.marker, color=look.color, markersize=6, alpha=0.6
         )
         if outcome.mean is not None:
             panels[0].plot(
-                outcome.mean, place, "|", color=look.colour, markersize=20, markeredgewidth=2.5
+                outcome.mean, place, "|", color=look.color, markersize=20, markeredgewidth=2.5
             )
         if outcome.difference is not None:
             value, low, high = outcome.difference
@@ -113,7 +113,7 @@ def score_by_encoding(
                 place,
                 xerr=[[value - low], [high - value]],
                 fmt=look.marker,
-                color=look.colour,
+                color=look.color,
                 capsize=4,
             )
     panels[0].set_yticks(range(len(names)), names)
@@ -129,18 +129,18 @@ def score_by_encoding(
 
 
 def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
-    """Draw every head's attention, small, no tokens: encoding -> layer -> head -> (S, T)."""
+    """Draw every head's attention, small, without tokens: encoding -> layer -> head -> (S, T)."""
     layers = max(len(stack) for stack in maps.values())
     heads = max(len(layer) for stack in maps.values() for layer in stack)
     side = min(0.55, 9.0 / (heads * len(maps)))
     figure = new_figure(len(maps) * (heads * side + 0.35), layers * side + 0.7)
     blocks = figure.subfigures(1, len(maps), squeeze=False)[0]
     for place, (block, (name, stack)) in enumerate(zip(blocks, maps.items(), strict=True)):
-        block.suptitle(name, fontsize=9, color=style(place).colour)
+        block.suptitle(name, fontsize=9, color=style(place).color)
         grid = block.subplots(layers, heads, squeeze=False)
         for row, layer in zip(grid, stack, strict=False):
             for axes, weights in zip(row, layer, strict=False):
-                _draw_map(axes, weights, style(place).colour)
+                _draw_map(axes, weights, style(place).color)
                 axes.set_xticks([])
                 axes.set_yticks([])
         for index in range(layers):
@@ -151,14 +151,14 @@ def attention_heads(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Figure:
 
 
 def png(figure: Figure, dpi: int = 130) -> bytes:
-    """Give the figure as a PNG file, the same bytes whenever the figure is the same."""
+    """Return the figure as a PNG file; the same figure always has the same bytes."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
     return file.getvalue()
 
 
 def svg(figure: Figure) -> bytes:
-    """Give the figure as an SVG file, the same bytes whenever the figure is the same."""
+    """Return the figure as an SVG file; the same figure always has the same bytes."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
@@ -168,7 +168,7 @@ def svg(figure: Figure) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure of this size, in inches; ImportError says what brings matplotlib."""
+    """Return an empty figure of this size in inches; raise ImportError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -185,20 +185,20 @@ def _with_gaps(values: Sequence[float | None]) -> list[float]:
 def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> None:
     look = style(place)
     for curve in seeds:
-        axes.plot(curve.x, curve.loss, color=look.colour, linewidth=0.8, alpha=0.4)
+        axes.plot(curve.x, curve.loss, color=look.color, linewidth=0.8, alpha=0.4)
         if curve.diverged and curve.x:
-            axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.colour, markersize=8)
+            axes.plot(curve.x[-1], curve.loss[-1], "x", color=look.color, markersize=8)
     mean = mean_curve(seeds)
     if mean is not None:
-        axes.plot(mean.x, mean.loss, look.line, color=look.colour, linewidth=2, label=name)
+        axes.plot(mean.x, mean.loss, look.line, color=look.color, linewidth=2, label=name)
 
 
-def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
+def _draw_map(axes: Axes, weights: Matrix, color: str) -> Any:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     axes.spines[:].set_color(_FAINT)
-    shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, colour])
-    # The square root brings out the many small weights; the norm's ends stay 0 and 1 in every map.
+    shades = LinearSegmentedColormap.from_list("weight", [LIGHT_PAGE, color])
+    # The square root makes the many small weights visible; the scale is 0 to 1 in every map.
     return axes.imshow(
         weights,
         cmap=shades,
@@ -209,7 +209,7 @@ def _draw_map(axes: Axes, weights: Matrix, colour: str) -> Any:
 
 
 def calm(axes: Axes) -> None:
-    """Make axes that stand back behind what they hold."""
+    """Make axes less prominent than the data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK, labelsize=8)

@@ -1,6 +1,6 @@
-"""What a trained model does with positions: norms by frequency, scores by distance, what is left.
+"""How a trained model uses positions: norms by frequency, scores by distance, position left.
 
-Axes: ``B`` batch, ``H`` heads, ``S`` tokens, ``D`` head_dim, ``R`` rotary_dim.
+Axes: `B` batch, `H` heads, `S` tokens, `D` head_dim, `R` rotary_dim.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RotateMethod = Callable[[Tensor, Tensor | None, Placement], tuple[Tensor, Tensor
 
 
 class QueriesAndKeys(NamedTuple):
-    """Queries and keys ``(B, H, S, D)`` of one attention, as projected and as turned."""
+    """Queries and keys `(B, H, S, D)` of one attention, before and after rotation."""
 
     q: Tensor
     k: Tensor | None
@@ -30,7 +30,7 @@ class QueriesAndKeys(NamedTuple):
 
 @contextmanager
 def record_rotations(model: nn.Module) -> Iterator[list[QueriesAndKeys]]:
-    """Collect the queries and keys of all attention that runs inside, in the order that it runs."""
+    """Collect the queries and keys of every attention that runs inside the block, in order."""
     seen: list[QueriesAndKeys] = []
     sites = {
         m.encoding for m in model.modules() if isinstance(m, Attention)
@@ -45,9 +45,9 @@ def record_rotations(model: nn.Module) -> Iterator[list[QueriesAndKeys]]:
 
 
 def pair_norms(x: Tensor, spec: RotarySpec) -> Tensor:
-    """Give the root mean square length of each head's pairs ``(H, R/2)``, over all tokens.
+    """Return the root mean square norm of each head's pairs `(H, R/2)`, over all tokens.
 
-    x ``(B, H, S, D)`` as it comes from its projection; the fastest pair first.
+    x `(B, H, S, D)` before rotation. The fastest pair comes first.
     """
     turning = x[..., spec.start : spec.start + spec.rotary_dim]
     split = (2, -1) if spec.pairing == "half" else (-1, 2)
@@ -58,9 +58,9 @@ def pair_norms(x: Tensor, spec: RotarySpec) -> Tensor:
 
 
 def score_by_distance(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Give the mean score of a query with the key d tokens before it, ``(H, S)`` for d = 0, 1, …
+    """Return the mean score of a query with the key d tokens before it, `(H, S)` for d = 0, 1, …
 
-    q and k ``(B, H, S, D)``, turned; a score is what the softmax gets.
+    q and k `(B, H, S, D)` after rotation. A score is an input of the softmax.
     """
     scores = (q.double() @ k.double().transpose(-2, -1)).mean(0) * scale  # (H, S, S)
     return torch.stack(
@@ -69,21 +69,21 @@ def score_by_distance(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def position_left(hidden: Tensor, ridge: float = 1e-3) -> float:
-    """Give how much of a token's position a linear map reads off its vector: R² on held-out rows.
+    """Return how well a linear map predicts a token's position from its vector: held-out R².
 
-    hidden ``(B, S, width)``: rows of different text, all at positions 0, 1, … The map is fitted by
-    ridge regression (times the mean variance) on the first half of the rows and judged on the rest:
-    1 is exact, 0 no better than the mean position, and below 0 worse than that.
+    hidden `(B, S, width)`: rows of different text, all at positions 0, 1, … The map is fitted by
+    ridge regression (`ridge` times the mean variance) on the first half of the rows and scored on
+    the rest: 1 is exact, 0 no better than the mean position, and below 0 worse than that.
     """
     rows, length, width = hidden.shape
     if rows < 2:
-        raise ValueError(f"hidden must hold at least 2 rows, one of them held out, got {rows}")
+        raise ValueError(f"hidden must have at least 2 rows, one of them held out, got {rows}")
     x = hidden.double()
     position = torch.arange(length, dtype=torch.float64).expand(rows, length)
     fit, held = x[: rows // 2].flatten(0, 1), x[rows // 2 :].flatten(0, 1)
     y, wanted = position[: rows // 2].flatten(), position[rows // 2 :].flatten()
-    centre = fit.mean(0)
-    fit, held = fit - centre, held - centre
+    center = fit.mean(0)
+    fit, held = fit - center, held - center
     products = fit.mT @ fit
     damping = ridge * products.diagonal().mean() * torch.eye(width, dtype=torch.float64)
     weights = torch.linalg.solve(products + damping, fit.mT @ (y - y.mean()))

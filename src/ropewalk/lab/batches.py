@@ -1,4 +1,4 @@
-"""Sentence pairs as token ids, gathered into batches of like length and like weight."""
+"""Sentence pairs as token ids, in batches of similar length and similar size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ropewalk.lab.tokens import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """Token ids of a split's sentences, begin and end marks not included."""
+    """Token ids of a split's sentences, without begin and end marks."""
 
     source: list[list[int]]
     target: list[list[int]]
@@ -26,7 +26,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids of pairs: source ``(B, S)`` and its mask, decoder input and output ``(B, T)``."""
+    """Padded ids of pairs: source `(B, S)` and its mask, decoder input and output `(B, T)`."""
 
     source: Tensor
     source_mask: Tensor
@@ -35,7 +35,7 @@ class Batch:
 
     @property
     def target_tokens(self) -> int:
-        """Number of real target tokens, the end mark among them."""
+        """Number of target tokens without padding, end marks included."""
         return int((self.target_out != PAD).sum())
 
     def to(self, device: torch.device) -> Batch:
@@ -43,7 +43,7 @@ class Batch:
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Stack rows of ids into ``(B, longest)`` int64, padded at the end."""
+    """Stack rows of ids into `(B, longest)` int64, padded at the end."""
     out = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.int64)
     for i, row in enumerate(rows):
         out[i, : len(row)] = torch.tensor(row, dtype=torch.int64)
@@ -51,7 +51,7 @@ def pad(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def source_batch(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Pad sources, each closed by the end mark, and give them with their mask (True: real)."""
+    """Return sources, each with an end mark, padded, and their mask (False: padding)."""
     source = pad([[*row, EOS] for row in sources])
     return source, source != PAD
 
@@ -71,11 +71,11 @@ def plan_epoch(
     seed: int,
     epoch: int,
 ) -> list[list[int]]:
-    """Give one epoch's batches as lists of rows, in a random order that seed and epoch determine.
+    """Return one epoch's batches as lists of rows, in a random order set by seed and epoch.
 
-    Rows are shuffled, then sorted by length, so that a batch pads little and chance picks its
-    members. A batch holds at most ``tokens`` padded tokens on its longer side (a longer sentence is
-    a batch by itself), or, where ``sentences`` is given, that many sentences of any length.
+    Rows are shuffled, then sorted by length: a batch has little padding and random members. A batch
+    has at most `tokens` tokens with padding on its longer side (a longer sentence is a batch by
+    itself) or, if `sentences` is given, that many sentences of any length.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     order = torch.randperm(len(split), generator=generator).tolist()
@@ -89,9 +89,10 @@ def plan_epoch(
 def gather_batches(
     order: Sequence[int], lengths: Sequence[int], tokens: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """Cut rows, sorted by length, into batches of at most so many padded tokens, and shuffle these.
+    """Return batches in random order of rows that are sorted by length.
 
-    ``lengths`` has every row's; a longer row than ``tokens`` is a batch by itself.
+    A batch has at most `tokens` tokens with padding; a longer row is a batch by itself. `lengths`
+    has the length of every row.
     """
     batches: list[list[int]] = [[]]
     for i in order:
@@ -102,7 +103,7 @@ def gather_batches(
 
 
 def in_order(split: EncodedSplit, *, tokens: int) -> Iterator[list[int]]:
-    """Give batches of rows by source length: for scoring and decoding, where order is free."""
+    """Yield batches of rows by source length, for scoring and decoding, where order is free."""
     order = sorted(range(len(split)), key=lambda i: len(split.source[i]))
     batch: list[int] = []
     longest = 0
@@ -118,7 +119,7 @@ def in_order(split: EncodedSplit, *, tokens: int) -> Iterator[list[int]]:
 
 
 def write_splits(path: Path, splits: dict[str, EncodedSplit]) -> None:
-    """Write encoded splits, so that each cell reads ids and no text."""
+    """Write encoded splits; cells then read ids and need no text."""
     tensors = {}
     for name, split in splits.items():
         for side, rows in (("source", split.source), ("target", split.target)):
@@ -128,7 +129,7 @@ def write_splits(path: Path, splits: dict[str, EncodedSplit]) -> None:
 
 
 def read_splits(path: Path) -> dict[str, EncodedSplit]:
-    """Read what ``write_splits`` wrote."""
+    """Return the splits of a file that `write_splits` wrote."""
     tensors, facts = read_tensors(path)
 
     def rows(name: str) -> list[list[int]]:

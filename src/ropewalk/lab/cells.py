@@ -1,4 +1,4 @@
-"""Where a run keeps its cells, one encoding with one seed each, and their translations."""
+"""Folders of a run's cells (one encoding with one seed each), and their translations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ropewalk.files import MOST_DATA_BYTES, Facts, read_text, write_bytes
 from ropewalk.lab.former_names import former_encoding
 from ropewalk.lab.sweep import DECODING_FIELDS, Settings, described
 
-MAX_CHARACTERS = 100  # characters of a folder's name: file systems end at 255
+MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoding with one seed, and in a sweep the settings that it has of its own."""
+    """One encoding with one seed and, in a sweep, its own settings."""
 
     encoding: str
     seed: int
@@ -24,13 +24,13 @@ class Cell:
 
     @classmethod
     def of_row(cls, row: Facts, seed: int) -> Cell:
-        """Give the cell that a row of results was scored from."""
+        """Return the cell of a row of results and a seed."""
         return cls(row["name"], seed, tuple(row.get("settings", {}).items()))
 
     def folder(self, run: Path) -> Path:
-        """Give the folder of this cell in its run folder.
+        """Return the folder of this cell in a run folder.
 
-        A cell that an earlier version began stays where it is.
+        A cell that an earlier version started keeps its folder.
         """
         trained = tuple(each for each in self.settings if each[0] not in DECODING_FIELDS)
         within = Path(slug(described(trained)), f"seed-{self.seed}")
@@ -46,9 +46,9 @@ class Cell:
 
 
 def slug(encoding: str) -> str:
-    """Write an encoding's name as a folder can be named: ``rotary(theta=1e6)`` rotary-theta-1e6.
+    """Return an encoding's name as a folder name: `rotary(theta=1e6)` gives `rotary-theta-1e6`.
 
-    No two encodings share a name: a minus is spelled out, and what is long ends in a digest.
+    Names differ if encodings differ: a minus is spelled out, and a long name ends in a digest.
     """
     spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
     name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
@@ -58,11 +58,11 @@ def slug(encoding: str) -> str:
 
 
 def read_hypotheses(folder: Path, split: str) -> list[str]:
-    """Give a cell's translations of a split."""
+    """Return a cell's translations of a split."""
     return read_text(folder / f"{split}.hypotheses.txt", MOST_DATA_BYTES).split("\n")[:-1]
 
 
 def write_hypotheses(folder: Path, split: str, texts: list[str]) -> None:
-    """Write a cell's translations of a split, a line each."""
+    """Write a cell's translations of a split, one per line."""
     text = "".join(" ".join(t.splitlines()) + "\n" for t in texts)
     write_bytes(folder / f"{split}.hypotheses.txt", text.encode())

@@ -18,21 +18,21 @@ from ropewalk.checks import shown
 from ropewalk.files import WAY_OUT, digest_of, parse_json, shown_path, warn_unchecked, write_bytes
 from ropewalk.lab.former_names import current_facts
 
-MOST_HEADER_BYTES = 100_000_000  # the format's own bound; a training keeps each of its steps there
+MOST_HEADER_BYTES = 100_000_000  # the format's limit; a training stores its curve there
 MOST_MODEL_HEADER_BYTES = 2**24  # of a finished model: 100,000 tensors
-MOST_TENSORS = 100_000  # some 30 times as many as the largest published models have
-NAMES_PER_TENSOR = 12  # quotation marks of a tensor's entry: its name, its fields, its type
+MOST_TENSORS = 100_000  # about 30 times as many as the largest published models have
+NAMES_PER_TENSOR = 12  # quotation marks in a tensor's entry: name, fields, type
 
 
-class DamagedFile(ValueError):  # noqa: N818, it says what the file is
-    """A file of tensors that is not what was written."""
+class DamagedFile(ValueError):  # noqa: N818, the name describes the file
+    """A file of tensors that differs from what was written."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts into one safetensors file, atomically, with a checksum of both."""
+    """Write tensors and facts to one safetensors file, atomically, with a checksum of both."""
     whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     held = json.loads(json.dumps(facts))
-    # Among the facts: metadata of two names would have no order, and files no fixed bytes.
+    # The checksum is one of the facts: two metadata entries have no fixed order in the file.
     text = json.dumps({**facts, "checksum": _checksum(whole, held)})
     write_bytes(path, save(whole, metadata={"facts": text}))
 
@@ -40,27 +40,27 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 def read_tensors(
     path: Path, most_header: int = MOST_HEADER_BYTES
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and facts back; a file without a checksum is read with a warning.
+    """Return the tensors and facts of a file; warn if it has no checksum.
 
-    Raises ValueError, naming the file, where it is damaged, and OSError where it may not be read.
+    Raises ValueError, naming the file, if it is damaged, and OSError if it is not readable.
     """
     try:
         tensors, facts = _read(path, most_header)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise DamagedFile(
-            f"{shown_path(path)} is not a safetensors file that can be read: "
+            f"{shown_path(path)} is not a readable safetensors file: "
             f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
         ) from None
     checksum = facts.pop("checksum", None)
     if checksum is None:
         warn_unchecked(path)
     elif checksum != _checksum(tensors, facts):
-        raise DamagedFile(f"{path} is damaged: its content does not give its checksum; {WAY_OUT}")
+        raise DamagedFile(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return tensors, current_facts(facts)
 
 
 def read_checksum(path: Path) -> str | None:
-    """Give the checksum that a file names, without reading its tensors; None: it names none."""
+    """Return the checksum in a file's facts, or None, without reading its tensors."""
     try:
         _check_header(path, MOST_MODEL_HEADER_BYTES)
         with safe_open(str(path), framework="pt") as file:
@@ -71,11 +71,11 @@ def read_checksum(path: Path) -> str | None:
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are NaN or infinite, naming the file and the first such tensor."""
+    """Raise ValueError if weights are NaN or infinite, naming the file and the first tensor."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise ValueError(
-                f"{path} holds weights that are NaN or infinite, in {name!r}; train the model "
+                f"{path} has NaN or infinite weights in {name!r}; train the model "
                 f"again, perhaps with a lower learning_rate"
             )
 
@@ -90,11 +90,11 @@ def _read(path: Path, most_header: int) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def _check_header(path: Path, most_header: int) -> None:
-    """Bound what a header may claim before anything of it is allocated."""
+    """Raise ValueError if the header claims too much, before anything is allocated."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is no regular file")
-    with path.open("rb") as file:  # safetensors says "No such file" of one that may not be read
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:  # safetensors says "No such file" if reading is forbidden
         size = int.from_bytes(file.read(8), "little")
         if size > min(most_header, status.st_size):
             raise ValueError(
@@ -117,7 +117,7 @@ def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
-    """Give a module's tensors by name; one that several layers share comes once, by its first."""
+    """Return a module's tensors by name; a shared tensor appears once, under its first name."""
     kept: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         kept.setdefault(id(tensor), (name, tensor))
@@ -125,7 +125,7 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put tensors as ``weights_of`` names them into a module; it must have just these."""
+    """Load tensors, named as in `weights_of`. Raises ValueError if the names differ."""
     if tensors.keys() != weights_of(module).keys():
         differing = sorted(tensors.keys() ^ weights_of(module).keys())
         raise ValueError(

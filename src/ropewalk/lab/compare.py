@@ -1,4 +1,4 @@
-"""A comparison from data to report: prepare, run every cell, score, explain."""
+"""A comparison from data to report: prepare, run every cell, score, report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from ropewalk.machine import (
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell's folder holds: the record of its training, and its scores of each split."""
+    """Content of a cell's folder: the record of its training, and its scores on each split."""
 
     record: Record
     scores: dict[str, Facts]
@@ -64,26 +64,26 @@ def compare(
     watch: Watch = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
 ) -> Facts:
-    """Run a whole comparison in the folder ``run`` and give what it wrote to ``results.json``.
+    """Run a comparison in the folder `run` and return the content of its `results.json`.
 
-    What is finished there is kept and what was interrupted goes on. ``watch`` hears of cells,
-    ``stage`` of what is done otherwise. ``after`` are the commands before this one that made the
-    run, line by line. ``note`` is a remark on the run's conditions. Each
-    encoding is tested against the first, and against those that ``against`` names.
+    Finished parts are kept and interrupted ones resumed. `watch` receives the events of cells,
+    `stage` the name of every other step. `after` has the earlier commands of this run, one per
+    line. `note` is a remark that is saved with the results. Every encoding is tested against the
+    first one and against those in `against`.
     """
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)
     try:
         check_text(note or "")
     except ValueError as error:
-        raise ValueError(f"note {error}, got {shown(note)}; write it in other words") from None
+        raise ValueError(f"note {error}, got {shown(note)}; use other characters") from None
     stage("preparing the data")
     task = prepare(config, run)
-    sittings = _Sittings(run, started, began)
+    sessions = _Sessions(run, started, began)
     try:
         at_once = _run_in_stages(config, run, jobs, watch, stage)
     finally:
-        sittings.close()
+        sessions.close()
     stage("scoring")
     for caution in task.cautions():
         stage(f"warning: {caution}")
@@ -91,9 +91,9 @@ def compare(
     results["machine"]["cells_at_once"] = at_once
     results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
     commands = [*after.splitlines(), shlex.join(command)]
-    results |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sittings.facts()}
+    results |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sessions.facts()}
     write_checked_json(run / "results.json", results)
-    stage("drawing attention")
+    stage("computing attention maps")
     write_checked_json(run / "examples.json", task.examples(results))
     write_checked_json(run / "attention.json", task.attention(results))
     stage("writing the report")
@@ -108,9 +108,9 @@ def _run_in_stages(
     watch: Watch,
     stage: Callable[[str], None],
 ) -> int:
-    """Run all cells; before, those that a sweep chooses from. Give how many ran at a time."""
+    """Run the trials of a sweep, then all cells; return how many ran in parallel."""
     if trials := [cell for cell in trial_cells(config) if not is_trained(cell, run)]:
-        stage("training with every setting of the sweep")
+        stage("training with every combination of the sweep")
         run_cells(config, run, jobs, watch, cells=trials, goal="trained")
     choices = chosen_training(config, run)
     if set(config.sweep) & set(DECODING_FIELDS):
@@ -127,27 +127,27 @@ def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
     ]
 
 
-class _Sittings:
-    """Time spent on a run, added up over the sittings that it took."""
+class _Sessions:
+    """Time spent on a run, summed over its sessions."""
 
     def __init__(self, run: Path, started: datetime, began: float) -> None:
         self.path, self.began = run / "sittings.json", began
-        self.sittings = _read_sittings(self.path) if self.path.exists() else []
-        self.sittings.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
+        self.sessions = _read_sessions(self.path) if self.path.exists() else []
+        self.sessions.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
 
     def close(self) -> None:
-        self.sittings[-1]["seconds"] = round(time.monotonic() - self.began, 1)
-        write_checked_json(self.path, {"sittings": self.sittings})
+        self.sessions[-1]["seconds"] = round(time.monotonic() - self.began, 1)
+        write_checked_json(self.path, {"sittings": self.sessions})
 
     def facts(self) -> Facts:
         return {
-            "started": self.sittings[0]["started"],
-            "sittings": len(self.sittings),
-            "duration_s": round(sum(sitting["seconds"] for sitting in self.sittings), 1),
+            "started": self.sessions[0]["started"],
+            "sittings": len(self.sessions),
+            "duration_s": round(sum(session["seconds"] for session in self.sessions), 1),
         }
 
 
-def _read_sittings(path: Path) -> list[Facts]:
+def _read_sessions(path: Path) -> list[Facts]:
     held = read_json(path)
     if isinstance(held, list):  # of an earlier version
         warn_unchecked(path)
@@ -157,12 +157,12 @@ def _read_sittings(path: Path) -> list[Facts]:
         isinstance(each, dict) and {"started", "seconds"} <= each.keys() for each in held
     )
     if not whole:
-        raise ValueError(f"{path} must hold when a run was worked on, and how long; {WAY_OUT}")
+        raise ValueError(f"{path} must contain start and duration of each session; {WAY_OUT}")
     return list(held)
 
 
 def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
-    """Score every cell of a run that is complete and put all facts together."""
+    """Score every cell of a complete run and return the results."""
     config = task.config
     device = pick_device(config.device)
     choices = chosen(config, task.run)
@@ -235,7 +235,7 @@ def _parameters(task: Task, cell: Cell) -> int:
 
 
 def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, float]]:
-    """Give at most this many points of a curve, each for some: mean loss, largest gradient."""
+    """Return at most `most` points of a curve; each groups some: mean loss, largest gradient."""
     size = -(-len(points) // most) if points else 1
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [

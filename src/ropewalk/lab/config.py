@@ -1,24 +1,19 @@
-"""Everything that a run depends on, as one typed and validated record, and its presets."""
+"""A run's config: one typed record with all that a run depends on, validated."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
-from ropewalk.encodings.outside import ImportedSource, import_error
+from ropewalk.encodings.outside import import_error
 from ropewalk.lab.cells import slug
+from ropewalk.lab.config_fields import MOST_BEAM as MOST_BEAM
+from ropewalk.lab.config_fields import MOST_LENGTH_PENALTY as MOST_LENGTH_PENALTY
+from ropewalk.lab.config_fields import ConfigFields
 from ropewalk.lab.field_rules import in_one_line, rule_of
 from ropewalk.lab.fields import check_text
 from ropewalk.lab.former_names import current_encoding
@@ -35,76 +30,13 @@ from ropewalk.lab.sweep import (
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
-# Bounds far beyond published models, so that a slip of the keyboard is told and not tried.
-MOST_LAYERS = 1_000
-MOST_VOCABULARY = 2**20
-MOST_BEAM = 100
-MOST_LENGTH_PENALTY = 100
-MOST_POSITIONS = 2**20  # of an example
-
-Positive = Annotated[int, Field(ge=1, lt=2**31)]
-Size = Annotated[int, Field(ge=1, le=2**17)]
-Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
+MOST_POSITIONS = 2**20  # positions of an example
 
 
-class Config(BaseModel):
+class Config(ConfigFields):
     """A comparison: what is trained on what, how, and how it is scored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    preset: str = "default"
-    task: str = "translation"
-    # What is compared.
-    encodings: tuple[str, ...] = ("sinusoidal", "rotary")
-    seeds: tuple[Seed, ...] = (1, 2, 3)
-    sweep: dict[str, tuple[Any, ...]] = {}  # values that each encoding tries on validation data
-    imports: tuple[ImportedSource, ...] = ()  # what brought encodings from outside, by --import
-    # Corpus: "phrases", "multi30k", a folder, or "SOURCE_FILE,TARGET_FILE"; of language modelling
-    # "tales", text files with commas between them, or a folder.
-    data: str = "phrases"
-    source: str = "de"
-    target: str = "en"
-    lowercase: bool = False  # fold case before training, and score without case
-    vocabulary: Annotated[int, Field(ge=1, le=MOST_VOCABULARY)] = 2000  # joint BPE of both sides
-    max_tokens: Positive = 100  # training pairs with more tokens on a side are left out
-    # Data of the other tasks.
-    train_length: Positive = 64  # trained on: tokens of a window, or items of a generated sequence
-    length_multiples: tuple[Positive, ...] = (1, 2, 4, 8)  # of that length, on which it is scored
-    examples: Positive = 1000  # generated to train on: sequences, or built-in tales
-    test_examples: Positive = 100  # examples of each split; of text, windows of the greatest length
-    mask_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15  # share that a masked-lm predicts
-    # Model.
-    width: Size = 128
-    heads: Size = 4
-    kv_heads: Size | None = None
-    feed_forward: Size = 512
-    encoder_layers: Layers = 2
-    decoder_layers: Layers = 2
-    layers: Layers = 2  # of the one stack that other tasks than translation have
-    attention: str = "softmax"  # or linear: performer, elu, performer(features=64, rotate=before)
-    dropout: Fraction = 0.0
-    # Training.
-    epochs: Annotated[float, Field(gt=0, le=1e6)] = 1.3
-    batch_tokens: Positive = 400  # padded tokens of a batch's longer side
-    batch_sentences: Positive | None = None  # sentences of a batch, whatever their length, instead
-    accumulate: Positive = 1  # batches whose gradients make one step
-    learning_rate: Annotated[float, Field(gt=0, le=1e38)] = 3e-3  # peak; with noam, the factor
-    warmup: Annotated[float, Field(ge=0, le=1e9)] = 0.1  # below 1 a share of all steps, else steps
-    schedule: Literal["linear", "noam"] = "linear"  # after warm-up: to zero, or 1/sqrt(step)
-    label_smoothing: Fraction = 0.1
-    clip: Annotated[float, Field(gt=0, le=1e38)] = 1.0  # norm of the gradient at most
-    validations: Positive = 5  # how often validation loss is taken and a snapshot kept
-    keep: Positive = 5  # snapshots kept for the average
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    device: str = "auto"
-    # Scoring.
-    beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 4
-    length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
-    select: Literal["average", "best"] = "average"  # of the last snapshots, or best by validation
-    average: Positive = 1
-    splits: tuple[str, ...] | None = None  # what is scored; None: every test split
 
     @field_validator("task")
     @classmethod
@@ -120,7 +52,7 @@ class Config(BaseModel):
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(each, str):
                 check_text(each)
-            if isinstance(each, bool) and field.annotation is not bool:  # "yes" is no 1
+            if isinstance(each, bool) and field.annotation is not bool:  # pydantic reads true as 1
                 raise ValueError(f"must be {rule_of(field)}")
         return value
 
@@ -132,7 +64,7 @@ class Config(BaseModel):
         if isinstance(value, str):
             value = ["".join(name.split()) for name in split_names(value)]
         if isinstance(value, (list, tuple)) and not value:
-            raise ValueError("must name at least one")
+            raise ValueError("must have at least one value")
         return value
 
     @field_validator("sweep", mode="before")
@@ -142,14 +74,14 @@ class Config(BaseModel):
         read = {name: tuple(cls._read_field(name, v) for v in sweep[name]) for name in sweep}
         for name, values in read.items():
             if len(set(values)) < len(values):
-                raise ValueError(f"must give each value of {name} once")
+                raise ValueError(f"must have each value of {name} once")
         if count_points(read) > MOST_POINTS:
             raise ValueError(f"must have at most {MOST_POINTS} combinations")
         return read
 
     @classmethod
     def _read_field(cls, name: str, value: Any) -> Any:
-        """Read a value of a field as the field itself does."""
+        """Return a value as the field itself would read it."""
         field = cls.model_fields[name]
         try:
             if isinstance(value, bool):
@@ -159,13 +91,13 @@ class Config(BaseModel):
                 kind = Annotated[kind, mark]
             return TypeAdapter(kind).validate_python(value)
         except ValueError:
-            raise ValueError(f"must give {name} {rule_of(field)}, not {shown(value)}") from None
+            raise ValueError(f"must set {name} to {rule_of(field)}, not {shown(value)}") from None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
         found = (import_error(held.source, held.digest) for held in self.imports)
         mistakes = [error for error in found if error is not None]
-        if mistakes:  # else each of their encodings would be called unknown
+        if mistakes:  # first: otherwise every encoding of theirs is reported as unknown
             raise ValueError("; ".join(mistakes))
         if self.width % self.heads:
             mistakes.append(f"heads must divide width, got heads={self.heads}, width={self.width}")
@@ -177,9 +109,7 @@ class Config(BaseModel):
             values = getattr(self, name) or ()
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
-                mistakes.append(
-                    f"{name} must differ from one another, got {shown(list(values), 200)}"
-                )
+                mistakes.append(f"{name} must not repeat a value, got {shown(list(values), 200)}")
         longest = self.train_length * max(self.length_multiples)
         if longest > MOST_POSITIONS:
             mistakes.append(
@@ -193,7 +123,7 @@ class Config(BaseModel):
         others = [name for name in self.sweep if name in fields_of_other_tasks(self.task)]
         if self.sweep and "validation" in (self.splits or ()):
             mistakes.append(
-                "splits must not have validation with a sweep, whose settings are chosen on it"
+                "splits must not include validation with a sweep, because the sweep selects on it"
             )
         if others:
             mistakes.append(f"sweep can't vary {others[0]}, which task {self.task} does not have")
@@ -213,7 +143,7 @@ class Config(BaseModel):
             raise ValueError(f"sweep, {described(point)}: {first_line(error)}") from None
 
     def _build_error(self, encoding: str) -> str | None:
-        """Say what keeps an encoding from being built for this model, if anything does."""
+        """Return why an encoding cannot be built for this model, or None."""
         try:
             shape = self.shape(vocabulary=1)
             both_ways, back = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
@@ -222,25 +152,28 @@ class Config(BaseModel):
                 stacks = list(build_encoder_decoder(encoding, both_ways, back))
             else:
                 stacks = [build(encoding, back if self.causal else both_ways)]
-            if self.attention != "softmax":  # linear attention serves some encodings only
+            if self.attention != "softmax":  # linear attention supports only some encodings
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
             present = current_encoding(encoding)
             hint = f"; it is {present} now" if present != encoding else ""
             return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
-        except (MemoryError, RuntimeError) as error:  # tables too large, brackets too deep
-            reason = _cut(" ".join(str(error).split()), 200) or "brackets too deep in one another"
+        except (
+            MemoryError,
+            RuntimeError,
+        ) as error:  # tables too large, or nested too deep
+            reason = _cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
             return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
 
     @property
     def causal(self) -> bool:
-        """Whether the one stack of a language model looks back only."""
+        """Whether the single stack of a language model attends only to the past."""
         return self.task != "masked-lm"
 
     def shape(self, vocabulary: int) -> TransformerShape:
-        """Give the sizes of the model, with the vocabulary that the data really gave."""
+        """Return the sizes of the model, for the vocabulary size of the data."""
         encoder, decoder = self.encoder_layers, self.decoder_layers
         if self.task != "translation":
             encoder, decoder = (0, self.layers) if self.causal else (self.layers, 0)
@@ -257,36 +190,36 @@ class Config(BaseModel):
         )
 
     def with_settings(self, settings: Settings) -> Config:
-        """Give the config of a cell that has these settings of its own."""
+        """Return the config of a cell with these settings, or this one if there are none."""
         fields = {**self.model_dump(), **dict(settings), "sweep": {}}
         return Config.model_validate(fields) if settings else self
 
     def facts(self) -> dict[str, Any]:
-        """Give the fields that the task has, as JSON can hold them; no empty imports or sweep."""
+        """Return the fields of the task as JSON values, without empty imports or sweep."""
         empty = [name for name in ("imports", "sweep") if not getattr(self, name)]
         others = {*fields_of_other_tasks(self.task), *empty}
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
-        """Give the fields that a trained cell depends on: its checkpoint serves these alone."""
+        """Return the fields that training depends on; a checkpoint is valid for these only."""
         facts = {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
-        if self.imports:  # compared by name and digest, wherever they lie
+        if self.imports:  # compared by name and digest, not by folder
             held = [{**each, "source": Path(each["source"]).name} for each in facts["imports"]]
             facts["imports"] = held
         return facts
 
     def decoding(self) -> dict[str, Any]:
-        """Give the further fields that a cell's scores depend on."""
+        """Return the other fields that a cell's scores depend on."""
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
 _DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
-# The data itself is compared by its digest, wherever it lies.
+# Data is compared by its digest, not by its path.
 _NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "device", "data"}
 
 
 def first_line(error: ValidationError) -> str:
-    """Give all mistakes of a config in one line; of a great many, the first."""
+    """Return all mistakes of a config in one line, or the first ones if there are many."""
     return in_one_line(error, Config.model_fields)
 
 

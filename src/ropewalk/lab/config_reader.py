@@ -1,4 +1,4 @@
-"""Configs as they come: from presets, files and settings, and out of run folders."""
+"""Configs from presets, files and settings, and from run folders."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def make_config(
     settings: Mapping[str, Any] | None = None,
     fallback: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Build a config: the task's fields in this preset, over them ``fallback``, over them a YAML or
-    JSON file's, over them ``settings``.
+    """Return a config from a preset, `fallback`, a YAML or JSON file, and `settings`.
 
-    All mistakes are named at once, a wrong field with the nearest right one: ``ValueError``.
+    Later sources override earlier ones. Raises ValueError with all mistakes, and for a wrong field
+    the most similar one.
     """
     given = ({} if file is None else _read_file(file)) | dict(settings or {})
     preset = given.pop("preset", preset)
@@ -35,7 +35,7 @@ def make_config(
     others = [name for name in given if name in fields_of_other_tasks(task)]
     if others:
         raise ValueError(
-            f"task {task!r} has no {', '.join(others)}; leave out what belongs to other tasks"
+            f"task {task!r} has no {', '.join(others)}; remove the fields of other tasks"
         )
     fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
     try:
@@ -45,28 +45,28 @@ def make_config(
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """Read ``field=value`` from the command line; the value is YAML (``none`` is just a word)."""
+    """Return name and value of a `field=value` setting; the value is YAML (`none` is a string)."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:
         raise ValueError(f"a setting must read field=value, got {shown(text)}")
     field = Config.model_fields.get(name)
     if field is not None and field.annotation is str:
-        return name, value  # "no" is Norwegian, and no truth value
+        return name, value  # YAML reads "no", Norwegian, as false
     return name, read_value(value)
 
 
 def read_run_config(run: Path) -> Config:
-    """Read the config of a run folder, of an earlier version too."""
+    """Return the config of a run folder, also of an earlier version."""
     path = run / "config.json"
     try:
         return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
     except ValidationError as error:
-        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
 
 
 def with_sweep(config: Config, sweep: Mapping[str, Sequence[Any]]) -> Config:
-    """Give a config with this sweep instead of its own; a wrong one is a ``ValueError``."""
+    """Return a config with this sweep instead of its own. Raises ValueError if it is wrong."""
     try:
         return Config.model_validate({**config.model_dump(), "sweep": dict(sweep)})
     except ValidationError as error:
@@ -74,7 +74,7 @@ def with_sweep(config: Config, sweep: Mapping[str, Sequence[Any]]) -> Config:
 
 
 def _check_word(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse what is no word of these, null and lists included, and give the nearest."""
+    """Raise ValueError unless the value is one of these words; name the most similar one."""
     if not isinstance(value, str) or value not in known:
         nearest = did_you_mean(value, known) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
@@ -84,7 +84,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     fields = read_fields(file)
     if not isinstance(fields, dict):
         raise ValueError(
-            f"config file {shown_path(file)} must hold fields and values, got {shown(fields)}"
+            f"config file {shown_path(file)} must contain fields with values, got {shown(fields)}"
         )
-    # A run's config.json serves as a file of fields, which people change: it is not held to it.
+    # A run's config.json may serve as a file of fields and be edited: its checksum is ignored.
     return {name: value for name, value in fields.items() if name != "checksum"}

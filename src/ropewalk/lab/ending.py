@@ -1,4 +1,4 @@
-"""How a command and a cell end: at Ctrl-C once, and whatever threads imported code has left."""
+"""How a command and a cell end: once per Ctrl-C, even if imported code left threads running."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-AT_ONCE = 2.0  # seconds in which several signals are one wish
+AT_ONCE = 2.0  # seconds in which several signals count as one
 
 _interrupted_at = float("-inf")
 
 
 def interrupt_once(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, a signal's handler; not again while the first is on its way out.
+    """Raise KeyboardInterrupt (a signal handler), but not again while the first one propagates.
 
-    A second one inside C++, as while torch is imported, aborts the process.
+    A second one inside C++ code, such as the import of torch, would abort the process.
     """
     global _interrupted_at
     before, _interrupted_at = _interrupted_at, time.monotonic()
@@ -29,10 +29,10 @@ def interrupt_once(number: int, frame: FrameType | None) -> None:
 
 
 def end_with(work: Callable[[], int | None]) -> NoReturn:
-    """Do the work of this process and end it with the status that it gives.
+    """Run `work` and exit with the status that it returns.
 
-    Python waits for every thread that is no daemon, and Ctrl-C does not end that: one that
-    imported code has started does not keep the process.
+    At exit Python waits for every non-daemon thread, even after Ctrl-C. Threads that imported code
+    started must not keep the process alive.
     """
     try:
         status = work() or 0
@@ -41,12 +41,12 @@ def end_with(work: Callable[[], int | None]) -> NoReturn:
     except Exception:
         sys.excepthook(*sys.exc_info())
         status = 1
-    # All is said: from here on Python would take Ctrl-C for the end, with a status of its own.
+    # From here on Ctrl-C would change the exit status.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own = threading.main_thread()
     if all(thread is own or thread.daemon for thread in threading.enumerate()):
         sys.exit(status)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed: nobody listens
+        with suppress(OSError, ValueError):  # the stream may be closed
             stream.flush()
     os._exit(status)

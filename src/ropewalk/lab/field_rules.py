@@ -1,4 +1,4 @@
-"""What each field of a config must be, in words, and all mistakes of a config in one line."""
+"""The rule of each config field in words, and all mistakes of a config in one line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pydantic.fields import FieldInfo
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.lab.former_names import FIELDS
 
-MOST_MISTAKES = 30  # named in one message
+MOST_MISTAKES = 30  # in one message
 
 
 def in_one_line(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
-    """Give all mistakes in one line; of a great many, the first."""
+    """Return all mistakes in one line, or the first ones if there are many."""
     mistakes = error.errors()
     said = [_message(mistake, fields) for mistake in mistakes[:MOST_MISTAKES]]
     more = len(mistakes) - len(said)
@@ -25,7 +25,7 @@ def in_one_line(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
 
 
 def rule_of(field: FieldInfo) -> str:
-    """Say what a field must be: "an integer from 1 to 100"."""
+    """Return what a field must be, such as "an integer from 1 to 100"."""
     return _rule(field.annotation, field.metadata)
 
 
@@ -35,18 +35,18 @@ def _message(mistake: Any, fields: Mapping[str, FieldInfo]) -> str:
         return f"config keys must be text, got {got}"
     if mistake["type"] == "extra_forbidden":
         if name in FIELDS:
-            return f"{name!r} is no field of a config; it is {FIELDS[name]!r} now"
-        return f"{shown(name)} is no field of a config{did_you_mean(name, fields)}"
+            return f"{name!r} is not a field of a config; it is now {FIELDS[name]!r}"
+        return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:
         return str(message)
-    if mistake["type"] != "value_error":  # pydantic's words; ours say more
+    if mistake["type"] != "value_error":  # replaces pydantic's less precise words
         message = f"must be {rule_of(fields[name])}"
     return f"{name} {message}, got {got}"
 
 
 def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
-    """Say what a value of this type must be, within these bounds; ``several`` is of a list."""
+    """Return what a value of this type must be, within these bounds; `several`: in a list."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         marks = [mark for each in inner[1:] for mark in getattr(each, "metadata", [each])]
@@ -68,11 +68,11 @@ def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
         return ("finite numbers" if several else "a finite number") + _bounds(bounds)
     if kind is str:
         return "words, or a list of them" if several else "text"
-    return "a list as a run's config.json has it"
+    return "a list as in a run's config.json"
 
 
 def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
-    """Say the bounds that annotated_types' marks set; of integers each is the last that is in."""
+    """Return the bounds of annotated_types' marks in words; bounds of integers are inclusive."""
     held = {name: getattr(each, name) for each in bounds for name in _SIDES if hasattr(each, name)}
     if whole:
         return f" from {held['ge']} to {held['lt'] - 1 if 'lt' in held else held['le']}"

@@ -1,4 +1,4 @@
-"""Fields and values as people write them, in YAML or JSON, read within bounds."""
+"""Fields and values that people write in YAML or JSON, read within limits."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import yaml
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
 
-MOST_BYTES = 2**16  # of a config file or a value: some sixty times what all fields take
-MOST_DEPTH = 20  # lists within lists
+MOST_BYTES = 2**16  # of a config file or a value: about 60 times the size of all fields
+MOST_DEPTH = 20  # of nested lists and fields
 MOST_DIGITS = 1_000  # of a number: Python refuses 4,300 of them
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML: no aliases, of which a few hundred bytes describe gigabytes, and no tags.
+    """YAML without aliases (a few hundred bytes can describe gigabytes) and without tags.
 
-    1:30 is no number (YAML 1.1 reads 90), 010 is not 8, and dates are words.
+    1:30 is text (YAML 1.1 reads 90), 010 is text and not 8, and dates are text.
     """
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*name) is not read; write the value itself")
+            raise yaml.YAMLError("aliases (*name) are not supported; write the value itself")
         tag = getattr(self.peek_event(), "tag", None)  # type: ignore[no-untyped-call]
-        if tag is not None:  # the constructors of tags raise whatever comes up
+        if tag is not None:  # constructors of tags may raise any exception
             written = tag.replace("tag:yaml.org,2002:", "!!")
-            raise yaml.YAMLError(f"a tag ({shown(written)}) is not read; write the value alone")
+            raise yaml.YAMLError(f"tags ({shown(written)}) are not supported; write the value only")
         self.depth += 1
         if self.depth > MOST_DEPTH:
-            raise yaml.YAMLError(f"lists and fields may lie {MOST_DEPTH} deep in one another")
+            raise yaml.YAMLError(f"lists and fields may be nested at most {MOST_DEPTH} deep")
         try:
             return super().compose_node(parent, index)
         finally:
@@ -55,7 +55,7 @@ class _Loader(yaml.SafeLoader):
     def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
         if len(node.value) > MOST_DIGITS:
             raise yaml.YAMLError(
-                f"a number may have {MOST_DIGITS:,} digits, got {len(node.value):,}"
+                f"a number must have at most {MOST_DIGITS:,} digits, got {len(node.value):,}"
             )
         return super().construct_yaml_int(node)
 
@@ -82,7 +82,7 @@ _Loader.add_implicit_resolver(
 
 
 def read_fields(file: Path) -> Any:
-    """Give what a YAML or JSON file holds; one that cannot be read is a ValueError naming it."""
+    """Return the content of a YAML or JSON file. Raises ValueError, naming it, if unreadable."""
     name = shown_path(file)
     try:
         if not file.is_file() and file.exists():
@@ -104,7 +104,7 @@ def read_fields(file: Path) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """Give the value that a setting of the command line writes; what is no YAML is just a word."""
+    """Return the value of a setting on the command line; text that is not YAML stays text."""
     if len(text) > MOST_BYTES:
         return text
     try:
@@ -114,22 +114,22 @@ def read_value(text: str) -> Any:
 
 
 def check_text(text: str) -> None:
-    """Refuse text that no file name or JSON file can hold."""
+    """Raise ValueError for text that cannot be in a file name or a JSON file."""
     if "\0" in text:
-        raise ValueError("must have no NUL character")
+        raise ValueError("must not contain a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("must be text that UTF-8 can write")
+        raise ValueError("must be valid UTF-8")
 
 
 def _problem(error: Exception) -> str:
-    """Say what is wrong and where, without the names that PyYAML gives its streams."""
+    """Return what is wrong and where, without PyYAML's names of streams."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {_cut(error.problem or '')}"
     if isinstance(error, yaml.reader.ReaderError):
         return f"character U+{error.character:04X} at {error.position:,} is not allowed"
     if isinstance(error, RecursionError):
-        return f"lists and fields may lie {MOST_DEPTH} deep in one another"
+        return f"lists and fields may be nested at most {MOST_DEPTH} deep"
     return _cut(str(error))
 
 

@@ -1,4 +1,4 @@
-"""What earlier versions called things in the files of a run, and what they are called now."""
+"""Names that earlier versions used in the files of a run, and the current ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ FIELDS = {
     "longest": "max_tokens",
 }
 #: Arguments of encodings: (encoding, former name) -> name.
-ARGUMENTS = {("learned", "longest"): "max_positions", ("tupe", "longest"): "max_positions"}
+ARGUMENTS = {
+    ("learned", "longest"): "max_positions",
+    ("tupe", "longest"): "max_positions",
+    ("xpos", "centre"): "center",
+}
 #: Keys of results.json: former name -> name.
 RESULTS = {"tested": "tested_metric"}
 
 
 def current_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the fields of a config, or some of them, under their present names."""
+    """Return fields of a config under their current names."""
     named = {FIELDS.get(name, name): value for name, value in fields.items()}
     if isinstance(named.get("encodings"), list):
         named["encodings"] = [
@@ -32,21 +36,21 @@ def current_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_encoding(text: str) -> str:
-    """Give an encoding, or a text that names some, with the present names of its arguments."""
+    """Return an encoding, or a text that names some, with current names of arguments."""
     for (encoding, former), name in ARGUMENTS.items():
         text = _rename_argument(text, encoding, former, name)
     return text
 
 
 def former_encoding(text: str) -> str:
-    """Give an encoding as an earlier version wrote it, which named its folder so."""
+    """Return an encoding as an earlier version wrote it; old folders are named after that."""
     for (encoding, former), name in ARGUMENTS.items():
         text = _rename_argument(text, encoding, name, former)
     return text
 
 
 def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what is kept beside a checkpoint, its config and encoding under their present names."""
+    """Return the facts of a checkpoint, with current names in its config and encoding."""
     named = dict(facts)
     if isinstance(named.get("config"), dict):
         named["config"] = current_fields(named["config"])
@@ -56,7 +60,7 @@ def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_evaluation(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the content of a split's file of a cell under present names."""
+    """Return the content of a cell's file of a split under current names."""
     named = {**facts, "decoding": current_fields(facts.get("decoding", {}))}
     if "no_result" in named:  # the reason may name an encoding
         named["no_result"] = current_encoding(named["no_result"])
@@ -64,12 +68,12 @@ def current_evaluation(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_results(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the content of results.json under present names, and a command that still runs."""
+    """Return the content of results.json under current names; its command runs again."""
     named = current_facts({RESULTS.get(key, key): value for key, value in results.items()})
-    if "encodings" in named:  # names of encodings also stand in the reasons for no result
+    if "encodings" in named:  # reasons for "no_result" may also name encodings
         named["encodings"] = _current_texts(named["encodings"])
     if "command" in named:
-        lines = named["command"].split("\n")  # of results in parts, a line for each
+        lines = named["command"].split("\n")  # results in parts have one line per part
         named["command"] = "\n".join(map(current_command, lines))
     if "parts" in named:
         named["parts"] = [_current_part(part) for part in named["parts"]]
@@ -82,7 +86,7 @@ def _current_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_command(command: str) -> str:
-    """Give a command line with the present names of its FIELD=VALUE settings and encodings."""
+    """Return a command line with current names in its FIELD=VALUE settings and encodings."""
     words = shlex.split(command)
     settings = (word.partition("=") for word in words)
     named = [

@@ -1,4 +1,4 @@
-"""One process at a time in a cell's folder, by a lock that the system frees when it ends."""
+"""A lock on a cell's folder; the system frees it when the process ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ if sys.platform != "win32":
     import fcntl
 
 
-class Busy(Exception):  # noqa: N818, it is no error
-    """Another process works in the folder."""
+class Busy(Exception):  # noqa: N818, not an error
+    """Another process uses the folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, made where it is not there; raise ``Busy`` where another process holds it.
+    """Lock a folder, creating it if needed. Raises `Busy` if another process has locked it.
 
-    The folder itself is locked, so that no file is left behind, whatever ends the process. Where
-    the system or the file system has no such lock (Windows, some network file systems), nothing
-    is kept apart.
+    The folder itself is locked: no lock file is left over, however the process ends. Windows and
+    some network file systems have no such lock; there nothing is locked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -33,7 +32,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"another process works in {folder}") from None
+            raise Busy(f"another process uses {folder}") from None
         except OSError:
             pass  # this file system has no locks
         yield
@@ -42,7 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether another process holds a folder at this moment."""
+    """Return whether another process has locked a folder now."""
     if not folder.is_dir():
         return False
     try:

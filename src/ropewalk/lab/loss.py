@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing, straight from hidden states and the output table."""
+"""Cross-entropy with label smoothing, directly from hidden states and the output table."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from ropewalk.lab.tokens import PAD
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and gradients chunk by chunk, so that no tensor of all tokens by all words is formed."""
+    """Loss and gradients in chunks: no tensor (all tokens, vocabulary) is allocated."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, table: Tensor, target: Tensor, smoothing: float, chunk: int
     ) -> Tensor:
-        wide = torch.promote_types(
-            hidden.dtype, torch.float32
-        )  # what is summed up is summed in this
+        wide = torch.promote_types(hidden.dtype, torch.float32)  # for sums
         weight = table.to(hidden.dtype)
         share = smoothing / table.shape[0]
         d_hidden, d_table = torch.empty_like(hidden), torch.zeros_like(table)
@@ -32,13 +30,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             h, t = hidden[start : start + chunk], target[start : start + chunk, None]
             logits = linear(h, weight)
             # -(1 - smoothing) log p(t) - smoothing/V Σ_w log p(w), where log p(w) = logits[w] -
-            # normaliser, needs two numbers of a row beside logits[t].
-            normaliser = logits.logsumexp(-1, keepdim=True).to(wide)
+            # normalizer, needs two numbers of a row in addition to logits[t].
+            normalizer = logits.logsumexp(-1, keepdim=True).to(wide)
             of_target = logits.gather(1, t).to(wide)
             of_all = h.to(wide) @ weight_sum  # sum of the row's logits, without a pass over them
-            loss += (normaliser - (1 - smoothing) * of_target).sum() - share * of_all.sum()
+            loss += (normalizer - (1 - smoothing) * of_target).sum() - share * of_all.sum()
             # d loss / d logits = p - (1 - smoothing) [w = t] - smoothing/V; the last term is the
-            # same for all words, and is added behind the two products.
+            # same for all words, and is added after the two products.
             gradient = torch.softmax(logits, -1)
             gradient.scatter_add_(1, t, gradient.new_full(t.shape, smoothing - 1))
             d_hidden[start : start + chunk] = torch.addmm(
@@ -60,11 +58,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     hidden: Tensor, table: Tensor, target: Tensor, *, smoothing: float = 0.0, chunk: int = 512
 ) -> Tensor:
-    """Give the mean label-smoothed cross-entropy of ``softmax(hidden @ table.T)`` against target.
+    """Return the mean label-smoothed cross-entropy of `softmax(hidden @ table.T)` against target.
 
-    hidden ``(N, width)``, table ``(V, width)``, target ``(N,)`` ids. The same as
-    ``cross_entropy(linear(hidden, table), target, label_smoothing=smoothing)`` (Szegedy et al.
-    2016, arXiv 1512.00567, section 7), in less time and memory. The products run in hidden's dtype.
+    hidden `(N, width)`, table `(V, width)`, target `(N,)` ids. Equals
+    `cross_entropy(linear(hidden, table), target, label_smoothing=smoothing)` (Szegedy et al.
+    2016, arXiv 1512.00567, section 7), in less time and memory. Products run in hidden's dtype.
     """
     loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, table, target, smoothing, chunk
@@ -73,10 +71,10 @@ def linear_cross_entropy(
 
 
 def token_loss(hidden: Tensor, table: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Give the mean loss over real targets; padding never meets the output layer.
+    """Return the mean loss over targets; padding is skipped before the output layer.
 
-    hidden ``(B, S, width)``, targets ``(B, S)`` with PAD where nothing is predicted. Under autocast
-    the products run in its dtype.
+    hidden `(B, S, width)`, targets `(B, S)` with PAD where nothing is predicted. Products run in
+    autocast's dtype if it is enabled.
     """
     real = targets != PAD
     hidden = hidden[real]
@@ -86,7 +84,7 @@ def token_loss(hidden: Tensor, table: Tensor, targets: Tensor, smoothing: float 
 
 
 def row_nll(logits: Tensor, targets: Tensor) -> Tensor:
-    """Give the summed negative log-likelihood ``(B,)`` of each row's real targets, in nats."""
+    """Return the summed negative log-likelihood `(B,)` of each row's targets (no PAD), in nats."""
     nll = cross_entropy(
         logits.float().flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="none"
     )
@@ -94,7 +92,7 @@ def row_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Give the context in which products run in this precision."""
+    """Return the autocast context for this precision."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

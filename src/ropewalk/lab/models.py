@@ -1,4 +1,4 @@
-"""The model of a cell: built from its config, read back from its file."""
+"""The model of a cell: built from its config, or read from its file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from ropewalk.lab.checkpoint import (
 )
 from ropewalk.lab.config import Config, first_line
 from ropewalk.machine import memory, pick_device
-from ropewalk.model import LanguageModel, Transformer, initialise
+from ropewalk.model import LanguageModel, Transformer, initialize
 
 Model = Transformer | LanguageModel
 
-#: Of each parameter in float32: itself, its gradient and Adam's two means.
+#: Per parameter in float32: the parameter, its gradient and Adam's two means.
 BYTES_OF_TRAINING = 16
 
 
 def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Model:
-    """Build the model of a cell, each parameter drawn from the seed and its name."""
+    """Return a cell's model; each parameter is drawn from the seed and its own name."""
     model = _empty_model(config, encoding, vocabulary)
-    initialise(model, seed)
+    initialize(model, seed)
     return model
 
 
 def fewest_parameters(config: Config, vocabulary: int) -> int:
-    """Count the parameters of a config's model in its large matrices, before anything is built."""
+    """Return the number of parameters in the model's large matrices, without building it."""
     shape = config.shape(vocabulary)
     width = shape.width
     kv_width = width // shape.heads * (shape.kv_heads or shape.heads)
@@ -49,14 +49,14 @@ def fewest_parameters(config: Config, vocabulary: int) -> int:
 
 
 def check_memory(config: Config, vocabulary: int) -> None:
-    """Refuse a model whose training can't fit in the memory that the device has in all."""
+    """Raise ValueError if the model's training cannot fit in the device's total memory."""
     has = memory(pick_device(config.device))
     count = fewest_parameters(config, vocabulary)
     if has is not None and count * BYTES_OF_TRAINING > has:
         raise ValueError(
             f"the model must fit in memory: its {count:,} parameters need about "
             f"{count * BYTES_OF_TRAINING / 1e9:,.1f} GB to be trained, and "
-            f"device={config.device} has {has / 1e9:,.1f} GB; take a smaller "
+            f"device={config.device} has {has / 1e9:,.1f} GB; choose a smaller "
             f"width or feed_forward, or fewer layers"
         )
 
@@ -71,23 +71,23 @@ def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:
 
 
 def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
-    """Build the model of a ``model.safetensors`` or a snapshot, for use, and its config.
+    """Return the model of a `model.safetensors` or a snapshot, in eval mode, and its config.
 
-    Raises ValueError, naming the file, where its facts do not describe its tensors, before anything
-    is allocated by them, and where weights are NaN or infinite.
+    Raises ValueError, naming the file, if its facts do not describe its tensors (before anything is
+    allocated from them) or if weights are NaN or infinite.
     """
     tensors, facts = read_tensors(path, MOST_MODEL_HEADER_BYTES)
     config, encoding, vocabulary = _described(path, tensors, facts)
-    with torch.device("meta"):  # shapes alone: nothing is allocated
+    with torch.device("meta"):  # shapes only; nothing is allocated
         empty = _empty_model(config, encoding, vocabulary)
     wanted = weights_of(empty)
     for name in sorted(wanted.keys() ^ tensors.keys()):
-        what = "lacks" if name in wanted else "has, beyond what its config describes,"
-        raise ValueError(f"{path} {what} a tensor {name!r}; {_WAY_OUT}")
+        what = "lacks the tensor" if name in wanted else "has an unexpected tensor"
+        raise ValueError(f"{path} {what} {name!r}; {_WAY_OUT}")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
             raise ValueError(
-                f"{path}: {name!r} is {_kind(tensor)} and the file's config asks for "
+                f"{path}: {name!r} is {_kind(tensor)} but the file's config requires "
                 f"{_kind(wanted[name])}; {_WAY_OUT}"
             )
     check_finite(path, tensors)
@@ -96,23 +96,23 @@ def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
     return model.to(device).eval(), config
 
 
-_WAY_OUT = "it is damaged or no model of ropewalk: train it again or name another"
+_WAY_OUT = "it is damaged or not a ropewalk model: train it again or choose another file"
 
 
 def _described(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> tuple[Config, str, int]:
-    """Give config, encoding and vocabulary of a file; sizes beyond its tensors are refused."""
+    """Return config, encoding and vocabulary of a file. Raises if sizes exceed its tensors."""
     fields, encoding, seed = (facts.get(name) for name in ("config", "encoding", "seed"))
     if not isinstance(fields, dict) or not isinstance(encoding, str):
-        raise ValueError(f"{path} is no model of ropewalk: it names no config")
+        raise ValueError(f"{path} is not a ropewalk model: it has no config")
     table = tensors.get("embedding.weight")
     if table is None or table.ndim != 2:
-        raise ValueError(f"{path} lacks a tensor 'embedding.weight' (V, width); {_WAY_OUT}")
+        raise ValueError(f"{path} lacks the tensor 'embedding.weight' (V, width); {_WAY_OUT}")
     if type(seed) is not int or not 0 <= seed < 2**31:
-        raise ValueError(f"{path} must name a seed, got {shown(seed)}; {_WAY_OUT}")
+        raise ValueError(f"{path} must have a seed, got {shown(seed)}; {_WAY_OUT}")
     numbers = sum(tensor.numel() for tensor in tensors.values())
-    # A model has no size greater than its count of numbers, and no more layers than tensors.
+    # No size of a model exceeds its count of numbers, and it has no more layers than tensors.
     for name, most in {
         **dict.fromkeys(("width", "heads", "kv_heads", "feed_forward"), numbers),
         **dict.fromkeys(("layers", "encoder_layers", "decoder_layers"), len(tensors)),
@@ -120,23 +120,23 @@ def _described(
         value = fields.get(name)
         if type(value) is int and value > most and name not in _unused(fields):
             raise ValueError(
-                f"{path} claims {name}={shown(value)} and holds {numbers} numbers in "
+                f"{path} claims {name}={shown(value)} but has {numbers} numbers in "
                 f"{len(tensors)} tensors; {_WAY_OUT}"
             )
     try:
         config = Config.model_validate({**fields, "encodings": (encoding,)})
     except ValidationError as error:
-        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
     if table.shape[1] != config.width:
         raise ValueError(
-            f"{path} claims width={config.width} and its tables are {table.shape[1]} wide; "
+            f"{path} claims width={config.width} but its tables are {table.shape[1]} wide; "
             f"{_WAY_OUT}"
         )
     return config, encoding, table.shape[0]
 
 
 def _unused(fields: Mapping[str, Any]) -> set[str]:
-    """Name the counts of layers that the file's task has no use for."""
+    """Return the names of layer counts that the file's task does not use."""
     translates = fields.get("task", "translation") == "translation"
     return {"layers"} if translates else {"encoder_layers", "decoder_layers"}
 
@@ -146,8 +146,8 @@ def _kind(tensor: Tensor) -> str:
 
 
 def load_translator(path: Path, device: torch.device) -> tuple[Transformer, Config]:
-    """Load a model that translates; one of another task is a ValueError that names it."""
+    """Return a translation model and its config. Raises ValueError for another task."""
     model, config = load_model(path, device)
     if not isinstance(model, Transformer):
-        raise ValueError(f"{path} must be a model of translation, got one of {config.task}")
+        raise ValueError(f"{path} must be a model for task translation, got one for {config.task}")
     return model, config

@@ -1,4 +1,4 @@
-"""What each preset and each task sets of a config, and which fields a task has."""
+"""Values that presets and tasks set in a config, and the fields that each task has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MULTI30K: dict[str, Any] = {
     "length_penalty": 1.0,
     "average": 5,
 }
-# Small enough for half an hour on a core: at equal training time a width of 128 had a lower
-# validation loss than 192, and 192 than 256 (short trials of sinusoidal, one seed).
+# Half an hour on one core. At equal training time a width of 128 had a lower validation loss than
+# 192, and 192 than 256 (short trials of sinusoidal, one seed).
 _CPU: dict[str, Any] = {
     "encodings": ("sinusoidal", "rotary", "none"),
     "vocabulary": 4000,
@@ -46,13 +46,13 @@ _BASE: dict[str, Any] = {
     "validations": 30,
 }
 
-#: What a preset sets; all else is as the fields of ``Config`` say.
+#: Values that a preset sets; the others are the defaults of `Config`.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "quick": {"seeds": (1,), "epochs": 0.4, "beam": 1},
     "multi30k-cpu": {**_MULTI30K, **_CPU},
     "multi30k-base": {**_MULTI30K, **_BASE},
-    # A student report's run of the Annotated Transformer: its batches, schedule and length.
+    # As a student report ran the Annotated Transformer: same batches, schedule and length.
     "annotated": {
         **_MULTI30K,
         **_BASE,
@@ -65,10 +65,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-#: Every task, in the order in which all are run.
+#: Every task, in the order of --task all.
 TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCE_TASKS)
 
-# Fields that only some tasks have; what is named nowhere here, every task has.
+# Fields that only some tasks have; every task has the others.
 _TRANSLATION_FIELDS = {
     *("source", "target", "lowercase", "max_tokens", "encoder_layers", "decoder_layers"),
     *("batch_sentences", "label_smoothing", "beam", "length_penalty", "splits"),
@@ -89,8 +89,8 @@ _LANGUAGE: dict[str, Any] = {
     "examples": 3000,
     "test_examples": 60,
 }
-# Short trials of a few encodings, one seed, set these: with four times as many tokens in a batch,
-# so a quarter of the steps, most were not learnt in minutes.
+# From short trials of a few encodings, one seed: with four times the tokens in a batch, and so a
+# quarter of the steps, most tasks were not learned in minutes.
 _SEQUENCE: dict[str, Any] = {
     "width": 64,
     "heads": 4,
@@ -103,8 +103,8 @@ _SEQUENCE: dict[str, Any] = {
     "examples": 200_000,
     "test_examples": 200,
 }
-# Sums need a third layer; heads of 16 dimensions do not tell 64 keys apart in time, and those of 32
-# do; a passkey is learnt from few examples, which are long.
+# Addition needs a third layer. With 64 keys, heads of 16 dimensions do not learn recall in time;
+# heads of 32 do. A passkey is learned from few examples, which are long.
 _SEQUENCE_TASK: dict[str, dict[str, Any]] = {
     "addition": {"layers": 3},
     "recall": {"heads": 2, "learning_rate": 1e-3, "examples": 300_000},
@@ -120,15 +120,20 @@ _QUICK: dict[str, dict[str, Any]] = {
 
 
 def tasks_of(task: str | None) -> tuple[str | None, ...]:
-    """Give the tasks that a word of the command line means; None leaves it to the config."""
+    """Return the tasks that --task names; None stands for the config's task."""
     return TASKS if task == "all" else (task,)
 
 
+def presets_of(task: str) -> tuple[str, ...]:
+    """Return the presets that a task has."""
+    return tuple(PRESETS) if task == "translation" else ("default", "quick")
+
+
 def defaults(task: str, preset: str) -> dict[str, Any]:
-    """Give what a preset sets for a task; only "default" and "quick" are there for every task."""
+    """Return the fields that a preset sets for a task. Raises ValueError if it lacks the preset."""
     if task == "translation":
         return {"task": task, **PRESETS[preset]}
-    if preset not in ("default", "quick"):
+    if preset not in presets_of(task):
         raise ValueError(f"preset must be default or quick for task {task!r}, got {preset!r}")
     fields = {"task": task, **_LANGUAGE}
     if task == "masked-lm":
@@ -140,7 +145,7 @@ def defaults(task: str, preset: str) -> dict[str, Any]:
 
 
 def fields_of_other_tasks(task: str) -> set[str]:
-    """Give the fields of a config that this task does not have."""
+    """Return the names of the fields that this task does not have."""
     if task == "translation":
         return _LANGUAGE_FIELDS | _MASKED_FIELDS
     others = set(_TRANSLATION_FIELDS)

@@ -1,4 +1,4 @@
-"""The processes of cells: started, listened to, stopped, as many at a time as are asked for."""
+"""Processes of cells: started, followed and stopped, a given number in parallel."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ropewalk.lab.sweep import Goal, settings_to_json
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.machine import cores
 
-#: Hears a cell's events.
+#: Receives the events of a cell.
 Watch = Callable[[Cell, dict[str, Any]], None]
 
-MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines and characters that are kept of what a cell prints
-ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command works on
+MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines kept of a cell's output, and characters of a line
+ASK_AGAIN = 0.5  # seconds between two checks of a cell that another command is running
 
 
 class Pool:
-    """Cells that wait and cells that run; each of several threads runs one at a time."""
+    """Waiting and running cells; each of several threads runs one at a time."""
 
     def __init__(
         self, cells: Sequence[Cell], run: Path, jobs: int, watch: Watch, goal: Goal
@@ -41,12 +41,12 @@ class Pool:
             self.waiting.put(cell)
         self.running: dict[Cell, subprocess.Popen[str]] = {}
         self.failures: list[str] = []
-        self.broken: list[BaseException] = []  # what ended a thread
-        self.told: set[Cell] = set()  # whose other command the watcher has heard of
+        self.broken: list[BaseException] = []  # exceptions that ended a thread
+        self.told: set[Cell] = set()  # cells of another command that the watcher knows about
         self.stopping = threading.Event()
 
     def work_to(self, end: threading.Event) -> None:
-        """Run cells until none waits, then set the event; what breaks a thread stops all cells."""
+        """Run cells until none waits, then set the event. An exception stops all cells."""
         try:
             self._work()
         except BaseException as error:
@@ -56,7 +56,7 @@ class Pool:
             end.set()
 
     def stop(self) -> None:
-        """Start no further cell, and let those that run save and end."""
+        """Start no more cells; running ones save and end."""
         self.stopping.set()
         for process in list(self.running.values()):
             process.send_signal(signal.SIGINT)
@@ -77,7 +77,7 @@ class Pool:
                 self.failures.append(f"{cell}: {error}")
 
     def _run(self, cell: Cell) -> tuple[int, str | None]:
-        """Run a cell to its end; give its exit status, and what went wrong if anything did."""
+        """Run a cell to its end; return its exit status and its error, or None."""
         with start(self.run, cell, self.threads, self.goal) as process:
             self.running[cell] = process
             if self.stopping.is_set():
@@ -86,34 +86,34 @@ class Pool:
                 error = follow(process, cell, self.watch)
             except BaseException:
                 assert process.stdin is not None
-                process.stdin.close()  # its end: the cell saves, and is not waited for in vain
+                process.stdin.close()  # the cell then saves and ends
                 raise
             finally:
                 del self.running[cell]
         return process.returncode, error
 
     def _put_back(self, cell: Cell) -> None:
-        """Put a cell that another command works on behind those that wait, and say so once."""
+        """Put a cell that another command is running at the end of the queue; report it once."""
         if cell not in self.told:
             self.told.add(cell)
-            self.watch(cell, {"phase": "another command works on it"})
+            self.watch(cell, {"phase": "another command is running it"})
         self.waiting.put(cell)
         self.stopping.wait(ASK_AGAIN)
 
 
 def threads_of_a_cell(jobs: int) -> int:
-    """Give the threads that each of so many cells gets: its share, or what OMP_NUM_THREADS says."""
+    """Return the threads per cell: OMP_NUM_THREADS, or its share of the cores."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     return int(threads) if threads.isdecimal() and int(threads) else max(1, cores() // jobs)
 
 
 def start(run: Path, cell: Cell, threads: int, goal: Goal) -> subprocess.Popen[str]:
-    """Start the process of a cell, whose events are lines of its standard output."""
-    # -P: the working directory, whatever lies there, is no place to import from.
+    """Start the process of a cell; it writes events as lines to standard output."""
+    # -P: do not import from the working directory.
     words = [sys.executable, "-P", "-m", "ropewalk.lab.worker", str(run), cell.encoding]
     words += [str(cell.seed), "--settings", settings_to_json(cell.settings), "--goal", goal]
-    # A session of its own: Ctrl-C reaches this process, which passes it on once. Nothing is written
-    # to standard input: its end tells the cell that this process is gone.
+    # In its own session: Ctrl-C reaches only this process, which forwards it once. Nothing is
+    # written to standard input; when it closes, the cell knows that this process is gone.
     return subprocess.Popen(
         [*words, STOP_WITH_PARENT],
         stdin=subprocess.PIPE,
@@ -128,7 +128,7 @@ def start(run: Path, cell: Cell, threads: int, goal: Goal) -> subprocess.Popen[s
 
 
 def follow(process: subprocess.Popen[str], cell: Cell, watch: Watch) -> str | None:
-    """Pass on a cell's events until it ends; give what went wrong, if anything did."""
+    """Forward a cell's events until it ends; return its error, or None."""
     assert process.stdout is not None
     assert process.stderr is not None
     noise: deque[str] = deque(maxlen=MOST_NOISE)

@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs: bars on a terminal, plain lines elsewhere."""
+"""Progress of a running comparison: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from ropewalk.lab.cells import Cell
 
-PLAIN_LINES = 5  # a cell's training steps that are told where there is no terminal
+PLAIN_LINES = 5  # progress lines per training without a terminal
 
 
 class Watcher:
-    """Shows each cell's step, loss, speed and time left; ``watch`` and ``stage`` take the events.
+    """Shows step, loss, speed and time left of each cell; `watch` and `stage` receive events.
 
-    Events come from several threads.
+    Events may come from several threads.
     """
 
     def __init__(self, console: Console) -> None:
@@ -49,13 +49,13 @@ class Watcher:
         self._bars.stop()
 
     def stage(self, name: str) -> None:
-        """Tell what is being done outside the cells."""
+        """Print the name of a step outside the cells."""
         self._console.print(name, highlight=False)
 
     def watch(self, cell: Cell, event: dict[str, Any]) -> None:
-        """Take one event of a cell."""
+        """Show one event of a cell."""
         with self._lock:
-            if "printed" in event:  # by an imported encoding: no part of what the command says
+            if "printed" in event:  # by an imported encoding; not part of the command's output
                 print(f"{cell}: {event['printed']}", file=sys.stderr)
             elif "warning" in event:
                 self._console.print(f"{cell}: warning: {event['warning']}", highlight=False)

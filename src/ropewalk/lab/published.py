@@ -1,22 +1,22 @@
-"""The form of a published folder: what people read in one file, the bulk of each encoding apart.
+"""The format of a published folder: a small results.json and one file of bulk data per encoding.
 
-``results.json`` has all facts of a run's results but the bulk of its cells, and two more:
+`results.json` has all facts of a run's results except the bulk data of its cells, and two more:
 
-- ``format``: 1. Results without it are whole, as a run and earlier versions have them.
-- ``items``: of each split the statistics that an item has whatever is answered, once for all cells:
-  lengths of references, numbers of tokens.
+- `format`: 1. Results without it are complete, as in a run and in earlier versions.
+- `items`: per split, the statistics that do not depend on the answer, once for all cells: lengths
+  of references, numbers of tokens.
 
-``encodings/SLUG.json`` has the rest of an encoding:
+`encodings/SLUG.json` has the rest of an encoding:
 
-- ``encoding``: its name.
-- ``cells``: of each seed the curves ``training`` and ``validation``, a list for each quantity, of
-  at most 60 points; and ``items``, the statistics of each split. BLEU of a sentence is kept only
-  where its statistics do not give it, to two digits.
-- ``attention``, where it is known: weights over the example of this index in hundredths, by layer,
-  head and token; zeros that end a row are left out.
+- `encoding`: its name.
+- `cells`: per seed, the curves `training` and `validation`, one list per quantity, of at most 60
+  points; and `items`, the statistics of each split. BLEU of sentences (two digits) is included only
+  if the statistics do not determine it.
+- `attention`, if known: weights over the example of this index in hundredths, by layer, head and
+  token; trailing zeros of a row are left out.
 
-A list of whole numbers from 0 to 35 is a text of one sign for each: 0 to 9, then a to z. Every
-other list is plain JSON, each on a line of its own. What a file holds besides is carried through.
+A list of integers from 0 to 35 is a string with one character for each: 0 to 9, then a to z. Every
+other list is plain JSON, on a line of its own. Other content of a file is preserved.
 """
 
 from __future__ import annotations
@@ -41,19 +41,17 @@ from ropewalk.lab.scoring.bleu import sentence_scores
 
 FORMAT = 1
 FOLDER = "encodings"
-MOST_POINTS = (
-    60  # of a curve: a figure's panel is some 400 pixels wide, and its curves are smoothed
-)
+MOST_POINTS = 60  # of a curve: a figure's panel is about 400 pixels wide, with smoothed curves
 CURVES = ("training", "validation")
-#: Statistics that tell of the item and not of its answer.
+#: Statistics of an item that do not depend on its answer.
 ITEM_COLUMNS = ("reference_length", "examples", "tokens")
-WAY_OUT = "take it from version control again, or publish the run anew"
+WAY_OUT = "restore it from version control, or publish the run again"
 
 _SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def write_published(folder: Path, results: Facts) -> None:
-    """Write results in this form; encodings that they do not have are removed from the folder."""
+    """Write results in this format; delete the files of encodings that they do not have."""
     facts, bulks = split_results(results)
     for slug, bulk in bulks.items():
         _write(folder / FOLDER / f"{slug}.json", readable_json(bulk, separators=(",", ":")))
@@ -64,9 +62,9 @@ def write_published(folder: Path, results: Facts) -> None:
 
 
 def whole_results(folder: Path, facts: Facts) -> Facts:
-    """Give whole results from what ``results.json`` of a folder holds, in this form or not.
+    """Return full results from the content of a folder's `results.json`, in this format or not.
 
-    Raises ValueError that names the file which is missing or is not in this form.
+    Raises ValueError, naming the file, if one is missing or is not in this format.
     """
     if "format" not in facts:
         return facts
@@ -84,7 +82,7 @@ def whole_results(folder: Path, facts: Facts) -> Facts:
 
 
 def split_results(results: Facts) -> tuple[Facts, dict[str, Facts]]:
-    """Give what ``results.json`` holds in this form, and each encoding's bulk by its slug."""
+    """Return the content of `results.json` in this format, and each encoding's bulk by slug."""
     items = {split: item_columns(results, split) for split in results["splits"]}
     rows, bulks = [], {}
     for row in results["encodings"]:
@@ -100,7 +98,7 @@ def split_results(results: Facts) -> tuple[Facts, dict[str, Facts]]:
 
 
 def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
-    """Give the statistics of a split's items that do not depend on what was answered."""
+    """Return the statistics of a split's items that do not depend on the answers."""
     for row in results["encodings"]:
         for cell in row["cells"]:
             held = (cell["scores"].get(split) or {}).get("statistics", {})
@@ -110,25 +108,25 @@ def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
 
 
 def pack(values: list[Any]) -> list[Any] | str:
-    """Write a list of whole numbers from 0 to 35 as a text of one sign each; give others back."""
+    """Return a list of integers from 0 to 35 as a string of one character each; others as is."""
     if not all(type(value) is int and 0 <= value < len(_SIGNS) for value in values):
         return values
     return "".join(_SIGNS[value] for value in values)
 
 
 def unpack(held: Any) -> list[Any]:
-    """Give the list that ``pack`` wrote; ValueError if it is none."""
+    """Return the list that `pack` wrote. Raises ValueError if it is not one."""
     if isinstance(held, str) and re.fullmatch("[0-9a-z]*", held):
         return [int(sign, 36) for sign in held]
     if not isinstance(held, list) or not all(type(value) in (int, float) for value in held):
-        raise ValueError(f"numbers, or a text of the signs 0 to z, are needed, got {shown(held)}")
+        raise ValueError(f"must be numbers, or a string of 0-9 and a-z, got {shown(held)}")
     return held
 
 
 def thinned(points: Sequence[Facts], most: int = MOST_POINTS) -> list[Facts]:
-    """Give at most so many points, each for some: their mean loss, largest gradient, last rest.
+    """Return at most `most` points; each groups some: mean loss, largest gradient, last others.
 
-    A loss that is not known, of a training that diverged, makes that of its point unknown.
+    The loss of a group is unknown if one of its losses is, as in a training that diverged.
     """
     size = -(-len(points) // most) or 1
     return [_one_point(points[i : i + size]) for i in range(0, len(points), size)]
@@ -145,7 +143,7 @@ def _one_point(group: Sequence[Facts]) -> Facts:
 
 
 def _split_cell(cell: Facts, items: Mapping[str, Mapping[str, Any]]) -> tuple[Facts, Facts]:
-    """Give what people read of a cell, and its bulk."""
+    """Return the facts of a cell for `results.json`, and its bulk."""
     facts = {name: held for name, held in cell.items() if name not in CURVES}
     bulk: Facts = {"seed": cell["seed"]}
     for name in CURVES:
@@ -170,7 +168,7 @@ def _split_scores(scores: Facts | None, items: Mapping[str, Any]) -> tuple[Facts
         held["statistics"] = {
             name: [pack(each) for each in column] if _nested(column) else pack(column)
             for name, column in scores["statistics"].items()
-            if items.get(name) != column
+            if repr(items.get(name)) != repr(column)  # 0 and 0.0 are equal, but differ in a file
         }
     sentences = scores.get("sentence_bleu")
     if sentences is not None and sentences != _sentence_bleu(scores.get("statistics", {})):
@@ -179,12 +177,12 @@ def _split_scores(scores: Facts | None, items: Mapping[str, Any]) -> tuple[Facts
 
 
 def _nested(column: Any) -> bool:
-    """Tell whether a column of statistics is several, packed or not, as matches of BLEU are."""
+    """Return whether a column of statistics has several columns, as the matches of BLEU."""
     return isinstance(column, list) and bool(column) and isinstance(column[0], (list, str))
 
 
 def _sentence_bleu(statistics: Facts) -> list[float] | None:
-    """Form BLEU of each sentence as results keep it; None without the statistics of BLEU."""
+    """Return BLEU of each sentence, rounded as in results, or None without its statistics."""
     if "matches" not in statistics:
         return None
     held = (statistics[name] for name in ("length", "reference_length", "matches"))
@@ -203,7 +201,7 @@ def _whole_row(folder: Path, row: Any, items: Mapping[str, Facts]) -> Facts:
         if current_encoding(bulk["encoding"]) != row["name"]:
             raise ValueError(f"it is of {shown(bulk['encoding'])}, not of {row['name']}")
         held = {cell["seed"]: cell for cell in bulk["cells"]}
-        # Seeds that results.json does not have are those of an addition that was broken off.
+        # The file has more seeds than results.json if adding a part was interrupted.
         cells = [_whole_cell(cell, held[cell["seed"]], items) for cell in row["cells"]]
         attention = {name: _unpack_attention(bulk[name]) for name in ("attention",) if name in bulk}
     except KeyError as error:
@@ -225,7 +223,7 @@ def _read_bulk(path: Path) -> Facts:
         raise ValueError(f"{shown_path(path)}: {error}; {WAY_OUT}") from None
     if not isinstance(held, dict):
         raise ValueError(
-            f"{shown_path(path)} must hold facts by name, got {shown(held)}; {WAY_OUT}"
+            f"{shown_path(path)} must contain a JSON object, got {shown(held)}; {WAY_OUT}"
         )
     return held
 

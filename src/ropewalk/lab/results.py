@@ -1,4 +1,4 @@
-"""The results of a finished run, as ``compare`` and the choice of decoding settings wrote them."""
+"""The results of a finished run, as `compare` and `tune` wrote them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from ropewalk.lab.published import whole_results
 
 
 def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) -> Facts:
-    """Read one of the files that a finished run has beside its cells.
+    """Return a JSON file of a finished run.
 
-    In a published folder they have no checksum: version control keeps them, and people merge them.
+    In a published folder these files have no checksum: they are under version control and are
+    merged by people.
     """
     published = not (path.parent / "config.json").exists()
     return read_checked_json(path, *needed, most_bytes=most_bytes, unchecked=published)
 
 
 def read_results(folder: Path) -> Facts:
-    """Read the whole results of a run or a published folder, of an earlier version too.
+    """Return the full results of a run or a published folder, also of an earlier version.
 
-    What a published folder keeps apart is put together with its ``results.json``.
+    The separate files of a published folder are merged into its `results.json`.
     """
     return whole_results(folder, current_results(read_summary(folder / "results.json")))
 
 
 def read_tuning(folder: Path) -> Facts | None:
-    """Read ``tuning.json``, which a run has where its decoding settings were chosen."""
+    """Return `tuning.json`, or None; a run has it if its decoding was tuned."""
     path = folder / "tuning.json"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""A run folder: prepared once, then filled cell by cell, each in a process of its own."""
+"""A run folder: prepared once, then filled by one process per cell."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from ropewalk.lab.train import read_record
 from ropewalk.machine import cores, pick_device
 
 
-class CellFailed(RuntimeError):  # noqa: N818, it is no error of this process
-    """A cell's process ended without a result; what it had written is still there."""
+class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
+    """A cell's process ended without a result; its files are still there."""
 
 
 def cells_of(config: Config) -> list[Cell]:
-    """Give the cells of a comparison, seed by seed, so that each seed is whole early."""
+    """Return the cells of a comparison, seed by seed, so that each seed is complete early."""
     return [Cell(encoding, seed) for seed in config.seeds for encoding in config.encodings]
 
 
 def default_folder(config: Config) -> Path:
-    """Give the run folder that a config has where none is named."""
+    """Return the default run folder of a config."""
     if config.task == "translation":
         return Path("runs") / config.preset
     return Path("runs") / f"{config.task}-{config.preset}"
 
 
 def prepare(config: Config, run: Path) -> Task:
-    """Read or draw the data and write what cells need: config, vocabulary, token ids.
+    """Read or generate the data, write what cells need (config, token ids), and return the task.
 
-    Gives the task. A folder that holds a run of another training config or other data is refused.
+    Raises ValueError if the folder has a run with another training config or other data.
     """
-    with _taken_by_the_system(run):
+    with _as_user_error(run):
         for place in (run, *run.parents):
             if place.exists() and not place.is_dir():
-                raise ValueError(f"--out must be a folder, got {run}, where {place} is a file")
+                raise ValueError(f"--out must be a folder, got {run}, but {place} is a file")
     grid = [config.with_settings(point) for point in points(config.sweep, config.sweep)]
     for each in grid:
-        check_memory(each, 1)  # before data is read; behind it the vocabulary is known
+        check_memory(each, 1)  # before data is read; again below, with the vocabulary
     remove_parts(run)
     task = open_task(config, run)
     digest = task.digest()
     if (run / "config.json").exists():
         _check_same(run, config, digest)
-    with _taken_by_the_system(run):
+    with _as_user_error(run):
         run.mkdir(parents=True, exist_ok=True)
     facts = task.prepare()
     for each in grid:
@@ -70,16 +70,17 @@ def prepare(config: Config, run: Path) -> Task:
 
 
 @contextmanager
-def _taken_by_the_system(run: Path) -> Iterator[None]:
-    """Make a mistake of the user's of what the system says of a run folder that can't be."""
+def _as_user_error(run: Path) -> Iterator[None]:
+    """Turn a system error about the run folder into a ValueError about --out."""
     try:
         yield
     except (OSError, RecursionError) as error:
-        why = "too many folders in one another"
+        why = "too many nested folders"
         if isinstance(error, OSError):
             why = error.strerror or str(error)
         raise ValueError(
-            f"--out must be a folder that can be made, got {shown(str(run))}: {why}; name another"
+            f"--out must be a folder that can be created, got {shown(str(run))}: {why}; "
+            f"choose another"
         ) from None
 
 
@@ -92,19 +93,18 @@ def run_cells(
     cells: Sequence[Cell] | None = None,
     goal: Goal = "scored",
 ) -> int:
-    """Run cells of a prepared run, ``jobs`` at a time (default: one for each core); give jobs.
+    """Run cells of a prepared run up to the goal; return how many ran in parallel.
 
-    Those of the config if none are given; each is taken to the goal. ``watch`` hears their events.
-    At Ctrl-C each cell saves its step before KeyboardInterrupt goes on, and so it does where
-    listening to one fails, ``watch`` included. A failed cell does not stop the others; behind them
-    all, ``CellFailed`` names it. Cells that another command works on come last, once it has left
-    them.
+    Default: all cells of the config, one per core in parallel. `watch` receives their events. At
+    Ctrl-C, or if reading events or `watch` fails, each cell saves its step before the exception is
+    raised. A failed cell does not stop the others; `CellFailed` names it when all have ended.
+    Cells that another command is running come last, when it has finished them.
     """
     cells = cells_of(config) if cells is None else cells
-    most = cores() if pick_device(config.device).type == "cpu" else 1  # cells that fit at a time
+    most = cores() if pick_device(config.device).type == "cpu" else 1  # one cell per GPU
     jobs = min(len(cells), jobs or most)
     pool = Pool(cells, run, jobs, watch, goal)
-    # Python before 3.13 takes a thread for ended once its join() is interrupted: wait for events.
+    # Before 3.13, Python considers a thread ended once its join() is interrupted: wait for events.
     ended = [threading.Event() for _ in range(jobs)]
     for end in ended:
         threading.Thread(target=pool.work_to, args=(end,), daemon=True).start()
@@ -125,15 +125,15 @@ def run_cells(
 
 
 def train_one(config: Config, run: Path, watch: Watch) -> Path:
-    """Train the config's first cell, score it where that is quickest, and give its model's file.
+    """Train the config's only cell, score it on one quick split, and return its model's path.
 
-    A training that diverged leaves none: ``CellFailed`` says so.
+    Raises `CellFailed` if training diverged: then there is no model.
     """
     for name in ("encodings", "seeds"):
         if len(found := getattr(config, name)) > 1:
             raise ValueError(
-                f"{name} must name one to train one model, got {list(found)}; ropewalk compare "
-                f"trains several"
+                f"{name} must have one value to train one model, got {list(found)}; "
+                f"ropewalk compare trains several"
             )
     if config.sweep:
         raise ValueError(
@@ -152,7 +152,7 @@ def train_one(config: Config, run: Path, watch: Watch) -> Path:
     if record.status == "diverged":
         raise CellFailed(
             f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
-            f"no finite number, and there is no model; take a lower learning_rate, now "
+            f"not finite, and there is no model; choose a lower learning_rate than "
             f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
         )
     return path.with_name("model.safetensors")
@@ -170,6 +170,6 @@ def _check_same(run: Path, config: Config, digest: str) -> None:
         differing.append("the data has changed since")
     if differing:
         raise ValueError(
-            f"{run} holds a run of another config: {'; '.join(differing)}; name another folder "
-            f"with --out, or give the same config to go on with it"
+            f"{run} has a run with another config: {'; '.join(differing)}; choose another folder "
+            f"with --out, or use the same config to resume it"
         )

@@ -1,4 +1,4 @@
-"""Snapshots of a model in training, and which of them, or their mean, is scored in the end."""
+"""Snapshots of a model in training, and the mean of some that is scored at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ropewalk.lab.checkpoint import check_finite, read_tensors
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
-    """Name the snapshot that is taken at this step."""
+    """Return the path of the snapshot of this step."""
     return folder / f"snapshot-{step:07d}.safetensors"
 
 
@@ -37,7 +37,7 @@ def chosen_snapshots(
 ) -> list[Path]:
     """Return the snapshots whose mean is scored: the last ones, or with select="best" the best.
 
-    Raises ValueError where one of them is gone: the mean of the others would be another model.
+    Raises ValueError if one of them is missing: the mean of the others is another model.
     """
     chosen = [snapshot_path(folder, int(seen["step"])) for seen in validation[-average:]]
     if select == "best":
@@ -46,8 +46,8 @@ def chosen_snapshots(
     if gone:
         asked = "select=best" if select == "best" else f"average={average}"
         raise ValueError(
-            f"{folder} lacks {', '.join(gone)}, which {asked} needs; put it back, or delete the "
-            f"folder, and the same command trains the cell again"
+            f"{folder} lacks {', '.join(gone)}, which {asked} needs; restore it, or delete the "
+            f"folder and run the same command to train the cell again"
         )
     return chosen
 
@@ -58,7 +58,7 @@ def mean_of(chosen: Sequence[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     for path, (tensors, _) in zip(chosen, read, strict=True):
         check_finite(path, tensors)
         if tensors.keys() != read[0][0].keys():
-            raise ValueError(f"{path} holds other tensors than {chosen[0]}")
+            raise ValueError(f"{path} has other tensors than {chosen[0]}")
     mean = {
         name: torch.stack([tensors[name].double() for tensors, _ in read]).mean(0).float()
         for name in read[0][0]

@@ -1,4 +1,4 @@
-"""What the seeds of an encoding come to: means of scores and costs, parameters beyond others'."""
+"""Means of scores and costs over the seeds of an encoding, and its extra parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COSTS = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
 
 
 def summarize(rows: Sequence[Facts], splits: Collection[str], keys: Collection[str]) -> None:
-    """Form each row's means anew from its cells, scores under these keys, and extra parameters."""
+    """Compute each row's means of scores (under these keys) and costs, and extra parameters."""
     leanest = min(row["parameters"] for row in rows)
     for row in rows:
         cells = row["cells"]
@@ -23,7 +23,7 @@ def summarize(rows: Sequence[Facts], splits: Collection[str], keys: Collection[s
 
 
 def spread(values: list[float | None]) -> Facts:
-    """Give all values and their mean; without one of them (a diverged cell) there is no mean."""
+    """Return all values and their mean, which is None if one is missing (a diverged cell)."""
     known = [value for value in values if value is not None]
     mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
     return {"mean": mean, "values": values}

@@ -1,4 +1,4 @@
-"""A sweep: fields whose values are tried on validation data, for each encoding by itself."""
+"""A sweep: fields with values that are tried on validation data, separately per encoding."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ropewalk.encodings.parsing import split_at
 from ropewalk.files import Facts
 from ropewalk.lab.fields import read_value
 
-#: Fields with values, in the order of a sweep: what one cell has of its own.
+#: Fields with values, in the order of a sweep: the settings of one cell.
 Settings = tuple[tuple[str, Any], ...]
 
-#: How far a cell is taken: trained, tried with the sweep's decoding settings, scored on the tests.
+#: The last stage of a cell: trained, tried with the sweep's decoding settings, scored on test data.
 Goal = Literal["trained", "tuned", "scored"]
 
-#: Fields that change training and leave the prepared data as it is.
+#: Fields that change training but not the prepared data.
 TRAINING_FIELDS = (
     *("width", "heads", "kv_heads", "feed_forward", "encoder_layers", "decoder_layers", "layers"),
     *("attention", "dropout", "epochs", "batch_tokens", "batch_sentences", "accumulate"),
     *("learning_rate", "warmup", "schedule", "label_smoothing", "clip"),
 )
-#: Fields that a trained model is decoded by.
+#: Fields that change only the decoding of a trained model.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 
 KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)
-MOST_POINTS = 100  # of a grid
+MOST_POINTS = 100  # combinations of a sweep
 
 
 def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[Any]]:
-    """Read ``field=value,value,…`` from the command line; commas in brackets do not split."""
+    """Return a sweep from `field=value,value,…`; commas in parentheses do not split."""
     sweep: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -42,9 +42,9 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
             raise ValueError(f"{option} must read field=value,value,…, got {shown(text)}")
         if name in sweep:
             raise ValueError(
-                f"{option} must name {shown(name)} once, got it twice; write all its values in one"
+                f"{option} must name {shown(name)} once, got it twice; write its values in one list"
             )
-        words = name == "attention"  # "performer(features=8)" is no YAML
+        words = name == "attention"  # "performer(features=8)" is not YAML
         each = [value.strip() for value in split_at(values, ",")]
         if "" in each:
             raise ValueError(
@@ -55,7 +55,7 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
 
 
 def check_sweep(sweep: object, fields: Collection[str]) -> None:
-    """Raise ValueError unless this names fields that a sweep can vary, each with its values.
+    """Raise ValueError unless this maps fields that a sweep can vary to lists of values.
 
     fields: the names of all fields of a config.
     """
@@ -69,13 +69,13 @@ def check_sweep(sweep: object, fields: Collection[str]) -> None:
                 f"learning_rate; {shown(name)} is none of them{hint}"
             )
         if not isinstance(values, (list, tuple)) or not values:
-            raise ValueError(f"must give {name} a list of values, not {shown(values)}")
+            raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
 
 
 def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
-    """Give every combination of the values of those swept fields; one empty point if none is.
+    """Return every combination of the values of these fields, or one empty one if none is swept.
 
-    Fields come in an order of their own, so that the order of a command line changes no folder.
+    The order of fields is fixed, so that folders do not depend on the order of a command line.
     """
     swept = [name for name in KNOWN if name in sweep and name in fields]
     axes = [[(name, value) for value in sweep[name]] for name in swept]
@@ -83,27 +83,27 @@ def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[
 
 
 def count_points(sweep: Mapping[str, Sequence[Any]]) -> int:
-    """Give the number of combinations without forming them."""
+    """Return the number of combinations without building them."""
     return math.prod(len(values) for values in sweep.values())
 
 
 def described(settings: Settings) -> str:
-    """Write settings for people and folders: ``learning_rate=0.002 dropout=0.1``."""
+    """Return settings as text for people and folders: `learning_rate=0.002 dropout=0.1`."""
     return " ".join(f"{name}={value}" for name, value in settings)
 
 
 def settings_to_json(settings: Settings) -> str:
-    """Write settings as one line of JSON."""
+    """Return settings as one line of JSON."""
     return json.dumps(dict(settings))
 
 
 def settings_from_json(text: str) -> Settings:
-    """Read what ``settings_to_json`` wrote."""
+    """Return the settings that `settings_to_json` wrote."""
     return tuple(json.loads(text).items())
 
 
 def best(trials: Sequence[Facts], key: str, *, higher_is_better: bool) -> Facts:
-    """Give the trial with the best value under ``key``; None loses, of equals the first wins."""
+    """Return the trial with the best value under `key`; None loses, and ties go to the first."""
     sign = 1 if higher_is_better else -1
 
     def value(trial: Facts) -> float:

@@ -1,4 +1,4 @@
-"""Joint byte-pair encoding of both languages, trained on the training split alone."""
+"""Joint byte-pair encoding of both languages, trained on the training split only."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ropewalk.files import WAY_OUT, read_checked_json, read_text, warn_unchecked
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
-MOST_BYTES = 2**25  # of a file: 100,000 tokens take some 10 million
+MOST_BYTES = 2**25  # of a file: 100,000 tokens take about 10 million
 
 
 class Tokens:
-    """Text to token ids and back, by one subword vocabulary for source and target.
+    """Text to token ids and back, with one subword vocabulary for source and target.
 
-    A space is part of the word behind it (``▁``) and punctuation is split off, so that decoding
-    gives detokenised text. Byte-pair encoding: Sennrich et al. 2016, arXiv 1508.07909.
+    A space is part of the word after it (`▁`) and punctuation is split off, so that decoding
+    returns detokenized text. Byte-pair encoding: Sennrich et al. 2016, arXiv 1508.07909.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -28,9 +28,9 @@ class Tokens:
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocabulary: int, *, lowercase: bool = False) -> Tokens:
-        """Learn a vocabulary of this many tokens; ``lowercase`` folds all text first.
+        """Return a vocabulary of this many tokens; `lowercase` applies to all text first.
 
-        A short text gives fewer, and one with more different characters as many as these are.
+        A short text gives fewer tokens; a text with more different characters gives one for each.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNK]))
         steps: list[normalizers.Normalizer] = [normalizers.NFC()]
@@ -49,9 +49,9 @@ class Tokens:
 
     @classmethod
     def of_run(cls, run: Path) -> Tokens:
-        """Read the vocabulary of a run folder, whose ``corpus.json`` holds its digest.
+        """Return the vocabulary of a run folder; `corpus.json` has its digest.
 
-        The file is in the format of the tokenizers library, which has no place for a checksum.
+        The format is that of the tokenizers library, which cannot include a checksum.
         """
         path, facts = run / "tokenizer.json", run / "corpus.json"
         digest = read_checked_json(facts).get("tokenizer") if facts.exists() else None
@@ -61,26 +61,24 @@ class Tokens:
 
     @classmethod
     def load(cls, path: Path, digest: str | None = None) -> Tokens:
-        """Read what ``save`` wrote; a damaged file, or one of another digest, is a ValueError."""
+        """Return the vocabulary that `save` wrote. Raises ValueError if the file is damaged."""
         text = read_text(path, MOST_BYTES)
         if digest is not None and digest != _digest(text.encode()):
-            raise ValueError(f"{path} is damaged: it does not give its checksum; {WAY_OUT}")
+            raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
         try:
             tokenizer = Tokenizer.from_str(text)
-        except Exception as error:  # whatever the library's parser raises
+        except Exception as error:  # the library's parser raises various types
             reason = shown(str(error), 200)
-            raise ValueError(
-                f"{path} is not a vocabulary that can be read: {reason}; {WAY_OUT}"
-            ) from None
+            raise ValueError(f"{path} is not a readable vocabulary: {reason}; {WAY_OUT}") from None
         for place, token in enumerate(SPECIAL):
             if tokenizer.token_to_id(token) != place:
                 raise ValueError(f"{path} must have {token!r} as token {place}; {WAY_OUT}")
         if getattr(tokenizer.model, "unk_token", None) != SPECIAL[UNK]:
-            raise ValueError(f"{path} must have {SPECIAL[UNK]!r} for what is unknown; {WAY_OUT}")
+            raise ValueError(f"{path} must have {SPECIAL[UNK]!r} as its unknown token; {WAY_OUT}")
         return cls(tokenizer)
 
     def save(self, path: Path) -> str:
-        """Write the vocabulary as one JSON file; give the digest that ``load`` takes."""
+        """Write the vocabulary as one JSON file; return the digest that `load` takes."""
         content = self._tokenizer.to_str(pretty=True).encode()
         write_bytes(path, content)
         return _digest(content)
@@ -91,16 +89,16 @@ class Tokens:
         return int(self._tokenizer.get_vocab_size())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Give the ids of each sentence, without begin and end marks."""
+        """Return the ids of each sentence, without begin and end marks."""
         batch = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
         return [encoding.ids for encoding in batch]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Give the text of these ids, without special tokens."""
+        """Return the text of these ids, without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Give each id's token as it is written in the vocabulary."""
+        """Return each id's token as written in the vocabulary."""
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
 
 

@@ -37,12 +37,12 @@ SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 
 @dataclass
 class Record:
-    """What has been seen of a training so far."""
+    """Progress and curves of a training."""
 
     status: str = "training"
     step: int = 0
     steps: int = 0
-    seconds: float = 0.0  # of training, validation and checkpoints not counted
+    seconds: float = 0.0  # of training, without validation and checkpoints
     target_tokens: int = 0
     peak_memory_bytes: int = 0
     training: list[dict[str, float]] = field(default_factory=list)
@@ -54,20 +54,20 @@ class Record:
 
 
 class Step(NamedTuple):
-    """Of one training step: its loss, a mean over target tokens, and the norm of all gradients."""
+    """One training step: its loss, a mean over target tokens, and the norm of all gradients."""
 
     loss: float
-    gradient: float  # before it was clipped
+    gradient: float  # before clipping
 
 
 Progress = Callable[[Record, float], None]
 
 
 class Trainer:
-    """Trains one model and writes what a later sitting needs to go on from the same step.
+    """Trains one model and saves what a later session needs to resume at the same step.
 
-    ``folder`` receives ``last.safetensors`` (to resume from) and ``snapshot-STEP.safetensors``, the
-    last ``keep`` of those taken at validation.
+    `folder` receives `last.safetensors` (to resume from) and the last `keep` snapshots taken at
+    validation, `snapshot-STEP.safetensors`, besides the best one.
     """
 
     def __init__(self, task: Task, encoding: str, seed: int, folder: Path) -> None:
@@ -85,13 +85,13 @@ class Trainer:
         self.per_epoch = per_epoch
         if (folder / "last.safetensors").exists():
             self._resume()
-        # Snapshots of steps behind the one resumed from are taken anew.
+        # Later snapshots than the resumed step are taken again.
         for later in snapshots(folder):
             if step_of(later) > self.record.step:
                 later.unlink()
 
     def run(self, progress: Progress = lambda record, loss: None) -> Record:
-        """Train to the last step; at Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
+        """Train to the last step. At Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
         record, marks = self.record, self._validation_steps()
         saved = time.monotonic()
         batches: list[list[int]] = []
@@ -106,7 +106,7 @@ class Trainer:
                 record.seconds += time.perf_counter() - began
                 self._note(taken, validate=record.step in marks)
                 progress(record, taken.loss)
-                # Asked once: who interrupts behind this line is heard at the next step, and saved.
+                # Read once: a later interruption is handled, and saved, at the next step.
                 stop = bool(interrupted)
                 if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
                     self._save()
@@ -129,10 +129,10 @@ class Trainer:
             record.status = "finished"
 
     def step(self, batches: list[list[int]]) -> Step:
-        """Take one step on these batches of rows."""
+        """Run one training step on these batches of rows."""
         self.model.train()
         record = self.record
-        # Dropout alone draws from the global generator: the same masks whatever came before.
+        # Only dropout uses the global generator: its masks depend on seed and step alone.
         draw = self.seed * 1_000_003 + record.step
         torch.manual_seed(draw)
         made = [self.task.batch(rows, draw).to(self.device) for rows in batches]
@@ -188,8 +188,8 @@ class Trainer:
         try:
             tensors, facts = read_tensors(path)
         except DamagedFile as error:
-            # Snapshots hold no state of the optimizer: from them another model would come.
-            warnings.warn(f"{error}; the cell is trained again from its first step", stacklevel=2)
+            # Snapshots have no optimizer state; resuming from one would give another model.
+            warnings.warn(f"{error}; the cell is trained again from the first step", stacklevel=2)
             path.unlink()
             return
         check_facts(path, facts, self.facts)
@@ -209,10 +209,10 @@ class Trainer:
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect Ctrl-C, SIGTERM and SIGHUP instead of being torn out of a step half done."""
+    """Collect Ctrl-C, SIGTERM and SIGHUP instead of interrupting a step."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield received  # Python delivers signals to the main thread alone
+        yield received  # Python delivers signals only to the main thread
         return
     before = {
         number: signal.signal(number, lambda number, frame: received.append(number))
@@ -226,27 +226,27 @@ def interruptions() -> Iterator[list[int]]:
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """List the signals that ask for an end; one that is ignored, as under nohup, is left so."""
+    """Return the signals that request a stop, without those that are ignored (nohup)."""
     names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
     found = [getattr(signal, name) for name in names if hasattr(signal, name)]
     return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
 
 
 def read_record(path: Path, facts: dict[str, Any]) -> Record:
-    """Give the record that a file holds; a file without one is a ValueError that names it."""
+    """Return the record in a file's facts. Raises ValueError, naming the file, if it has none."""
     try:
         return Record(**facts["record"])
     except (KeyError, TypeError):
         raise ValueError(
-            f"{path} holds no record of a training; delete it, and the same command trains the "
+            f"{path} has no record of a training; delete it and run the same command to train the "
             f"cell again"
         ) from None
 
 
 def learning_rate(config: Config, step: int, steps: int) -> float:
-    """Give the rate at a step counted from 1: a linear warm-up, then the schedule's decay.
+    """Return the learning rate at a step (from 1): linear warmup, then the schedule's decay.
 
-    ``linear`` falls to zero behind the last step; ``noam`` is Vaswani et al. 2017, eq. 3.
+    `linear` reaches zero after the last step; `noam` is Vaswani et al. 2017, eq. 3.
     """
     warmup = config.warmup if config.warmup >= 1 else config.warmup * steps
     warmup = max(1.0, warmup)
@@ -260,12 +260,12 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
 
 
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse a checkpoint of another config, encoding or seed, naming what differs."""
+    """Raise ValueError, naming what differs, for a checkpoint of another config or seed."""
     ours = {**wanted["config"], **{k: wanted[k] for k in ("encoding", "seed")}}
     try:
         config = Config.model_validate(held.get("config", {})).training()
     except ValidationError as error:
-        raise ValueError(f"{path} holds a config that is wrong: {first_line(error)}") from None
+        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
     theirs = {**config, **{k: held.get(k) for k in ("encoding", "seed")}}
     differing = [
         f"{name} is {theirs.get(name)!r} there and {value!r} here"
@@ -274,6 +274,6 @@ def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> Non
     ]
     if differing:
         raise ValueError(
-            f"{path} is a checkpoint of another config: {'; '.join(differing)}; give the config it "
+            f"{path} is a checkpoint of another config: {'; '.join(differing)}; use the config it "
             f"was made with, or another run folder"
         )

@@ -1,7 +1,8 @@
-"""What each encoding gets of its own in a sweep: trials on validation data, and the choice.
+"""Tuning of each encoding in a sweep: trials on validation data, and the choice.
 
-Every encoding has the same budget: each training setting once, with the first seed, by validation
-loss; then, with every seed, each decoding setting, by the task's score of the validation data.
+Every encoding has the same budget: each training setting once, with the first seed, compared by
+validation loss; then each decoding setting, with every seed, compared by the task's score on
+validation data.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _RECORD, _TRIALS = "training.json", "decoding.json"  # of a cell
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings that an encoding got, and the trials that they were chosen from."""
+    """The settings chosen for an encoding, and the trials that they were chosen from."""
 
     settings: Settings = ()
     trials: tuple[Facts, ...] = ()  # of training: settings, seed, status, validation loss
     decoding_trials: tuple[Facts, ...] = ()  # settings, and lists with a value for each seed
 
     def facts(self) -> Facts:
-        """Give what results keep; nothing where there was no sweep."""
+        """Return the entries of results; none without a sweep."""
         if not self.settings:
             return {}
         trials = {"trials": self.trials, "decoding_trials": self.decoding_trials}
@@ -46,7 +47,7 @@ class Choice:
 
 
 def trial_cells(config: Config) -> list[Cell]:
-    """Give the cells that training settings are chosen from; none without such a sweep."""
+    """Return the trial cells of training settings; none if the sweep has no such settings."""
     grid = points(config.sweep, TRAINING_FIELDS)
     if grid == [()]:
         return []
@@ -54,14 +55,14 @@ def trial_cells(config: Config) -> list[Cell]:
 
 
 def is_trained(cell: Cell, run: Path) -> bool:
-    """Tell whether a cell's training has come to its end."""
+    """Return whether a cell's training has ended."""
     return (cell.folder(run) / _RECORD).exists()
 
 
 def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
-    """Choose each encoding's training settings from its trials, by encoding.
+    """Return each encoding's training settings, chosen from its trials.
 
-    The lowest validation loss wins: that at the end, or with select=best the best. A training that
+    The lowest validation loss wins: the last one, or with select=best the lowest. A training that
     diverged loses to any other.
     """
     cells = trial_cells(config)
@@ -76,7 +77,7 @@ def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
 
 
 def chosen(config: Config, run: Path) -> dict[str, Choice]:
-    """Choose all settings of each encoding, from the trials of a run whose cells are tuned."""
+    """Return all settings of each encoding, chosen from the trials of a tuned run."""
     choices = chosen_training(config, run)
     grid = points(config.sweep, DECODING_FIELDS)
     if grid == [()]:
@@ -93,7 +94,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
 
 
 def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
-    """Decode validation with a cell's model in each setting that is not there yet."""
+    """Decode validation data with a cell's model in each setting that was not tried yet."""
     held = _read_decoding(folder)
     missing = [point for point in grid if _find(held, task.config, point) is None]
     groups: dict[tuple[str, int, int], list[Settings]] = {}
@@ -129,13 +130,13 @@ def _trial(cell: Cell, config: Config, run: Path) -> Facts:
 
 def _read_decoding(folder: Path) -> list[Facts]:
     path = folder / _TRIALS
-    if not path.exists():  # a training that diverged is not decoded
+    if not path.exists():  # a diverged training is not decoded
         return []
     return list(read_checked_json(path, "trials")["trials"])
 
 
 def _decoding(config: Config, point: Settings) -> Facts:
-    """Give all that a setting decodes by, what the sweep does not vary included."""
+    """Return all decoding fields of a setting, including those that the sweep does not vary."""
     held = config.with_settings(point).decoding()
     return {name: held[name] for name in DECODING_FIELDS if name in held}
 
@@ -148,9 +149,9 @@ def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | N
 def _over_seeds(
     config: Config, point: Settings, tried: Sequence[Sequence[Facts]], key: str
 ) -> Facts:
-    """Give each score of a decoding setting as a list over seeds, and its mean under mean_….
+    """Return each score of a decoding setting as a list over seeds, and its mean as `mean_…`.
 
-    A seed that diverged has None and counts in no setting's mean; ``key`` is there in any case.
+    A seed that diverged has None and is in no setting's mean. `key` is always present.
     """
     found = [_find(trials, config, point) or {} for trials in tried]
     facts: Facts = {"settings": dict(point)}
@@ -163,9 +164,9 @@ def _over_seeds(
 
 
 def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
-    """Read the config of a finished run, with ``field=value,value,…`` to tune its decoding by.
+    """Return the config of a finished run with a sweep of `field=value,value,…` for decoding.
 
-    Settings of an earlier choice are replaced; those of training stay.
+    It replaces decoding settings of an earlier sweep; training settings stay.
     """
     if not (run / "results.json").exists():
         raise ValueError(
@@ -176,8 +177,8 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
     others = [name for name in sweep if name not in DECODING_FIELDS]
     if others:
         raise ValueError(
-            f"tune tries {', '.join(DECODING_FIELDS)}, got {shown(others[0])}; what changes "
-            f"training, ropewalk compare --sweep tries"
+            f"tune tries {', '.join(DECODING_FIELDS)}, got {shown(others[0])}; for fields that "
+            f"change training use ropewalk compare --sweep"
         )
     config = read_run_config(run)
     cells = [

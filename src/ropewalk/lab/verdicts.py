@@ -1,6 +1,6 @@
-"""What the numbers of a comparison bear: which scores count, and which differences are shown.
+"""Verdicts of a comparison: which scores count, and which differences are shown.
 
-All of it is formed from a run's results, so that published results can be judged anew.
+They are computed from a run's results alone, so that published results can be tested again.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ropewalk.lab.tasks import CLASSES
 
 
 def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:
-    """Raise ValueError unless each name in ``against`` is that of a compared encoding."""
+    """Raise ValueError unless each name in `against` is a compared encoding."""
     for name in against:
         if name not in encodings:
             raise ValueError(
-                f"against must name one of the encodings that are compared, "
+                f"against must be one of the compared encodings, "
                 f"{', '.join(encodings)}, got {shown(name)}"
             )
 
 
 def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
-    """Test every encoding's scores against the first's, and against others by name.
+    """Test every encoding against the first one and against those in `against`.
 
-    Each row's summary gets ``versus_first``, and ``versus`` with an entry for each name in
-    ``against``. Scores that rest on parameters which training never reached are taken out before.
-    An encoding that lacks a seed which another has is not tested until it has it.
+    Each row's summary gets `versus_first`, and `versus` with an entry for each name in
+    `against`. Scores that depend on untrained parameters are removed first. An encoding that lacks
+    a seed which another one has is not tested.
 
     Raises:
-        ValueError: a name in ``against`` is not that of an encoding of these results.
+        ValueError: a name in `against` is not an encoding of these results.
     """
     against = [name for name in dict.fromkeys(against) if name != results["encodings"][0]["name"]]
     rows = results["encodings"]
@@ -67,24 +67,24 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
 
 def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
-    """Form the statistics (Z, N, C) of an encoding; None unless it has a score of every seed."""
+    """Return the statistics (Z, N, C) of an encoding, or None if a seed has no score."""
     if row["name"] in lacking_seeds(results):
         return None
     scores = [cell["scores"][split] for cell in row["cells"]]
-    # Without one of its seeds a system would be judged by those that went well.
+    # Leaving out a failed seed would favor the encoding.
     if any("no_result" in each or "statistics" not in each for each in scores):
         return None
     return torch.stack([CLASSES[results["task"]].statistics_of(each) for each in scores])
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Replace scores of encodings with a row for each position, where no row was trained."""
+    """Remove the scores of encodings with one row per position, where rows are untrained."""
     for row in results["encodings"]:
         if not has_trained_rows(row["name"]):
             continue
         for split, reason in _beyond_training(results).items():
             summary = row["summary"][split]
-            if "no_result" in summary:  # it may refuse such positions by itself
+            if "no_result" in summary:  # the encoding itself rejected such positions
                 continue
             summary["no_result"] = reason
             for cell in row["cells"]:
@@ -94,7 +94,7 @@ def _drop_untrained(results: Facts) -> None:
 
 
 def _beyond_training(results: Facts) -> dict[str, str]:
-    """Say, of each split that is longer than training, why such an encoding has no score there."""
+    """Return why such an encoding has no score, for each split that is longer than training."""
     why = "it has parameters for each position by itself, and training reached none beyond"
     if "lengths" in results:
         lengths = results["lengths"]

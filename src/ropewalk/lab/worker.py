@@ -1,11 +1,11 @@
-"""One cell of a comparison, one encoding with one seed, in a process of its own.
+"""The process of one cell: one encoding with one seed.
 
-``python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED`` trains it, or goes on where it stopped,
-and scores it; it tells how far it is in lines of JSON on standard output, where nothing else is
-written: what an imported encoding prints goes to standard error. With ``--stop-at-eof`` it saves
-and ends when standard input does, as it does when the process that holds its other end dies.
-``--settings JSON`` are those that the cell has of its own; ``--goal trained`` leaves out the test
-splits, and ``--goal tuned`` tries the sweep's decoding settings on validation instead.
+`python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED` trains it, or resumes it, and scores it.
+It reports progress as lines of JSON on standard output, and nothing else: output of an imported
+encoding goes to standard error. With `--stop-at-eof` it saves and ends when standard input closes,
+which happens when the parent process dies. `--settings JSON` has the cell's own settings. `--goal
+trained` skips the test splits; `--goal tuned` tries the sweep's decoding settings on validation
+data instead.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]
 
-#: Exit statuses: stopped by a signal, having saved; the cell is another process's at this moment.
+#: Exit statuses: stopped by a signal, after saving; another process is running the cell.
 INTERRUPTED, BUSY = 130, 75
 STOP_WITH_PARENT = "--stop-at-eof"
-_SMALLER = "take a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
+_SMALLER = "use a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
 def run_cell(run: Path, cell: Cell, emit: Emit, goal: Goal = "scored") -> None:
-    """Train one cell of a prepared run and do what its goal asks, skipping what is there already.
+    """Run one cell of a prepared run up to its goal, skipping finished parts.
 
-    Raises ``Busy`` where another process works on the cell.
+    Raises `Busy` if another process is running the cell.
     """
     for held in read_checked_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
@@ -65,7 +65,7 @@ def run_cell(run: Path, cell: Cell, emit: Emit, goal: Goal = "scored") -> None:
         task = open_task(config.with_settings(cell.settings), run)
         record = train_cell(task, cell.encoding, cell.seed, folder, emit)
         if goal == "tuned" and record.status != "diverged":
-            emit({"phase": "tuning on validation"})
+            emit({"phase": "tuning on validation data"})
             try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
         elif goal == "scored":
             _score(task, record, folder, emit)
@@ -100,7 +100,7 @@ def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
 
 
 def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
-    """Train a cell to its end, unless it is there, and give what was seen of the training."""
+    """Train a cell to its end, if it is not trained yet, and return its record."""
     config, done = task.config, folder / "training.json"
     if done.exists():
         held = current_facts(read_checked_json(done, "record", most_bytes=MOST_DATA_BYTES))
@@ -134,7 +134,7 @@ def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -
 
 
 def _write_final_model(config: Config, record: Record, folder: Path) -> None:
-    """Write ``model.safetensors``, the model to be scored."""
+    """Write `model.safetensors`, the model that is scored."""
     chosen = chosen_snapshots(folder, config.select, config.average, record.validation)
     tensors, facts = mean_of(chosen)
     facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
@@ -143,12 +143,12 @@ def _write_final_model(config: Config, record: Record, folder: Path) -> None:
 
 
 def _stop_with_parent() -> None:
-    """End this process, which saves first, when standard input ends: a parent's end closes it."""
+    """Make this process save and end when standard input closes, as when the parent dies."""
 
     def wait() -> None:
-        while os.read(0, 1):  # unbuffered: a buffer is locked as the interpreter ends
+        while os.read(0, 1):  # unbuffered: a buffer is locked at interpreter exit
             pass
-        while True:  # again, since a signal between two stages of the work may be lost
+        while True:  # repeatedly: a signal between two stages may be lost
             if hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             else:
@@ -159,15 +159,15 @@ def _stop_with_parent() -> None:
 
 
 def _own_output() -> int:
-    """Give a descriptor for events alone; what else is written on standard output is said aside."""
+    """Return a descriptor for events; redirect other standard output to standard error."""
     events = os.dup(1)
-    os.dup2(2, 1)  # for what writes past Python's sys.stdout
+    os.dup2(2, 1)  # for code that bypasses Python's sys.stdout
     sys.stdout = sys.stderr
     return events
 
 
 def _is_of_memory(error: Exception) -> bool:
-    # torch's allocator of the CPU has no type of its own for it.
+    # torch's CPU allocator raises a plain RuntimeError.
     kinds = (MemoryError, torch.OutOfMemoryError)
     return isinstance(error, kinds) or "allocate memory" in str(error)
 
@@ -192,14 +192,14 @@ def _main(*words: str) -> int:
         try:
             while line:
                 line = line[os.write(events, line) :]
-        except BrokenPipeError:  # nobody listens: whoever asked for a stop says so otherwise
+        except BrokenPipeError:  # the parent is gone; stop requests arrive by signal
             os.dup2(os.open(os.devnull, os.O_WRONLY), events)
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         emit({"warning": " ".join(str(message).split())})
 
     try:
-        # A shell's background job ignores SIGINT and hands that on; here the parent alone sends it.
+        # Background jobs of a shell inherit an ignored SIGINT; here only the parent sends it.
         own = [signal.SIGINT] if options.stop_at_eof else []
         for number in {*own, *stopping_signals()}:
             signal.signal(number, interrupt_once)
@@ -212,21 +212,21 @@ def _main(*words: str) -> int:
         return INTERRUPTED
     except Busy:
         return BUSY
-    except SystemExit as error:  # of an imported encoding: no end that this cell has come to
+    except SystemExit as error:  # by an imported encoding; the cell is not finished
         emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
         return 1
     except (MemoryError, RuntimeError) as error:
         if not _is_of_memory(error):
             raise
         first = " ".join(str(error).split())[:200]
-        emit({"error": f"memory is too small: {first}; {_SMALLER}"})
+        emit({"error": f"out of memory: {first}; {_SMALLER}"})
         return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
         return 1
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        emit({"error": f"{what}; what was written before is whole"})
+        emit({"error": f"{what}; files written before are intact"})
         return 1
     return 0
 

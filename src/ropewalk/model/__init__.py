@@ -1,12 +1,13 @@
-"""Attention, its cache and an encoder-decoder; position encodings come from outside."""
+"""Attention, its caches and transformers; they receive position encodings as arguments."""
 
 from ropewalk.model.attention import Attention, AttentionOutput
 from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import rotated_dim
-from ropewalk.model.initialise import initialise
+from ropewalk.model.initialize import initialize
 from ropewalk.model.language_model import LanguageModel
+from ropewalk.model.shape import TransformerShape
 from ropewalk.model.softmax_attention import attention_probabilities
-from ropewalk.model.transformer import AttentionMaps, Transformer, TransformerShape
+from ropewalk.model.transformer import AttentionMaps, Transformer
 
 __all__ = [
     "Attention",
@@ -19,6 +20,6 @@ __all__ = [
     "Transformer",
     "TransformerShape",
     "attention_probabilities",
-    "initialise",
+    "initialize",
     "rotated_dim",
 ]

@@ -1,7 +1,7 @@
-"""Multi-head attention that receives its position encoding from outside.
+"""Multi-head attention that receives its position encoding as an argument.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -19,24 +19,46 @@ from ropewalk.model.linear import Linear
 
 
 class AttentionOutput(NamedTuple):
-    """Output of attention, and its probabilities where they were asked for."""
+    """Output of attention, and its probabilities if requested.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import Attention
+        >>> attention = Attention(16, heads=2)
+        >>> output, probabilities = attention(torch.randn(1, 5, 16), need_probabilities=True)
+        >>> output.shape, probabilities.shape
+        (torch.Size([1, 5, 16]), torch.Size([1, 2, 5, 5]))
+    """
 
     output: Tensor  # (B, S, width)
     probabilities: Tensor | None  # (B, H, S, T)
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose key/value heads may be fewer than its query heads.
+    """Multi-head attention with as many key/value heads as query heads, or fewer.
 
-    ``encoding`` is a site of an encoding (``build("rotary", shape).for_layer(layer)``); without
-    one, attention knows nothing of positions. ``kind`` is softmax or linear attention:
-    ``performer``, ``performer(features=64, rotate=before)``, ``elu``; an encoding for it is built
-    for heads of ``rotated_dim(kind, head_dim)``, and one that cannot act there is refused
-    (``check_encoding``).
+    `encoding` is the site of an encoding (`build("rotary", shape).for_layer(layer)`); without one,
+    attention does not depend on positions. `kind` is `softmax`, or linear attention: `performer`,
+    `performer(features=64, rotate=before)` or `elu`. Build an encoding for linear attention with
+    heads of `rotated_dim(kind, head_dim)`; one that cannot act there is refused
+    (`check_encoding`).
 
-    Self-attention: ``attention(x, causal=True)``; cross-attention: ``attention(x, memory,
-    mask=mask)``. It can be used alone in a model of your own.
+    Self-attention: `attention(x, causal=True)`; cross-attention:
+    `attention(x, memory, mask=mask)`. You can use it alone in your own model.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import StackShape, build
+        >>> from ropewalk.model import Attention, KeyValueCache
+        >>> shape = StackShape(1, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
+        >>> encoding = build("rotary", shape).for_layer(0)
+        >>> attention = Attention(32, heads=4, kv_heads=2, encoding=encoding)
+        >>> cache = KeyValueCache()
+        >>> prompt = attention(torch.randn(1, 10, 32), causal=True, cache=cache).output
+        >>> token = attention(torch.randn(1, 1, 32), causal=True, cache=cache).output
+        >>> token.shape, cache.length
+        (torch.Size([1, 1, 32]), 11)
     """
 
     def __init__(
@@ -57,8 +79,8 @@ class Attention(nn.Module):
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, width // heads
         if not (encoding is None or isinstance(encoding, AttentionEncoding)):
             raise TypeError(
-                f"encoding must be what acts in one layer, got {type(encoding).__name__}; write "
-                f"encoding.for_layer(layer)"
+                f"encoding must be an AttentionEncoding, which acts in one layer, got "
+                f"{type(encoding).__name__}; write encoding.for_layer(layer)"
             )
         self.encoding = AttentionEncoding() if encoding is None else encoding
         self.linear = parse_attention(kind)
@@ -81,16 +103,18 @@ class Attention(nn.Module):
         cache: AttentionCache | None = None,
         need_probabilities: bool = False,
     ) -> AttentionOutput:
-        """Attend from x ``(B, S, width)`` to itself, or to memory ``(B, T, width)`` where given.
+        """Attend from x `(B, S, width)` to itself, or to memory `(B, T, width)` if given.
 
-        placement: positions of queries and keys (default: 0, 1, … and, behind a cache, on from
-        there); mask: boolean, True where a query may look, broadcasting to ``(B, H, S, T)``, in
-        linear attention the same for all queries; causal: look back only; cache: holds what is kept
-        of earlier calls, a KeyValueCache, or the LinearAttentionCache of linear attention. With
-        memory, a filled cache stands for it, and memory is not projected again. A query that may
-        look nowhere gets the output's bias alone. Linear attention forms its weights, which stand
-        for probabilities, on request and without a cache; rotated features make some of them
-        negative.
+        placement: positions of queries and keys (default: 0, 1, …, continued after a cache).
+        mask: boolean, True where a query may look, broadcast to `(B, H, S, T)`; in linear attention
+            the same for all queries.
+        causal: look back only.
+        cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
+            attention. With memory, a filled cache replaces it: memory is not projected again.
+        need_probabilities: also return probabilities. Linear attention returns its weights instead,
+            only without a cache; rotated features make some of them negative.
+
+        A query that may not look at any key returns the output's bias alone.
         """
         self._check(memory, placement, mask, causal, cache)
         if mask is not None:
@@ -99,10 +123,10 @@ class Attention(nn.Module):
         if placement is None:
             placement = self._default_placement(x, memory, past)
         q, kv = self._split(self.query(x), self.heads), None
-        if memory is None or past == 0:  # else the cache holds memory's keys already
+        if memory is None or past == 0:  # else the cache already contains memory's keys
             k, v = self.key_value(x if memory is None else memory).chunk(2, dim=-1)
             kv = self._split(k, self.kv_heads), self._split(v, self.kv_heads)
-        if x.shape[1] == 1:  # the last token may look at all there are
+        if x.shape[1] == 1:  # the last token may look at all tokens
             causal = False
         if self.linear is None:
             assert cache is None or isinstance(cache, KeyValueCache)
@@ -130,29 +154,29 @@ class Attention(nn.Module):
         encoding = type(self.encoding)
         if mask is not None and mask.dtype != torch.bool:
             raise TypeError(
-                f"mask must be boolean, True where a query may look, got {mask.dtype}; what is "
-                f"added to the scores comes from an encoding's bias"
+                f"mask must be boolean, True where a query may look, got {mask.dtype}; to add "
+                f"numbers to the scores, use an encoding's bias"
             )
         if causal and memory is not None:
             raise ValueError(
-                "causal must be False where memory is given: it has no past and future"
+                "causal must be False if memory is given: memory has no past and future"
             )
         wanted = KeyValueCache if self.linear is None else LinearAttentionCache
         if cache is not None and not isinstance(cache, wanted):
             raise TypeError(
-                f"cache must be a {wanted.__name__}, which this kind of attention reads, got a "
-                f"{type(cache).__name__}; TransformerShape.new_cache makes what its model reads"
+                f"cache must be a {wanted.__name__} in this kind of attention, got a "
+                f"{type(cache).__name__}; TransformerShape.new_cache makes the right one"
             )
         if cache is not None and self.encoding.cached_keys == "none":
             raise ValueError(
                 f"cache must be None: the method of {encoding.__name__} allows no key cache; "
-                f"decode by computing the whole prefix anew"
+                f"decode by computing the full prefix again"
             )
         unplaced = cache is not None and memory is not None and placement is None
         if unplaced and encoding is not AttentionEncoding:
             raise ValueError(
                 f"placement must be given for {encoding.__name__} in cross-attention with a cache, "
-                f"got None: memory's keys do not tell how many queries came before"
+                f"got None: memory's keys do not show how many queries came before"
             )
 
     @property
@@ -178,7 +202,7 @@ class Attention(nn.Module):
         placement: Placement,
         cache: KeyValueCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotate and cache, in the order that the encoding's ``cached_keys`` asks for."""
+        """Rotate and cache, in the order that the encoding's `cached_keys` requires."""
         if kv is None:
             assert cache is not None
             k, v = cache.held()
@@ -223,7 +247,7 @@ class Attention(nn.Module):
 
 
 def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
-    """Place the tokens at these positions ``(T,)``, of which the last ``new`` are the queries."""
+    """Return the placement of tokens at positions `(T,)`; the last `new` are queries."""
     queries = everything[everything.shape[0] - new :]
     new_keys = queries if encoding.cached_keys == "rotated" else everything
     return Placement(queries, everything, new_keys)

@@ -1,4 +1,4 @@
-"""What generation keeps of earlier tokens, so that each is projected once."""
+"""What generation stores of earlier tokens, so that each token is projected once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys and values of one attention layer: k and v ``(B, K, T, D)``, T growing as tokens come.
+    """Keys and values of one attention layer: k and v `(B, K, T, D)`, T grows with the tokens.
 
-    Memory is taken in doublings, so that n single tokens copy O(n) rows and not O(n^2).
+    Memory grows by doubling, so that n single tokens copy O(n) rows and not O(n^2).
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import KeyValueCache
+        >>> cache = KeyValueCache()
+        >>> k, v = torch.randn(2, 1, 4, 10, 8)
+        >>> keys, values = cache.append(k, v)  # the prompt
+        >>> keys, values = cache.append(k[:, :, :1], v[:, :, :1])  # a token
+        >>> keys.shape, cache.length
+        (torch.Size([1, 4, 11, 8]), 11)
     """
 
     def __init__(self) -> None:
@@ -20,7 +30,7 @@ class KeyValueCache:
         self.length = 0
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values of new tokens at the end and give all that are held."""
+        """Add keys and values of new tokens at the end; return all of them."""
         self._check(keys, values)
         end = self.length + keys.shape[-2]
         if self._keys is None or self._values is None or end > self._keys.shape[-2]:
@@ -39,14 +49,14 @@ class KeyValueCache:
             if not like or held.dtype != new.dtype:
                 wanted = (*held.shape[:-2], new.shape[-2], held.shape[-1])
                 raise ValueError(
-                    f"{name} must be as those in the cache, {wanted} of {held.dtype}, got "
-                    f"{tuple(new.shape)} of {new.dtype}; another batch needs a cache of its own"
+                    f"{name} must fit those in the cache, {wanted} of {held.dtype}, got "
+                    f"{tuple(new.shape)} of {new.dtype}; use a new cache for another batch"
                 )
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Give the keys and values of all tokens so far."""
+        """Return the keys and values of all tokens so far."""
         if self._keys is None or self._values is None:
-            raise RuntimeError("the cache holds nothing yet: append first")
+            raise RuntimeError("the cache is empty: append first")
         return self._keys[..., : self.length, :], self._values[..., : self.length, :]
 
     def select(self, rows: Tensor) -> None:
@@ -72,10 +82,19 @@ class Sums(NamedTuple):
 
 
 class LinearAttentionCache:
-    """The sums of one layer of linear attention: of one size, however many tokens come.
+    """The sums of one layer of linear attention; their size does not depend on the tokens.
 
-    Where it is *branching*, each token of a step is a beam with sums of its own, and the batch of
-    the sums is ``(B * beams)``.
+    In a *branching* cache, each token of a step is a beam with its own sums, and the batch of the
+    sums is `(B * beams)`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import Attention, LinearAttentionCache
+        >>> attention, cache = Attention(16, heads=2, kind="elu"), LinearAttentionCache()
+        >>> for _ in range(100):
+        ...     out = attention(torch.randn(1, 1, 16), causal=True, cache=cache).output
+        >>> cache.length, cache.sums.values.shape
+        (100, torch.Size([1, 2, 8, 8]))
     """
 
     def __init__(self, *, branching: bool = False) -> None:
@@ -84,7 +103,7 @@ class LinearAttentionCache:
         self.branching = branching
 
     def hold(self, sums: Sums, tokens: int) -> None:
-        """Keep these sums, to which that many tokens have been added."""
+        """Store these sums, after that many tokens were added to them."""
         self.sums = sums
         self.length += tokens
 
@@ -94,18 +113,28 @@ class LinearAttentionCache:
             self.sums = Sums(*(x.index_select(0, rows) for x in self.sums))
 
 
-#: What one attention keeps: keys and values, or in linear attention their sums.
+#: What one attention stores: keys and values, or in linear attention their sums.
 AttentionCache: TypeAlias = KeyValueCache | LinearAttentionCache
 
 
 class DecoderCache:
-    """What a decoder keeps between steps: for each layer, of its own tokens and of the memory's.
+    """State of a decoder between steps: for each layer, of its own tokens and of the memory's.
 
-    A *branching* cache serves beam search: a row is a sentence, and each step brings one token for
-    each of its beams, all at one position. No key is ever moved or repeated: a beam sees the cached
-    tokens that it goes on from (``add_tokens``, ``follow``), and all share the keys of their
-    memory. Linear attention (``linear``) keeps no keys, but sums: there each beam has its own, and
-    they are copied when beams are followed.
+    A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
+    each of its beams, all at one position. Keys are never moved or repeated: a beam sees the cached
+    tokens that it continues (`add_tokens`, `follow`), and all beams share the keys of their memory.
+    Linear attention (`linear`) stores sums instead of keys: each beam has its own, which are copied
+    when beams are followed.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> from ropewalk.model import DecoderCache, LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 16, 2, 32, encoder_layers=0, decoder_layers=2)
+        >>> model, cache = LanguageModel(shape, Encoding(), causal=True), DecoderCache(layers=2)
+        >>> hidden = model(torch.tensor([[5, 17, 42]]), cache=cache)
+        >>> model(torch.tensor([[7]]), cache=cache).shape, cache.length
+        (torch.Size([1, 1, 16]), 4)
     """
 
     def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:
@@ -130,17 +159,17 @@ class DecoderCache:
         return self.own[0].length if self.own else 0
 
     def add_tokens(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Take note of new tokens ``(B, S)`` that the layers are about to append.
+        """Register new tokens `(B, S)` that the layers are about to append.
 
-        Gives the positions ``(T,)`` of all tokens, the new ones last, and what these may look at,
-        ``(B, S, T)``, or None where they look back at everything.
+        Returns the positions `(T,)` of all tokens, the new ones last, and where the new ones may
+        look, `(B, S, T)`, or None if they look back at everything.
         """
         new, device = target.shape[1], target.device
         if not self.branching:
             return torch.arange(self.length + new, device=device), None
         if self._awaited not in (0, new):
             raise ValueError(
-                f"target must bring one token for each of {self._awaited} beams, "
+                f"target must contain one token for each of {self._awaited} beams, "
                 f"got shape {tuple(target.shape)}"
             )
         self._awaited = new
@@ -150,9 +179,9 @@ class DecoderCache:
         return positions, None if self.linear else self._see(target)
 
     def follow(self, parents: Tensor) -> None:
-        """Let the next step's beams go on from these of the last one's: ``(B, beams)``."""
+        """Let the beams of the next step continue these beams of the last one: `(B, beams)`."""
         if not self._awaited:
-            raise RuntimeError("only the beams of a branching cache can be followed, after a step")
+            raise RuntimeError("follow needs a branching cache, after its first step")
         if self.linear and bool(((parents < 0) | (parents >= self._awaited)).any()):
             raise IndexError(
                 f"parents must be beams of the last step, 0 to {self._awaited - 1}, got "
@@ -178,7 +207,7 @@ class DecoderCache:
             self._visible = self._visible[rows]
 
     def _see(self, target: Tensor) -> Tensor:
-        """Let new beams see themselves beside what those that they follow have seen."""
+        """Let new beams see themselves and what the beams that they follow have seen."""
         new, device = target.shape[1], target.device
         seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
         if self._visible is not None:
@@ -187,12 +216,12 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep these beams, ``(beams,)`` or ``(rows, beams)``, of these rows."""
+        """Keep these beams, `(beams,)` or `(rows, beams)`, of these rows."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Give the mask ``(S, T)`` by which the last S of T tokens look at themselves and back."""
+    """Return the mask `(S, T)` by which the last S of T tokens look at themselves and back."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

@@ -1,4 +1,4 @@
-"""Dropout whose random bits come cheaply."""
+"""Dropout with cheap random bits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """Zero each element with probability p and scale the rest by 1/(1 - p).
 
-    p is met to within 2^-16. Each random 64-bit draw decides four elements: torch's own dropout on
-    CPU draws one by one, which measured longer than the matrix product before it.
+    p is exact to within 2^-16. Each random 64-bit draw decides four elements: torch's own dropout
+    on CPU draws one number per element, which takes longer than the matrix product before it.
     Source: Srivastava et al. 2014, Journal of Machine Learning Research 15.
     """
 
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
         return x * self._mask(x)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Give ``residual + dropout(x)`` in the residual's dtype, in one pass over both."""
+        """Return `residual + dropout(x)` in the residual's dtype, in one pass over both."""
         x = x.to(residual.dtype)
         if not self.training or self.p == 0:
             return residual + x
@@ -38,6 +38,6 @@ class Dropout(nn.Module):
     def _mask(self, x: Tensor) -> Tensor:
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
         lanes = draws.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-        lowest = min(round(self.p * 2**16), 2**16 - 1) - 2**15  # of the 16-bit values that keep
+        lowest = min(round(self.p * 2**16), 2**16 - 1) - 2**15  # 16-bit value that is kept
         keep = lanes >= lowest
         return keep.to(x.dtype).mul_(1 / (1 - self.p))

@@ -1,6 +1,6 @@
-"""Feature maps of linear attention: φ with φ(q)·φ(k) in place of exp(q·k/√D).
+"""Feature maps of linear attention: φ, with φ(q)·φ(k) in place of exp(q·k/√D).
 
-Axes: ``B`` batch, ``H`` heads, ``S`` tokens, ``D`` head_dim, ``M`` features.
+Axes: `B` batch, `H` heads, `S` tokens, `D` head_dim, `M` features.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RotateWhen = Literal["after", "before"]
 
 
 class Features(NamedTuple):
-    """φ(x) as ``values * exp(log_scale)``, since exponentials alone leave float's range."""
+    """φ(x) as `values * exp(log_scale)`, because exponentials alone exceed float's range."""
 
     values: Tensor  # (..., M)
     log_scale: Tensor  # (...)
 
 
 class RandomFeatures(nn.Module):
-    """Positive features whose products are exp(q·k/√D) in the mean: FAVOR+.
+    """Positive random features whose products have the mean exp(q·k/√D): FAVOR+.
 
-    φ(x) = exp(w_i·y - |y|²/2)/√M with y = x D^(-1/4) and random rows w_i of ``projection``
-    ``(M, D)``. They are not learned, but kept and saved like weights, always in float32.
+    φ(x) = exp(w_i·y - |y|²/2)/√M with y = x D^(-1/4) and random rows w_i of `projection`
+    `(M, D)`. They are not learned, but saved like weights, always in float32.
     Source: Choromanski et al. 2021, arXiv 2009.14794, lemma 1 and section 2.4.
     """
 
@@ -42,12 +42,12 @@ class RandomFeatures(nn.Module):
 
     @torch.no_grad()
     def draw(self, generator: Generator | None = None) -> None:
-        """Draw the rows anew."""
+        """Draw new rows."""
         features, head_dim = self.projection.shape
         self.projection.copy_(orthogonal_rows(features, head_dim, generator))
 
     def forward(self, x: Tensor) -> Features:
-        """Give the features of x ``(..., D)``."""
+        """Return the features of x `(..., D)`."""
         y = x * x.shape[-1] ** -0.25
         log = y @ self.projection.to(y.dtype).mT
         log = log - (y.square().sum(-1, keepdim=True) + math.log(log.shape[-1])) / 2
@@ -58,7 +58,7 @@ class RandomFeatures(nn.Module):
         return f"head_dim={self.projection.shape[1]}, features={self.projection.shape[0]}"
 
     def _apply(self, fn: Any, recurse: bool = True) -> RandomFeatures:
-        """Move the rows, but never round them: ``.half()`` is for what is learned."""
+        """Move the rows, but never round them: `.half()` applies to learned parameters only."""
         held = self.projection
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.projection.dtype != held.dtype:
@@ -67,19 +67,19 @@ class RandomFeatures(nn.Module):
 
 
 class EluFeatures(nn.Module):
-    """The features elu(x) + 1: one for each dimension, and no likeness to exp(q·k) intended.
+    """The features elu(x) + 1, one per dimension; they do not approximate exp(q·k).
 
     Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 7.
     """
 
     def forward(self, x: Tensor) -> Features:
-        """Give the features of x ``(..., D)``."""
-        # elu(x) + 1 as written would round e^x to steps of 1e-7 for negative x.
+        """Return the features of x `(..., D)`."""
+        # Computed as elu(x) + 1, e^x would be rounded to steps of 1e-7 for negative x.
         return Features(x.clamp(max=0).exp() + x.relu(), x.new_zeros(x.shape[:-1]))
 
 
 def orthogonal_rows(count: int, width: int, generator: Generator | None = None) -> Tensor:
-    """Draw rows ``(count, width)``, each as of N(0, 1), of which every ``width`` are orthogonal.
+    """Draw rows `(count, width)`, each from N(0, 1); each block of `width` rows is orthogonal.
 
     Directions are the rows of random rotations, lengths those of normal vectors, in float64.
     Source: Choromanski et al. 2021, arXiv 2009.14794, section 2.4.
@@ -99,11 +99,11 @@ def orthogonal_rows(count: int, width: int, generator: Generator | None = None) 
 
 @dataclass(frozen=True)
 class Performer:
-    """Linear attention with random features, which approaches softmax attention as they grow.
+    """Linear attention with random features; with more features it approaches softmax attention.
 
-    ``features``: how many; by default D ln D, the order that the paper's theorem 4 has. ``rotate``:
-    whether an encoding rotates features (``after``; Su et al. 2021, arXiv 2104.09864, eq. 19) or
-    queries and keys ``before`` features are made of them (as lucidrains/performer-pytorch does).
+    `features`: their number; by default D ln D, the order in the paper's theorem 4. `rotate`:
+    whether an encoding rotates features (`after`; Su et al. 2021, arXiv 2104.09864, eq. 19), or
+    queries and keys `before` features are computed (as in lucidrains/performer-pytorch).
     """
 
     features: int | None = None
@@ -115,24 +115,24 @@ class Performer:
             check_int("features", self.features, 2)
             if self.features % 2 and self.rotate == "after":
                 raise ValueError(
-                    f"features must be even where an encoding rotates pairs of them, got "
+                    f"features must be even if an encoding rotates pairs of them, got "
                     f"{self.features}; with rotate=before it rotates queries and keys instead"
                 )
 
     def feature_count(self, head_dim: int) -> int:
-        """M, for heads of this size."""
+        """Return M, the number of features, for heads of this size."""
         if self.features is not None:
             return self.features
         return max(2, 2 * math.ceil(head_dim * math.log(head_dim) / 2))
 
     def feature_map(self, head_dim: int) -> RandomFeatures:
-        """Make the module that holds the random rows of one attention."""
+        """Return the module with the random rows of one attention."""
         return RandomFeatures(head_dim, self.feature_count(head_dim))
 
 
 @dataclass(frozen=True)
 class Elu:
-    """Linear attention with the features elu(x) + 1; ``rotate`` as of ``Performer``."""
+    """Linear attention with the features elu(x) + 1; `rotate` as in `Performer`."""
 
     rotate: RotateWhen = "after"
 
@@ -140,11 +140,11 @@ class Elu:
         _check_rotate(self.rotate)
 
     def feature_count(self, head_dim: int) -> int:
-        """M, for heads of this size."""
+        """Return M, the number of features, for heads of this size."""
         return head_dim
 
     def feature_map(self, head_dim: int) -> EluFeatures:
-        """Make the module, which holds nothing."""
+        """Return the module, which has no parameters."""
         return EluFeatures()
 
 
@@ -152,9 +152,9 @@ KINDS: dict[str, type[Performer] | type[Elu]] = {"performer": Performer, "elu": 
 
 
 def parse_attention(text: str) -> Performer | Elu | None:
-    """Read ``softmax`` (None), ``performer`` or ``performer(features=64, rotate=before)``, ``elu``.
+    """Read `softmax` (None), `performer` or `performer(features=64, rotate=before)`, `elu`.
 
-    Raises ValueError or TypeError that names the mistake.
+    Raises ValueError or TypeError with a message that names the mistake.
     """
     name, arguments = read_call("attention", text, ["softmax", *KINDS])
     kind = KINDS.get(name)
@@ -164,9 +164,14 @@ def parse_attention(text: str) -> Performer | Elu | None:
 
 
 def rotated_dim(attention: str, head_dim: int) -> int:
-    """Give the size of the vectors that an encoding's ``rotate`` gets in this kind of attention.
+    """Return the size of the vectors that an encoding's `rotate` receives in this attention.
 
-    It is the ``head_dim`` of the ``StackShape`` for which encodings are built.
+    Use it as the `head_dim` of the `StackShape` for which the encoding is built.
+
+    Example:
+        >>> from ropewalk.model import rotated_dim
+        >>> rotated_dim("softmax", 64), rotated_dim("performer(features=256)", 64)
+        (64, 256)
     """
     kind = parse_attention(attention)
     if kind is None or kind.rotate == "before":
@@ -176,4 +181,4 @@ def rotated_dim(attention: str, head_dim: int) -> int:
 
 def _check_rotate(rotate: object) -> None:
     if rotate not in ("after", "before"):
-        raise ValueError(f"rotate must be after or before the features are formed, got {rotate!r}")
+        raise ValueError(f"rotate must be 'after' or 'before', got {rotate!r}")

@@ -1,12 +1,12 @@
-"""Attention that computes the bias of each pair inside its kernel, where torch.compile is at work.
+"""Attention that computes the bias of each pair inside its kernel, under torch.compile.
 
-torch's flex_attention holds neither the scores nor the bias of all pairs once it is compiled to a
-kernel; uncompiled, or by a backend that writes none (``eager``), it holds them all. So it serves
-those who compile, who have a C++ compiler and give it seconds. It has no backward on CPU, and in
-training queries attend as they do without it.
+torch's flex_attention does not store the scores and the bias of all pairs if it is compiled to a
+kernel. Uncompiled, or with a backend that writes no kernel (`eager`), it stores them all. So it
+is used only in compiled models, which need a C++ compiler and some seconds. It has no backward
+on CPU: training attends in the same way as without it.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from ropewalk.encodings import Placement
 from ropewalk.encodings.bias import PairBias
 
-#: Where its kernel for CPU was tried. Made for AVX2, torch 2.13's gives wrong numbers.
+#: Where its CPU kernel was tested. torch 2.13's kernel for AVX2 gives wrong numbers.
 TRIED = (
     sys.platform == "linux"
     and torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -33,13 +33,13 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def serves(q: Tensor, k: Tensor) -> bool:
-    """Tell whether q ``(B, H, S, D)`` and k are compiled to where a kernel for them was tried.
+    """Return whether q `(B, H, S, D)` and k are compiled on a platform where the kernel was tested.
 
     The kernel is compiled for one size. A compiler that has seen several leaves sizes open, and
-    gets blocks instead: compiling for each length takes seconds, and ends in an error at the ninth.
+    then attention uses blocks: compiling for each length takes seconds, and fails at the ninth.
     """
     if not (TRIED and torch.compiler.is_compiling()) or torch.compiler.is_exporting():
-        return False  # what is exported is read elsewhere, which does not know the kernel
+        return False  # other readers of an exported program do not know the kernel
     plain = not (torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(q))  # of vmap
     if not plain or q.device.type != "cpu" or q.dtype not in DTYPES:
         return False
@@ -56,11 +56,11 @@ def attend(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)``: the output ``(B, H, S, D)``.
+    """Attend from q `(B, H, S, D)` to k and v `(B, K, T, D)`: the output `(B, H, S, D)`.
 
-    rows are what the encoding looks up, ``(H, …)``; mask is boolean and broadcasts to
-    ``(B, H, S, T)``; looking back (``causal``), the last query's key is the last one. A query that
-    may look nowhere gets zeros. Sizes are fixed (see `serves`).
+    rows are what the encoding looks up, `(H, …)`; mask is boolean and broadcasts to `(B, H, S, T)`;
+    with `causal`, the last query is at the last key. A query that may not look at any key gets
+    zeros. Sizes are fixed (see `serves`).
     """
     _fix_sizes(q, k, placement.queries, placement.keys, *([] if mask is None else [mask]))
     of_head, query, key = _stored(rows), _reader(placement.queries), _reader(placement.keys)
@@ -81,18 +81,18 @@ def attend(
 
 
 def _fix_sizes(*xs: Tensor) -> None:
-    # Of sizes that are left open, torch 2.13 makes C++ that does not compile.
+    # If sizes are left open, torch 2.13 writes C++ that does not compile.
     for x in xs:
         for n in x.shape:
             operator.index(n)
 
 
 def _seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> BlockMask | None:
-    """Say which pairs are seen, and so which blocks of them need not be computed."""
+    """Return which pairs are seen; blocks without any are not computed."""
     if mask is None and not causal:
         return None
     queries, keys, device = q.shape[-2], k.shape[-2], q.device
-    last = _stored(torch.arange(keys - queries, keys, device=device))  # what each looks back from
+    last = _stored(torch.arange(keys - queries, keys, device=device))  # the key at each query
     may = None if mask is None else _reader(mask)
 
     def looks(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def _seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> BlockMask 
 
 
 def _reader(x: Tensor) -> Callable[..., Tensor]:
-    """Give what reads x by an index for each axis, the last of which are x's, broadcast."""
+    """Return a function that reads x by an index per axis; x's own axes are the last ones."""
     stored, many = _stored(x), [n > 1 for n in x.shape]
 
     def read(*at: Tensor) -> Tensor:
@@ -120,10 +120,10 @@ def _reader(x: Tensor) -> Callable[..., Tensor]:
 
 @torch.library.custom_op("ropewalk::stored", mutates_args=())
 def _stored(x: Tensor) -> Tensor:
-    """Copy x where the compiler does not see it.
+    """Copy x without the compiler seeing it.
 
-    torch 2.13's kernel for CPU reads only tensors that have memory of their own: it fails on views,
-    and on what the compiler means to compute on the way, such as a range of positions.
+    torch 2.13's kernel for CPU reads only tensors with their own memory: it fails on views, and on
+    tensors that the compiler computes on the way, such as a range of positions.
     """
     return x.clone(memory_format=torch.contiguous_format)
 

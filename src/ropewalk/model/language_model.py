@@ -1,6 +1,6 @@
-"""A pre-norm stack over one sequence, whose position encoding is passed in.
+"""A pre-norm stack over one sequence; it receives its position encoding as an argument.
 
-Axes: ``B`` batch, ``S`` tokens, ``V`` vocabulary.
+Axes: `B` batch, `S` tokens, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -15,16 +15,27 @@ from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import DecoderCache
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.linear import linear
-from ropewalk.model.transformer import SelfAttentionLayer, TransformerShape
+from ropewalk.model.shape import TransformerShape
+from ropewalk.model.transformer import SelfAttentionLayer
 
 
 class LanguageModel(nn.Module):
     """One stack with one table for input and output embeddings.
 
-    ``causal``: a decoder without memory, of ``shape.decoder_layers``, that foretells the next token
-    (Radford et al. 2018). Otherwise an encoder, of ``shape.encoder_layers``, that fills in what is
-    masked (Devlin et al. 2019, arXiv 1810.04805). ``encoding`` is built for this one stack.
-    Embeddings are N(0, 1/width) times sqrt(width), as in ``Transformer``.
+    With `causal`, it is a decoder without memory, with `shape.decoder_layers` layers, that predicts
+    the next token (Radford et al. 2018). Otherwise it is an encoder, with `shape.encoder_layers`
+    layers, that fills in masked tokens (Devlin et al. 2019, arXiv 1810.04805). Build `encoding` for
+    this stack. Embeddings are N(0, 1/width) times sqrt(width), as in `Transformer`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import build
+        >>> from ropewalk.model import LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=0, decoder_layers=2)
+        >>> encoding = build("rotary", shape.stack_shape(causal=True))
+        >>> model = LanguageModel(shape, encoding, causal=True)
+        >>> model.logits(model(torch.tensor([[5, 17, 42]]))).shape
+        torch.Size([1, 3, 100])
     """
 
     def __init__(self, shape: TransformerShape, encoding: Encoding, *, causal: bool) -> None:
@@ -32,7 +43,7 @@ class LanguageModel(nn.Module):
         layers = shape.decoder_layers if causal else shape.encoder_layers
         if layers < 1:
             which = "decoder_layers" if causal else "encoder_layers"
-            raise ValueError(f"{which} must be at least 1 where causal={causal}, got {layers}")
+            raise ValueError(f"{which} must be at least 1 with causal={causal}, got {layers}")
         self.shape, self.causal = shape, causal
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.encoding = encoding
@@ -49,22 +60,23 @@ class LanguageModel(nn.Module):
         cache: DecoderCache | None = None,
         maps: list[Tensor] | None = None,
     ) -> Tensor:
-        """Give the last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+        """Return the last hidden states `(B, S, width)`; `logits` computes scores from them.
 
-        tokens: ids ``(B, S)``, with a cache, which is for causal models, the new ones alone; a
-        branching cache takes one for each beam of a row. mask: boolean ``(B, T)``, True at real
-        tokens, of all T that the cache will hold, which padding behind a causal model's tokens does
-        not need; ``maps`` collects attention.
+        tokens: ids `(B, S)`; with a cache (causal models only), the new ones alone. A branching
+            cache takes one token for each beam of a row.
+        mask: boolean `(B, T)`, True at real tokens, for all T tokens including those in the cache.
+            A causal model needs none for padding after its tokens.
+        maps: a list that collects attention probabilities.
         """
         if cache is not None and not self.causal:
             raise ValueError(
-                "cache must be None where causal=False, got one: tokens that come later change "
-                "those before them, so that everything is computed anew"
+                "cache must be None with causal=False, got one: later tokens change earlier "
+                "ones, so everything must be computed again"
             )
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(tokens)
         if mask is not None and mask.shape != (len(tokens), len(everything)):
             raise ValueError(
-                f"mask must be (B, T), of all tokens, those in the cache among them: "
+                f"mask must be (B, T), for all tokens including those in the cache: "
                 f"{(len(tokens), len(everything))}, got {tuple(mask.shape)}"
             )
         placement = self_placement(everything, tokens.shape[1], self.encoding.for_layer(0))
@@ -83,12 +95,12 @@ class LanguageModel(nn.Module):
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        """Return scores of the vocabulary: `(…, width)` to `(…, V)`."""
         return linear(hidden, self.embedding.weight)
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> list[Tensor]:
-        """Run once with all attention probabilities formed: ``(B, H, S, S)`` for each layer."""
+        """Run once and return all attention probabilities: `(B, H, S, S)` for each layer."""
         maps: list[Tensor] = []
         self(tokens, maps=maps)
         return maps

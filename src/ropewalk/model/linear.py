@@ -1,4 +1,4 @@
-"""Linear maps, multiplied by the fastest kernel that torch has for them."""
+"""Linear maps that use torch's fastest kernel for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: Multiplications of a product below which oneDNN's call costs more than it saves.
+#: With fewer multiplications, oneDNN's call costs more than it saves.
 FEWEST = 2**20
 
 _HAS_BOTH = (
@@ -17,10 +17,10 @@ _HAS_BOTH = (
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply x ``(…, I)`` with weight ``(O, I)`` and add bias ``(O,)``: ``(…, O)``.
+    """Multiply x `(…, I)` with weight `(O, I)` and add bias `(O,)`: `(…, O)`.
 
-    Within ``torch.inference_mode``, float32 on CPU goes to oneDNN. Otherwise torch takes MKL, whose
-    products take 2.3 times as long on a processor of AMD's with AVX-512.
+    Within `torch.inference_mode`, float32 on CPU uses oneDNN. Otherwise torch uses MKL, whose
+    products take 2.3 times as long on an AMD processor with AVX-512.
     """
     if _serves(x, weight, bias):
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
@@ -29,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, by ``linear``."""
+    """torch's linear layer, computed by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return linear(x, self.weight, self.bias)
@@ -41,9 +41,9 @@ def _serves(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if torch.is_autocast_enabled("cpu") or x.numel() * weight.shape[0] < FEWEST:
         return False
     for each in (x, weight) if bias is None else (x, weight, bias):
-        plain = type(each) in (Tensor, nn.Parameter)  # a quantised weight brings its own products
+        plain = type(each) in (Tensor, nn.Parameter)  # a quantized weight has its own product
         if not (plain and each.is_cpu and each.dtype == torch.float32):
             return False
-    # oneDNN takes a bias for dense, and what does not fit it says in words of its own.
+    # oneDNN assumes a contiguous bias; for shapes that do not fit, torch raises the error.
     fits = bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous())
     return fits and weight.ndim == 2 and x.shape[-1] == weight.shape[1]

@@ -1,22 +1,22 @@
-"""Attention in time and memory that grow with the length alone: sums over keys, seen through φ.
+"""Attention in time and memory linear in the length: sums over keys, with features φ.
 
-With features φ (``features``) and positions put in by an encoding, R, a query at m gets
+With features φ (`features`) and the rotation R of an encoding, a query at m gets
 
-    Σ_n (R_m φ(q_m))·(R_n φ(k_n)) v_n / Σ_n φ(q_m)·φ(k_n),
+    Σ_n (R_m φ(q_m))·(R_n φ(k_n)) v_n / Σ_n φ(q_m)·φ(k_n).
 
-where the sums over keys are formed once and then read by every query. R stands in the numerator
-alone: rotated features have negative products, and a denominator of them could be zero. (Where
-queries and keys rotate before features are formed, R is in φ.)
+The sums over keys are computed once, and every query reads them. R is in the numerator alone:
+rotated features have negative products, and a denominator of them could be zero. (If queries and
+keys rotate before features are computed, R is inside φ.)
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 4 to 12; Su et al. 2021, arXiv 2104.09864,
 eq. 19.
 
-Features come with a scale, φ(k) = values * exp(log_scale), and so do sums: a sum is kept relative
-to the largest scale seen so far, so that it cannot overflow. That of a query cancels. What is
-smaller than the largest by more than float's range is lost: where queries and keys are so large
-(norms of some hundreds) that no feature is large for both, their products fade to 0.
+Features have a scale, φ(k) = values * exp(log_scale), and so do sums: a sum is relative to the
+largest scale seen so far, so it cannot overflow. The scale of a query cancels. Terms smaller than
+the largest by more than float's range are lost: if queries and keys are so large (norms of some
+hundreds) that no feature is large for both, their products fade to 0.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim, ``M`` features.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim, `M` features.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model.cache import LinearAttentionCache, Sums
 from ropewalk.model.features import Features, rotated_dim
 
-#: Tokens that look back on each other by products of all pairs; on those before, through sums.
+#: Within so many tokens, all pairs are multiplied; earlier tokens are read through sums.
 CHUNK = 128
 
 
@@ -39,15 +39,15 @@ class Placed(NamedTuple):
     """Features of queries or keys at their positions."""
 
     plain: Tensor  # (B, heads, S, M)
-    rotated: Tensor  # the same, rotated by the encoding; plain itself where nothing rotates
+    rotated: Tensor  # the same, rotated by the encoding; plain itself if nothing rotates
     log_scale: Tensor  # (B, heads, S)
 
     def part(self, start: int, end: int) -> Placed:
-        """Give those of tokens start to end."""
+        """Return those of tokens start to end."""
         return self._each(lambda x: x[:, :, start:end])
 
     def apart(self) -> Placed:
-        """Make each token a row of its own, with one token: ``(B * S, heads, 1, M)``."""
+        """Make each token a separate row with one token: `(B * S, heads, 1, M)`."""
         return self._each(_apart)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Placed:
@@ -57,16 +57,16 @@ class Placed(NamedTuple):
 
 
 def check_encoding(encoding: AttentionEncoding, kind: str, head_dim: int) -> None:
-    """Raise ValueError where an encoding's site cannot act in this kind of linear attention."""
+    """Raise ValueError if an encoding's site cannot act in this kind of linear attention."""
     reason = None
     if encoding.attends:
-        reason = "it attends by itself, to each pair of a query and a key"
+        reason = "it has its own attention, which scores each pair of a query and a key"
     elif encoding.biases or encoding.scale is not None:
-        reason = "it changes scores, of which linear attention forms none"
+        reason = "it changes scores, and linear attention computes no scores"
     elif encoding.cached_keys != "rotated":
-        reason = "it needs all keys at each step, of which linear attention keeps but sums"
+        reason = "it needs all keys at each step, and linear attention stores only their sums"
     elif encoding.rotates_values and rotated_dim(kind, head_dim) != head_dim:
-        reason = "it rotates values, which have another size than features; write rotate=before"
+        reason = "it rotates values, whose size differs from that of features; write rotate=before"
     if reason is not None:
         raise ValueError(
             f"attention must be softmax with {type(encoding).__name__}, got {kind!r}: {reason}"
@@ -82,7 +82,7 @@ def place(
     *,
     rotate_features: bool,
 ) -> tuple[Placed, Placed | None]:
-    """Form features of q ``(B, H, S, D)`` and k ``(B, K, T, D)`` and rotate these or q and k."""
+    """Compute features of q `(B, H, S, D)` and k `(B, K, T, D)`; rotate these or q and k."""
     if not rotate_features:
         q, k = encoding.rotate(q, k, placement)
     query: Features = features(q)
@@ -97,15 +97,15 @@ def place(
 
 
 def hide(key: Placed, mask: Tensor) -> Placed:
-    """Take keys out of all sums where mask, broadcasting to ``(B, 1, 1, T)``, is False.
+    """Remove keys from all sums where mask, broadcast to `(B, 1, 1, T)`, is False.
 
-    A mask that covers cached keys as well, which come first, has acted on those already.
+    If a mask also covers cached keys, which come first, it was applied to them already.
     """
     mask = mask[(None,) * (4 - mask.ndim)]
     if mask.shape[1] != 1 or mask.shape[2] != 1:
         raise ValueError(
-            f"mask must be the same for all queries and heads in linear attention, which sums over "
-            f"keys once for all of them: (B, 1, 1, T), got {tuple(mask.shape)}"
+            f"mask must be the same for all queries and heads in linear attention, because they "
+            f"share the sums over keys: (B, 1, 1, T), got {tuple(mask.shape)}"
         )
     seen = mask[:, :, 0, -key.log_scale.shape[-1] :]
     return key._replace(log_scale=key.log_scale.masked_fill(~seen, -torch.inf))
@@ -120,9 +120,9 @@ def attend(
     cache: LinearAttentionCache | None,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend to keys and values v ``(B, K, T, D)`` and what the cache holds, or to that alone.
+    """Attend to keys and values v `(B, K, T, D)` and to the cache, or to the cache alone.
 
-    Gives ``(B, H, S, D)`` and, on request and without a cache, the weights ``(B, H, S, T)``.
+    Returns `(B, H, S, D)` and, on request and without a cache, the weights `(B, H, S, T)`.
     """
     if key is None or v is None:
         assert cache is not None
@@ -134,7 +134,7 @@ def attend(
         if cache is not None:
             raise ValueError(
                 "need_probabilities must be False with a cache in linear attention, got True: a "
-                "cache holds sums, and no single key; compute the whole prefix anew"
+                "cache contains sums, and no single key; compute the full prefix without a cache"
             )
         formed = weights(query, key, causal)
         return formed @ v.repeat_interleave(formed.shape[1] // v.shape[1], dim=1), formed
@@ -157,7 +157,7 @@ def attend(
 
 
 def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
-    """Add keys and values v ``(B, K, T, D)`` to the sums of those before them."""
+    """Add keys and values v `(B, K, T, D)` to the sums of those before them."""
     scale = _largest(key.log_scale).squeeze(-1)
     if held is not None:
         scale = torch.maximum(scale, held.scale)
@@ -172,7 +172,7 @@ def absorb(key: Placed, v: Tensor, held: Sums | None = None) -> Sums:
 
 
 def look(query: Placed, sums: Sums) -> Tensor:
-    """Let all queries look at all that the sums hold: ``(B, H, S, D)``."""
+    """Let all queries look at everything in the sums: `(B, H, S, D)`."""
     kv_heads = sums.features.shape[1]
     numerator = _rows(query.rotated, kv_heads) @ sums.values
     denominator = _rows(query.plain, kv_heads) @ sums.features[..., None]
@@ -182,9 +182,9 @@ def look(query: Placed, sums: Sums) -> Tensor:
 def look_back(
     query: Placed, key: Placed, v: Tensor, held: Sums | None = None, chunk: int = CHUNK
 ) -> tuple[Tensor, Sums]:
-    """Let each query look at its own key and those before it, and at what the sums hold.
+    """Let each query look at its own key, at those before it, and at what the sums contain.
 
-    Gives ``(B, H, S, D)`` and the sums of all keys. Memory is O(S): all pairs are formed within a
+    Returns `(B, H, S, D)` and the sums of all keys. Memory is O(S): all pairs are computed within a
     chunk only, for the gradient too.
     """
     outputs = []
@@ -198,9 +198,9 @@ def look_back(
 
 
 def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
-    """Form what each query takes of each value ``(B, H, S, T)``, which no computation needs.
+    """Return the weight of each value for each query `(B, H, S, T)`; the output does not need it.
 
-    Where features are rotated they can be negative, and their sum differs from 1.
+    Rotated features can be negative, and the sum of the weights then differs from 1.
     """
     shares = _shares(key.log_scale, None)[0] if causal else _shares_of_all(key.log_scale)
     numerator = _products(query.rotated, key.rotated, shares)
@@ -211,7 +211,7 @@ def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
 
 
 def _apart(x: Tensor) -> Tensor:
-    """``(B, heads, S, …)`` to ``(B * S, heads, 1, …)``."""
+    """Reshape `(B, heads, S, …)` to `(B * S, heads, 1, …)`."""
     return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
@@ -232,9 +232,10 @@ def _look_back_in_chunk(query: Placed, key: Placed, v: Tensor, held: Sums | None
 
 
 def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None]:
-    """Give exp(scale of key t - largest scale up to s) for t <= s ``(B, K, S, S)``, else 0.
+    """Return exp(scale of key t - largest scale up to s) for t <= s `(B, K, S, S)`, else 0.
 
-    And the same of what the sums hold, ``(B, K, S)``. No key ahead of a query is in its scale.
+    Also return the same for what the sums contain, `(B, K, S)`. The scale of a query never includes
+    later keys.
     """
     largest = _finite(log_scale.cummax(-1).values)
     kept = None
@@ -249,7 +250,7 @@ def _shares_of_all(log_scale: Tensor) -> Tensor:
 
 
 def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
-    """Give q·k times its share for all pairs: ``(B, K, G S, T)``, G query heads to a key head."""
+    """Return q·k times its share for all pairs: `(B, K, G S, T)`, G query heads per key head."""
     kv_heads, tokens = k.shape[1], q.shape[-2]
     products: Tensor = _rows(q, kv_heads) @ k.mT
     products = products.unflatten(2, (q.shape[1] // kv_heads, tokens)) * shares[:, :, None]
@@ -257,26 +258,26 @@ def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
 
 
 def _rows(q: Tensor, kv_heads: int) -> Tensor:
-    """Put query heads that share a key head below each other: ``(B, K, G S, M)``."""
+    """Stack query heads that share a key head: `(B, K, G S, M)`."""
     batch, heads, tokens, width = q.shape
     return q.reshape(batch, kv_heads, heads // kv_heads * tokens, width)
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divide; 0 where there is nothing to look at."""
-    # A denominator so small is all rounding, and its inverse would overflow in the gradient.
+    """Divide; return 0 if there is nothing to look at."""
+    # So small a denominator is only rounding error, and its inverse would overflow the gradient.
     least: float = torch.finfo(denominator.dtype).tiny ** 0.5
     return numerator / denominator.clamp(min=least)
 
 
 def _largest(log_scale: Tensor) -> Tensor:
-    """Give the largest scale of each head ``(…, 1)``; without keys, the least that there is."""
+    """Return the largest scale of each head `(…, 1)`; without keys, the least finite number."""
     if not log_scale.shape[-1]:
         log_scale = log_scale.new_full((*log_scale.shape[:-1], 1), -torch.inf)
     return _finite(log_scale.amax(-1, keepdim=True))
 
 
 def _finite(log_scale: Tensor) -> Tensor:
-    """Keep differences of scales defined where all keys are hidden."""
+    """Clamp scales, so that their differences are defined if all keys are hidden."""
     least: float = torch.finfo(log_scale.dtype).min
     return log_scale.clamp(min=least)

@@ -1,7 +1,7 @@
-"""Attention by softmax over scores, of queries and keys that stand at their positions.
+"""Softmax attention of queries and keys at their positions.
 
-Axes: ``B`` batch, ``H`` query heads, ``K`` key/value heads, ``S`` queries, ``T`` keys,
-``D`` head_dim.
+Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
+`D` head_dim.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ropewalk.model import flex
 from ropewalk.model.cache import causal_mask
 from ropewalk.rotary.kernels.operator import is_transformed
 
-#: Scores that are formed at once. On CPU, what its caches hold: blocks then also take a half to a
-#: third of the time, from 1,000 tokens on, and in training, although each is computed twice, less
-#: than all at once. Elsewhere, each block costs launches.
+#: Scores per block. On CPU they fit into its caches: from 1,000 tokens on, blocks then take a half
+#: to a third of the time and, in training, less time than one piece although each is computed
+#: twice. On other devices, each block costs kernel launches.
 BLOCK, BLOCK_ELSEWHERE = 2**20, 2**26
-#: Queries of a block at least: DeBERTa multiplies all keys with positions anew for each block.
+#: Fewest queries of a block: DeBERTa multiplies all keys with positions again for each block.
 LEAST = 128
 
 
@@ -41,14 +41,14 @@ def attend(
     causal: bool,
     need_probabilities: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend from q ``(B, H, S, D)`` to k and v ``(B, K, T, D)`` as the encoding wants it.
+    """Attend from q `(B, H, S, D)` to k and v `(B, K, T, D)` with what the encoding adds.
 
-    Gives the output ``(B, H, S, D)`` and, on request, the probabilities ``(B, H, S, T)``. Looking
-    back (``causal``), the last query's key is the last one. Where something must be formed for all
-    pairs of queries and keys, queries come in blocks, which bounds its memory; in training, a block
-    is computed once more for its gradients (but not under torch.compile and torch.func, which need
-    all at once, as torch.export does). Compiled, looking back, in inference, a bias may come from
-    the kernel (``flex``).
+    Returns the output `(B, H, S, D)` and, on request, the probabilities `(B, H, S, T)`. With
+    `causal`, the last query is at the last key. If something must be computed for all pairs of
+    queries and keys, queries attend in blocks, which limits memory; in training, a block is
+    computed a second time for its gradients (not under torch.compile, torch.func and torch.export,
+    which need all queries in one piece). In compiled causal inference, the bias may come from the
+    kernel (`flex`).
     """
     if encoding.attends and q.shape[1] != k.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -56,15 +56,15 @@ def attend(
     rows = _rows_at_once(encoding, q, k, mask, causal)
     if rows >= queries:
         return _attend(encoding, q, k, v, placement, mask, causal, need_probabilities)
-    served = causal and flex.serves(q, k)  # both ways, it is not faster than blocks, compiled
+    served = causal and flex.serves(q, k)  # both ways, it is not faster than compiled blocks
     if served and isinstance(encoding, PairBias) and not need_probabilities:
         of_heads = encoding.rows(q.device)
-        if of_heads is not None and of_heads.shape[0] == q.shape[1]:  # of others, blocks complain
+        if of_heads is not None and of_heads.shape[0] == q.shape[1]:  # else blocks raise the error
             return flex.attend(encoding, of_heads, q, k, v, placement, mask, causal), None
     attend_block = _computed_twice if torch.is_grad_enabled() else _block
     outputs, probabilities = [], []
     for start, end in pairwise(_block_bounds(queries, rows)):
-        reach = keys - queries + end if causal else keys  # what lies ahead of the block is left out
+        reach = keys - queries + end if causal else keys  # keys ahead of the block are left out
         output, p = attend_block(
             encoding,
             q[:, :, start:end],
@@ -91,16 +91,16 @@ def _block(
     keys: Tensor,
     *rest: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    # A placement of its own each time: it remembers what was formed.
+    # A new placement each time: it memoizes what was computed.
     return _attend(encoding, q, k, v, Placement(queries, keys), *rest)
 
 
 def _computed_twice(encoding: AttentionEncoding, *block: Any) -> tuple[Tensor, Tensor | None]:
-    """Attend by one block; nothing of it is held for its gradients, which compute it once more."""
+    """Attend by one block; store nothing for its gradients, which compute it a second time."""
     attention = _Attending(encoding)
     held = {**dict(attention.named_parameters()), **dict(attention.named_buffers())}
 
-    # The second time has the parameters of the first, whatever the encoding holds by then.
+    # The second time uses the parameters of the first, even if the encoding has changed since.
     def compute(*given: Any) -> Any:
         parameters = dict(zip(held, given[len(block) :], strict=True))
         return functional_call(attention, parameters, given[: len(block)], strict=True)
@@ -157,17 +157,17 @@ def _attend(
 def _rows_at_once(
     encoding: AttentionEncoding, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool
 ) -> int:
-    """Give the number of queries that attend at once: all, where no pairs need be formed."""
+    """Return how many queries attend in one piece: all, if no pairs must be computed."""
     queries, keys = q.shape[-2], k.shape[-2]
     pairs = encoding.attends or encoding.biases
-    if _exporting():  # the number of blocks would be that of one length
+    if _exporting():  # else the number of blocks would be fixed for one length
         return queries
     if torch.is_grad_enabled():
-        # Neither a compiler's graph nor torch.func's transforms can compute a block once more.
+        # A compiler's graph and torch.func's transforms cannot compute a block a second time.
         if not pairs or torch.compiler.is_compiling() or is_transformed():
             return queries
     elif not pairs and not (causal and (mask is not None or queries != keys)):
-        return queries  # nor need it be narrowed to a mask (B, 1, S, T)
+        return queries  # nor is a mask (B, 1, S, T) needed
     block = BLOCK if q.device.type == "cpu" else BLOCK_ELSEWHERE
     return max(LEAST, block // max(1, q.shape[0] * q.shape[1] * keys))
 
@@ -176,8 +176,8 @@ def _block_bounds(queries: int, rows: int) -> list[int]:
     """Return where blocks of at most `rows` queries start, and where the last one ends."""
     if not torch.compiler.is_compiling():
         return [*range(0, queries, rows), queries]
-    # A compiled graph has a fixed number of blocks. As that is a power of two, many lengths share a
-    # graph, where each would otherwise be compiled by itself.
+    # A compiled graph has a fixed number of blocks. With a power of two, many lengths share a
+    # graph; otherwise each length would be compiled separately.
     count = 2
     while count * rows < queries:
         count *= 2
@@ -185,12 +185,12 @@ def _block_bounds(queries: int, rows: int) -> list[int]:
 
 
 def _exporting() -> bool:
-    """Whether a program is being made for any length; before torch 2.7, any compiler may do so."""
+    """Return whether a program for any length is made; before torch 2.7, if anything compiles."""
     return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
 
 
 def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
-    """Cut a mask, broadcasting to ``(B, H, S, T)``, to some queries and the first keys."""
+    """Cut a mask, which broadcasts to `(B, H, S, T)`, to some queries and the first keys."""
     if mask.ndim > 1 and mask.shape[-2] > 1:
         mask = mask[..., start:end, :]
     return mask[..., :reach]
@@ -199,10 +199,10 @@ def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
-    """Attend without forming probabilities; mask is boolean, or is added to the scores."""
+    """Attend without computing probabilities; mask is boolean, or is added to the scores."""
     device, dtype = q.device.type, v.dtype
-    # On CPU, torch's fused kernel takes 3 to 10 times as long in bfloat16 as in float32 to train
-    # with, at sentence lengths, and autocast would cast float32 back.
+    # On CPU, training with torch's fused kernel takes 3 to 10 times as long in bfloat16 as in
+    # float32, at sentence lengths. Autocast would cast float32 back.
     widen = device == "cpu" and dtype == torch.bfloat16 and torch.is_grad_enabled()
     if widen:
         q, k, v = q.float(), k.float(), v.float()
@@ -222,9 +222,10 @@ def fused_attention(
 
 
 def _in_range(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast a bias to the dtype of q, near 0 first where that is narrow: softmax does not see it.
+    """Cast a bias to the dtype of q; if that is narrow, move its largest value to 0 first.
 
-    Where a query stands far from all keys, as in cross-attention, their biases would be one.
+    Softmax does not change. Without this, all biases of a query that is far from all keys, as in
+    cross-attention, would round to one number.
     """
     if bias.dtype == dtype or torch.finfo(dtype).bits > 16:
         return bias.to(dtype)
@@ -233,21 +234,29 @@ def _in_range(bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _few(q: Tensor) -> bool:
-    """Whether queries are so few that torch's fused kernel on CPU loses to plain products.
+    """Return whether queries are so few that torch's fused CPU kernel is slower than products.
 
-    In generation it takes 1.3 to 5 times as long, the longer the more threads there are.
+    In generation it takes 1.3 to 5 times as long, more with more threads.
     """
     plain = q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64)
-    most = 1 if torch.compiler.is_compiling() else 8  # a graph for one is there in any case
+    most = 1 if torch.compiler.is_compiling() else 8  # a graph for one query exists in any case
     return plain and q.shape[-2] <= most and not torch.is_grad_enabled()
 
 
 def attention_probabilities(
     q: Tensor, k: Tensor, scale: float, bias: Tensor | None, mask: Tensor | None
 ) -> Tensor:
-    """Form softmax(scale * q k^T + bias) ``(B, H, S, T)`` in float32, or float64 if q is.
+    """Return softmax(scale * q k^T + bias) `(B, H, S, T)` in float32, or float64 if q is.
 
-    Masked keys get exactly 0, also where a query may look nowhere.
+    Masked keys get exactly 0, also for a query that may not look at any key.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.model import attention_probabilities
+        >>> q = k = torch.zeros(1, 1, 3, 8)
+        >>> back = torch.ones(3, 3, dtype=torch.bool).tril()
+        >>> attention_probabilities(q, k, scale=8**-0.5, bias=None, mask=back)[0, 0, 1]
+        tensor([0.5000, 0.5000, 0.0000])
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
@@ -258,6 +267,6 @@ def attention_probabilities(
 
 
 def _looking_back(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    """Narrow the mask to what stands at or before each query, the last of which is the last key."""
+    """Limit the mask to keys at or before each query; the last query is at the last key."""
     seen = causal_mask(q.shape[-2], k.shape[-2], q.device)
     return seen if mask is None else mask & seen

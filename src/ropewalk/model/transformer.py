@@ -1,79 +1,37 @@
-"""A pre-norm encoder-decoder transformer whose position encodings are passed in.
+"""A pre-norm encoder-decoder transformer; it receives its position encodings as arguments.
 
-Axes: ``B`` batch, ``S`` source or target tokens, ``V`` vocabulary.
+Axes: `B` batch, `S` source or target tokens, `V` vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int
-from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.model.attention import Attention, self_placement
+from ropewalk.encodings import AttentionEncoding, Encoding, Placement
+from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
-from ropewalk.model.features import parse_attention, rotated_dim
 from ropewalk.model.linear import Linear, linear
-
-
-@dataclass(frozen=True)
-class TransformerShape:
-    """Sizes of a transformer and its kind of attention.
-
-    ``vocabulary`` is shared by source and target; ``attention`` is ``softmax``, ``performer``,
-    ``performer(features=64, rotate=before)`` or ``elu``, in all of its attentions.
-    """
-
-    vocabulary: int
-    width: int
-    heads: int
-    feed_forward: int
-    encoder_layers: int
-    decoder_layers: int
-    kv_heads: int | None = None
-    dropout: float = 0.0
-    attention: str = "softmax"
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "heads", "feed_forward"):
-            check_int(name, getattr(self, name), 1)
-        for name in ("encoder_layers", "decoder_layers"):
-            check_int(name, getattr(self, name), 0)
-
-    def stack_shape(self, *, causal: bool) -> StackShape:
-        """Shape of the decoder's stack (causal) or the encoder's: what encodings are built for."""
-        return StackShape(
-            layers=self.decoder_layers if causal else self.encoder_layers,
-            heads=self.heads,
-            kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
-            head_dim=rotated_dim(self.attention, self.width // self.heads),
-            width=self.width,
-            causal=causal,
-        )
-
-    def new_attention(self, encoding: AttentionEncoding) -> Attention:
-        """Make an attention of these sizes with this site of an encoding."""
-        return Attention(
-            self.width,
-            self.heads,
-            kv_heads=self.kv_heads,
-            encoding=encoding,
-            kind=self.attention,
-        )
-
-    def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:
-        """Make an empty cache for so many layers of this kind of attention."""
-        linear = parse_attention(self.attention) is not None
-        return DecoderCache(layers, branching=branching, linear=linear)
+from ropewalk.model.shape import TransformerShape
 
 
 class AttentionMaps(NamedTuple):
-    """Attention probabilities of one forward pass, one ``(B, H, S, T)`` tensor for each layer."""
+    """Attention probabilities of one forward pass, one `(B, H, S, T)` tensor for each layer.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import Encoding
+        >>> from ropewalk.model import Transformer, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=2, decoder_layers=2)
+        >>> model = Transformer(shape, Encoding(), Encoding())
+        >>> maps = model.attention_maps(torch.tensor([[5, 17, 42]]), torch.tensor([[1, 9]]))
+        >>> len(maps.cross), maps.cross[0].shape
+        (2, torch.Size([1, 4, 2, 3]))
+    """
 
     encoder: list[Tensor]
     decoder: list[Tensor]
@@ -81,7 +39,7 @@ class AttentionMaps(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a ReLU between (Vaswani et al. 2017, eq. 2)."""
+    """Two linear maps with a ReLU between them (Vaswani et al. 2017, eq. 2)."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -94,9 +52,9 @@ class FeedForward(nn.Module):
 
 
 class SelfAttentionLayer(nn.Module):
-    """Self-attention and feed-forward, each behind a norm and added to what came in (pre-norm).
+    """Self-attention and feed-forward, each after a norm and added to its input (pre-norm).
 
-    An encoder's layer; looking back only (``causal``), the layer of a decoder without memory.
+    It is the layer of an encoder or, with `causal`, of a decoder without memory.
     """
 
     def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
@@ -117,7 +75,7 @@ class SelfAttentionLayer(nn.Module):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, the attention probabilities."""
+        """Return the next x `(B, S, width)` and the attention probabilities, or None."""
         output, probabilities = self.attention(
             self.attention_norm(x),
             placement=placement,
@@ -157,10 +115,10 @@ class DecoderLayer(nn.Module):
         caches: tuple[AttentionCache | None, AttentionCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Give the next x ``(B, S, width)`` and, where asked for, both attentions' probabilities.
+        """Return the next x `(B, S, width)` and the probabilities of both attentions, or None.
 
-        ``own`` places the target's tokens, ``across`` them and memory's; ``masks`` and ``caches``
-        likewise. Without a mask of its own, the target looks back at everything.
+        `own` places the target's tokens, `across` these and the memory's; `masks` and `caches` have
+        the same order. Without its own mask, the target looks back at everything.
         """
         output, own_probabilities = self.attention(
             self.attention_norm(x),
@@ -187,9 +145,20 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder with one table for source, target and output embeddings.
 
-    ``encoder`` and ``decoder`` are the encodings of the two stacks; ``cross`` acts in
-    cross-attention, where by default nothing does. Embeddings are N(0, 1/width) times sqrt(width)
-    for every encoding.
+    `encoder` and `decoder` are the encodings of the two stacks; `cross` acts in cross-attention,
+    where nothing acts by default. Embeddings are N(0, 1/width) times sqrt(width) with every
+    encoding.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk.encodings import build_encoder_decoder
+        >>> from ropewalk.model import Transformer, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=2, decoder_layers=2)
+        >>> stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
+        >>> model = Transformer(shape, *build_encoder_decoder("rotary", *stacks))
+        >>> hidden = model(torch.tensor([[5, 17, 42]]), torch.tensor([[1, 9]]))
+        >>> model.logits(hidden).shape
+        torch.Size([1, 2, 100])
     """
 
     def __init__(
@@ -216,22 +185,22 @@ class Transformer(nn.Module):
         self.dropout = Dropout(shape.dropout)
 
     def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Give the decoder's last hidden states ``(B, S, width)``; ``logits`` makes scores of them.
+        """Return the decoder's last hidden states `(B, S, width)`, the input of `logits`.
 
-        source and target: token ids ``(B, S)``; source_mask: boolean ``(B, S)``, True at real
-        tokens. Target padding needs no mask: it comes last, and causal attention never looks ahead.
+        source and target: token ids `(B, S)`; source_mask: boolean `(B, S)`, True at real tokens.
+        Target padding needs no mask: it comes last, and causal attention never looks ahead.
         """
         memory = self.encode(source, source_mask)
         return self.decode(target, memory, source_mask)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary: ``(…, width)`` to ``(…, V)``."""
+        """Return scores of the vocabulary: `(…, width)` to `(…, V)`."""
         return linear(hidden, self.embedding.weight)
 
     def encode(
         self, source: Tensor, mask: Tensor | None = None, maps: list[Tensor] | None = None
     ) -> Tensor:
-        """Encode source ``(B, S)`` into memory ``(B, S, width)``; ``maps`` collects attention."""
+        """Encode source `(B, S)` into memory `(B, S, width)`; `maps` collects attention."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self._embed(source, positions, self.encoder_encoding)
         placement = Placement(positions)
@@ -251,7 +220,7 @@ class Transformer(nn.Module):
         cache: DecoderCache | None = None,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> Tensor:
-        """Decode target ``(B, S)`` given memory; with a cache, target is the new tokens alone.
+        """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
         A branching cache takes one new token for each beam of a row.
         """
@@ -276,7 +245,7 @@ class Transformer(nn.Module):
     def attention_maps(
         self, source: Tensor, target: Tensor, source_mask: Tensor | None = None
     ) -> AttentionMaps:
-        """Run once with all attention probabilities formed, and give them."""
+        """Run once and return all attention probabilities."""
         maps = AttentionMaps([], [], [])
         memory = self.encode(source, source_mask, maps.encoder)
         self.decode(target, memory, source_mask, maps=(maps.decoder, maps.cross))

@@ -1,4 +1,4 @@
-"""The mathematics of rotary position embeddings; needs torch and the standard library alone."""
+"""The mathematics of rotary position embeddings; needs only torch and the standard library."""
 
 from ropewalk.rotary import axes, interop, positions, scaling
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature

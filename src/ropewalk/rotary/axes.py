@@ -1,8 +1,8 @@
-"""Which axis and which exponent each pair has, in the orders that published models use.
+"""The axis and the exponent of each pair, in the orders that published models use.
 
-Each function gives the `axes` of a `RotarySpec`: for each of the R/2 pairs its axis and its
-exponent e: it rotates by theta^-e per step along that axis. Axes are numbered as the rows of the
-positions are: time, height, width in the M-RoPE family; height, width in most vision towers.
+Each function returns the `axes` of a `RotarySpec`: an axis and an exponent e for each of the R/2
+pairs, which rotates by theta^-e per step along that axis. Axes have the order of the rows of the
+positions: time, height, width in the M-RoPE family; height, width in most vision towers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,30 @@ from typing import Any
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.frequencies import Axes, standard_exponents
 
+__all__ = [
+    "alternating",
+    "axial",
+    "ernie",
+    "interleaved",
+    "pixtral",
+    "round_robin",
+    "sectioned",
+]
+
 
 def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
-    """Axes one behind the other, each with all frequencies of a rope of its own size.
+    """Return axes one after the other, each with all frequencies of a rope of its own size.
 
     pairs: how many pairs each axis has; pair j of n has exponent j/n. order: axes in the order of
-    their pairs, where it is not 0, 1, … (Kimi's vision has width first: `order=(1, 0)`).
+    their pairs, if it is not 0, 1, … (Kimi's vision has width first: `order=(1, 0)`).
     Source: Heo et al. 2024, RoPE-ViT, arXiv 2403.13298, eq. 7; Qwen2-VL's vision, arXiv 2409.12191.
+
+    Example:
+        >>> from ropewalk import RotarySpec, axes
+        >>> [(axis, str(exponent)) for axis, exponent in axes.axial((2, 2))]
+        [(0, '0'), (0, '1/2'), (1, '0'), (1, '1/2')]
+        >>> RotarySpec(head_dim=64, axes=axes.axial((16, 16))).axis_count
+        2
     """
     _check_sizes("pairs", pairs)
     chosen = range(len(pairs)) if order is None else order
@@ -30,30 +47,46 @@ def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
 
 
 def pixtral(rotary_dim: int, count: int = 2) -> Axes:
-    """The frequencies of one rope dealt out in turn, then one axis behind the other.
+    """Return axes one after the other, which share out the frequencies of one rope in turn.
 
     Axis a has the exponents 2i/R of the pairs i = a, a + count, …
     Source: Pixtral, arXiv 2410.07073, section 2; transformers' modeling_pixtral.py.
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [(axis, str(exponent)) for axis, exponent in axes.pixtral(8)]
+        [(0, '0'), (0, '1/2'), (1, '1/4'), (1, '3/4')]
     """
     exponents = _divided("rotary_dim", rotary_dim, 2 * count)
     return tuple((axis, e) for axis in range(count) for e in exponents[axis::count])
 
 
 def alternating(pairs: int, order: Sequence[int] = (0, 1)) -> Axes:
-    """Axes in turn, pair by pair, each with all frequencies of a rope of its own size.
+    """Return axes in turn, pair by pair, each with all frequencies of a rope of its own size.
 
-    pairs: how many pairs each axis has. Source: Kimi-VL's vision (MoonViT), `Rope2DPosEmb`, whose
-    width comes first: `order=(1, 0)`.
+    pairs: how many pairs each axis has. Source: Kimi-VL's vision (MoonViT), `Rope2DPosEmb`, which
+    has width first: `order=(1, 0)`.
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [(axis, str(exponent)) for axis, exponent in axes.alternating(2)]
+        [(0, '0'), (1, '0'), (0, '1/2'), (1, '1/2')]
     """
     check_int("pairs", pairs, 1)
     return tuple((axis, Fraction(j, pairs)) for j in range(pairs) for axis in order)
 
 
 def sectioned(sections: Sequence[int]) -> Axes:
-    """M-RoPE: one rope's pairs in sections, the first following time, then height, then width.
+    """Return M-RoPE's axes: the first section of pairs follows time, then height, then width.
 
-    sections: pairs of each axis, `mrope_section` in config.json. Exponents are those of the whole.
-    Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1.
+    sections: pairs of each axis, `mrope_section` in config.json. Exponents are those of one rope
+    of all pairs. Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1.
+
+    Example:
+        >>> from ropewalk import RotarySpec, axes
+        >>> spec = RotarySpec(head_dim=128, axes=axes.sectioned((16, 24, 24)))
+        >>> [spec.axis_of_pair[pair] for pair in (0, 15, 16, 39, 40, 63)]
+        [0, 0, 1, 1, 2, 2]
     """
     _check_sizes("sections", sections)
     owners = [axis for axis, pairs in enumerate(sections) for _ in range(pairs)]
@@ -61,12 +94,17 @@ def sectioned(sections: Sequence[int]) -> Axes:
 
 
 def interleaved(sections: Sequence[int], pairs: int | None = None) -> Axes:
-    """Interleaved M-RoPE: pairs follow time, height, width in turn, until an axis has its share.
+    """Return interleaved M-RoPE's axes: time, height, width in turn, until an axis has its share.
 
-    Pair 3j + a follows axis a for j < sections[a]; what is left follows time. pairs: where there
-    are more or fewer of them than the sections' sum, as in small versions of published models.
-    Exponents are those of the whole. Source: Huang et al. 2025, arXiv 2510.23095; Qwen3-VL
+    Pair 3j + a follows axis a for j < sections[a]; the other pairs follow time. pairs: how many
+    there are, if not the sections' sum, as in small versions of published models. Exponents are
+    those of one rope of all pairs. Source: Huang et al. 2025, arXiv 2510.23095; Qwen3-VL
     (`mrope_interleaved`).
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [axis for axis, _ in axes.interleaved((4, 2, 2))]
+        [0, 1, 2, 0, 1, 2, 0, 0]
     """
     _check_sizes("sections", sections)
     count, pairs = len(sections), sum(sections) if pairs is None else pairs
@@ -78,25 +116,35 @@ def interleaved(sections: Sequence[int], pairs: int | None = None) -> Axes:
 
 
 def round_robin(pairs: int, count: int = 2) -> Axes:
-    """One rope's pairs following the axes in turn; exponents are those of the whole.
+    """Return axes in turn, pair by pair; exponents are those of one rope of all pairs.
 
     Source: transformers' modeling_neomme.py.
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [(axis, str(exponent)) for axis, exponent in axes.round_robin(4)]
+        [(0, '0'), (1, '1/4'), (0, '1/2'), (1, '3/4')]
     """
     exponents = standard_exponents(2 * pairs)
     return tuple((i % count, exponent) for i, exponent in enumerate(exponents))
 
 
 def ernie(sections: Sequence[int]) -> Axes:
-    """Ernie 4.5-VL's order: height and width in turn at high frequencies, time at the lowest.
+    """Return Ernie 4.5-VL's axes: height and width in turn at high frequencies, then time.
 
-    sections: pairs of height, width and time, of which the first two are equal. Axes are time 0,
-    height 1, width 2; exponents are those of the whole. Source: transformers'
+    sections: pairs of height, width and time; the first two are equal. Axes are time 0, height 1,
+    width 2. Exponents are those of one rope of all pairs. Source: transformers'
     modeling_ernie4_5_vl_moe.py.
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [axis for axis, _ in axes.ernie((2, 2, 1))]
+        [1, 2, 1, 2, 0]
     """
     _check_sizes("sections", sections)
     if len(sections) != 3 or sections[0] != sections[1]:
         raise ValueError(
-            f"sections must be pairs of height, width and time, the first two equal, "
+            f"sections must be the pairs of height, width and time, the first two equal, "
             f"got {tuple(sections)}"
         )
     owners = [1, 2] * sections[0] + [0] * sections[2]
@@ -104,7 +152,7 @@ def ernie(sections: Sequence[int]) -> Axes:
 
 
 def as_code(given: Axes) -> str:
-    """Write axes as Python: a call of a function above where one gives them, else pair by pair."""
+    """Return axes as Python: a call of a function above if one returns them, else pair by pair."""
     pairs, count = len(given), max(axis for axis, _ in given) + 1
     owners = [axis for axis, _ in given]
     shares = tuple(owners.count(axis) for axis in range(count))
@@ -134,33 +182,33 @@ def as_code(given: Axes) -> str:
 
 
 def check_axes(given: object, pairs: int) -> Axes:
-    """Return the axes of a spec of so many pairs, exponents as fractions; raise where wrong."""
+    """Return the axes of a spec of so many pairs, exponents as fractions; raise if wrong."""
     try:
         both = [(axis, exponent) for axis, exponent in given]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise TypeError(
-            f"axes must hold one (axis, exponent) for each pair, got {shown(given)}"
+            f"axes must have one (axis, exponent) for each pair, got {shown(given)}"
         ) from None
     if len(both) != pairs:
         raise ValueError(
-            f"axes must hold one (axis, exponent) for each of R/2 = {pairs} pairs, got {len(both)}"
+            f"axes must have one (axis, exponent) for each of R/2 = {pairs} pairs, got {len(both)}"
         )
     exponents = [_exponent(i, exponent) for i, (_, exponent) in enumerate(both)]
     for axis, _ in both:
         check_int("each axis of axes", axis, 0)
     used = {axis for axis, _ in both}
     if used != set(range(len(used))):
-        raise ValueError(f"axes must use every axis from 0 on, got {sorted(used)[:9]}")
+        raise ValueError(f"axes must use all axes from 0 on, without a gap, got {sorted(used)[:9]}")
     return tuple((axis, exponent) for (axis, _), exponent in zip(both, exponents, strict=True))
 
 
 def _exponent(pair: int, given: Any) -> Fraction:
-    rule = "each exponent of axes must be a finite number, or a fraction as '1/3', got "
+    rule = "each exponent of axes must be a finite number, or a fraction such as '1/3', got "
     try:
         return Fraction(given)
     except TypeError:
         raise TypeError(f"{rule}{shown(given)} for pair {pair}") from None
-    except (ValueError, OverflowError, ZeroDivisionError):  # NaN, infinity and other words
+    except (ValueError, OverflowError, ZeroDivisionError):  # NaN, infinity, text that is no number
         raise ValueError(f"{rule}{shown(given)} for pair {pair}") from None
 
 
@@ -177,6 +225,6 @@ def _check_sizes(name: str, sizes: Sequence[int]) -> None:
             f"{name} must be a list or tuple of sizes, one for each axis, got {shown(sizes)}"
         )
     if not sizes:
-        raise ValueError(f"{name} must hold a size for each axis, got {shown(sizes)}")
+        raise ValueError(f"{name} must have a size for each axis, got {shown(sizes)}")
     for i, size in enumerate(sizes):
         check_int(f"{name}[{i}]", size, 1)

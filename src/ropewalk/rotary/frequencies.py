@@ -1,18 +1,17 @@
 """Frequencies and angles, without rounding error that grows with the position.
 
-A float32 product of position and frequency has lost the whole angle by position 10,000,000, and
+A float32 product of position and frequency has lost the complete angle by position 10,000,000, and
 the cosine of a float64 product is off by 1e-7 at 2^31. So a frequency f, in radians per position,
-is kept as a fraction of a turn in fixed point,
+is stored as a fraction of a turn in fixed point,
 
-    w = round(f / 2π · 2^64),
+    w = round(f / 2π · 2^64).
 
-and position · w in 64-bit integers is the fraction of a turn that remains after all full turns,
-for full turns are just what overflows. The one error is that of rounding w, at most
-|position| · 2^-65 turns: 4e-10 radians at 2^31, less than float32 rounds off up to 2^38, and 2e-4
-at 2^50. That is said and not refused: a smaller error than that of bfloat16's rounding is no reason
-to reject positions, and most lie on a device, where nobody can look. Frequencies are formed in
-decimal arithmetic, from theta and the fields of a scaling rule taken as the exact binary64 numbers
-that they are.
+position · w in 64-bit integers is the fraction of a turn that remains after all full turns, because
+full turns are what overflows. The one error is that of rounding w, at most |position| · 2^-65
+turns: 4e-10 radians at 2^31, less than the rounding of float32 up to 2^38, and 2e-4 at 2^50. Far
+positions are documented and no error: bfloat16 rounds more than that, and most positions are on a
+device, where a check would have to wait. Frequencies are computed in decimal arithmetic. theta and
+the fields of a scaling rule are taken as exact binary64 numbers.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair, the axis whose position it follows and its exponent e in theta^-e."""
+"""For each pair, the axis that it follows and its exponent e in theta^-e."""
 
-# float64 holds these, in radians per position, and the wavelengths that they make.
+# Radians per position. float64 has these and their wavelengths.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
 
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
-    """60 digits after the point; 2^-64 takes 20, and where theta < 1 there are more before it."""
-    # Without the trap, what is too small for a Decimal would be 0, a pair that stands still.
+    """Return 60 digits after the point (2^-64 takes 20), and those before it if theta < 1."""
+    # Without the trap, a number too small for a Decimal would be 0: a pair that does not rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
     return Context(prec=60 + max(0, -Decimal(theta).adjusted()), traps=traps)
 
@@ -58,14 +57,14 @@ def to_fixed_point(frequencies: Iterable[Decimal]) -> tuple[int, ...]:
 def cos_sin(
     positions: Tensor, frequencies: Tensor, amplitude: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return amplitude · cos and amplitude · sin of each angle, float32, formed in float64.
+    """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
     positions: (..., R/2), the position that each pair follows. frequencies: (..., R/2), int64 as
-    `to_fixed_point` returns them, or float64 in radians per position, where positions are
-    continuous. Without amplitude, within 1e-7 up to |position| = 2^31 in the integer form.
+    `to_fixed_point` returns them, or float64 in radians per position if positions are continuous.
+    With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
-        turns = (positions.to(torch.int64) * frequencies).to(torch.float64)  # less full turns
+        turns = (positions.to(torch.int64) * frequencies).to(torch.float64)  # without full turns
         angle = turns * RADIANS_PER_UNIT  # in [-π, π]
     else:
         angle = positions.to(torch.float64) * frequencies

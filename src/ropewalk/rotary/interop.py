@@ -1,9 +1,9 @@
-"""Tables from other code and back, and the rotation as ONNX has it.
+"""Tables from other code and back, and the rotation by ONNX's operator.
 
 Tables of this package are cos and sin, float32 (…, S, R/2), one column for each pair, as `rotate`
-takes them. Others keep complex numbers (Meta), every column twice (transformers) or angles
-(rotary-embedding-torch). Leading axes are kept as they are. What arrives in bfloat16 or float16 is
-widened, and stays as inexact as it came.
+takes them. Others have complex numbers (Meta), every column twice (transformers) or angles
+(rotary-embedding-torch). Leading axes do not change. bfloat16 and float16 are widened to float32,
+but the precision that they lack is lost.
 """
 
 from __future__ import annotations
@@ -16,70 +16,129 @@ from ropewalk.rotary.rotate import check_tables
 from ropewalk.rotary.spec import Pairing, check_pairing
 from ropewalk.rotary.tables import Tables
 
+__all__ = [
+    "from_freqs",
+    "from_freqs_cis",
+    "from_transformers",
+    "onnx_rotary_embedding",
+    "to_freqs",
+    "to_freqs_cis",
+    "to_transformers",
+]
+
 
 def from_freqs_cis(freqs_cis: Tensor) -> Tables:
-    """Tables of Meta's `freqs_cis`, complex (…, S, R/2), whose numbers are cos + i·sin.
+    """Return tables of Meta's `freqs_cis`, complex (…, S, R/2): cos + i·sin.
 
-    Raises TypeError for real numbers: some ports keep (…, S, R/2, 2), which torch.view_as_complex
-    takes. Source: meta-llama/llama, `precompute_freqs_cis`; its pairs are interleaved.
+    Raises TypeError for real numbers. Some ports have (…, S, R/2, 2), which torch.view_as_complex
+    converts. Source: meta-llama/llama, `precompute_freqs_cis`; its pairs are interleaved.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import interop
+        >>> freqs_cis = torch.polar(torch.ones(2, 1), torch.tensor([[0.0], [1.0]]))
+        >>> cos, sin = interop.from_freqs_cis(freqs_cis)  # for rotate(…, pairing="interleaved")
+        >>> cos
+        tensor([[1.0000],
+                [0.5403]])
     """
     if not freqs_cis.is_complex():
         raise TypeError(
             f"freqs_cis must be complex, got {freqs_cis.dtype} of shape {tuple(freqs_cis.shape)}; "
-            f"where cos and sin lie on a last axis of 2, pass torch.view_as_complex(freqs_cis)"
+            f"if cos and sin are on a last axis of 2, pass torch.view_as_complex(freqs_cis)"
         )
     return _wide(freqs_cis.real), _wide(freqs_cis.imag)
 
 
 def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
-    """Meta's `freqs_cis` of tables: complex64 (…, S, R/2), complex128 where tables are float64."""
-    _check_alike(cos, sin)
+    """Return Meta's `freqs_cis` of tables: complex64 (…, S, R/2), or complex128 of float64 tables.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, interop
+        >>> cos, sin = RotaryEmbedding(RotarySpec(head_dim=4)).tables(torch.arange(3))
+        >>> interop.to_freqs_cis(cos, sin)[1]
+        tensor([0.5403+0.8415j, 0.9999+0.0100j])
+    """
+    _check_same_shape(cos, sin)
     return torch.complex(_wide(cos), _wide(sin))
 
 
 def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
-    """Tables of transformers' cos and sin (…, S, R), which hold every column twice.
+    """Return tables of transformers' cos and sin (…, S, R), which have every column twice.
 
-    pairing: where the two lie. `half`: columns i and i + R/2, torch.cat((freqs, freqs), -1) (Llama
-    and most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). Mostly this is
-    the pairing of the model; GLM's tables are `half` and its pairs interleaved.
+    pairing: the columns of a pair. `half`: i and i + R/2, torch.cat((freqs, freqs), -1) (Llama and
+    most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). This is usually the
+    pairing of the model, but GLM's tables are `half` and its pairs are interleaved.
 
-    Raises ValueError where the two differ: the argument is the wrong one, or the members of a pair
-    rotate differently (HunYuan-VL), which is no rotation. Source: transformers, modeling_llama.py.
+    Raises ValueError if the two columns differ. Then `pairing` is wrong, or the two dimensions of
+    a pair rotate differently (HunYuan-VL), which is not a rotation. Source: transformers,
+    modeling_llama.py.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import interop
+        >>> angles = torch.tensor([[0.0, 0.0], [1.0, 0.01]])
+        >>> theirs = torch.cat((angles, angles), -1)
+        >>> cos, sin = interop.from_transformers(theirs.cos(), theirs.sin(), pairing="half")
+        >>> cos.shape
+        torch.Size([2, 2])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     return _once("cos", cos, pairing), _once("sin", sin, pairing)
 
 
 def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
-    """transformers' cos and sin (…, S, R) of tables: see `from_transformers`."""
-    _check_alike(cos, sin)
+    """Return transformers' cos and sin (…, S, R) of tables: see `from_transformers`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, interop
+        >>> cos, sin = RotaryEmbedding(RotarySpec(head_dim=4)).tables(torch.arange(3))
+        >>> interop.to_transformers(cos, sin, pairing="half")[0][1]
+        tensor([0.5403, 0.9999, 0.5403, 0.9999])
+    """
+    _check_same_shape(cos, sin)
     return _twice(cos, pairing), _twice(sin, pairing)
 
 
 def from_freqs(freqs: Tensor) -> Tables:
-    """Tables of rotary-embedding-torch's `freqs` (…, S, R): angles, each repeated pairwise.
+    """Return tables of rotary-embedding-torch's `freqs` (…, S, R): angles, each twice in a row.
 
-    x-transformers' are the same. Raises ValueError where the two of a pair differ.
+    x-transformers' are the same. Raises ValueError if the two angles of a pair differ.
     Source: lucidrains/rotary-embedding-torch, `RotaryEmbedding.forward`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import interop
+        >>> cos, sin = interop.from_freqs(torch.tensor([[1.0, 1.0, 0.01, 0.01]]))
+        >>> cos
+        tensor([[0.5403, 0.9999]])
     """
     angles = _once("freqs", freqs, "interleaved").to(torch.float64)
     return angles.cos().to(torch.float32), angles.sin().to(torch.float32)
 
 
 def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
-    """rotary-embedding-torch's `freqs` (…, S, R) of tables: angles in [-π, π], repeated pairwise.
+    """Return rotary-embedding-torch's `freqs` (…, S, R) of tables: angles in [-π, π], twice each.
 
-    They differ by full turns from those that it forms, and rotate alike. Raises ValueError for
-    tables with an amplitude, for which angles have no place.
+    They differ by full turns from those that it computes, and rotate the same way. Raises
+    ValueError for tables with an amplitude, which angles cannot express.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, interop
+        >>> cos, sin = RotaryEmbedding(RotarySpec(head_dim=4)).tables(torch.arange(3))
+        >>> interop.to_freqs(cos, sin)[1]
+        tensor([1.0000, 1.0000, 0.0100, 0.0100])
     """
-    _check_alike(cos, sin)
+    _check_same_shape(cos, sin)
     cos, sin = _wide(cos), _wide(sin)
     squared = cos**2 + sin**2
-    # 1e-5 lets in what float32 rounds, and no amplitude that a rule gives.
+    # 1e-5 is more than the rounding of float32, and less than any amplitude of a rule.
     if squared.numel() and (worst := (squared - 1).abs().max().item()) > 1e-5:
         raise ValueError(
-            f"cos and sin must have cos² + sin² = 1, since angles hold no amplitude, got a sum "
+            f"cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a sum "
             f"{worst:.2g} off; divide them by the amplitude and scale q and k by it"
         )
     return _twice(torch.atan2(sin, cos), "interleaved")
@@ -95,24 +154,31 @@ def onnx_rotary_embedding(
     start: int = 0,
     seq_dim: int = -2,
 ) -> Tensor:
-    """`rotate`, by the operator RotaryEmbedding of ONNX (opset 23), which an export keeps whole.
+    """Rotate as `rotate` does, by ONNX's RotaryEmbedding (opset 23): one node of an export.
 
-        class Rotate(nn.Module):
-            def forward(self, q, cos, sin):
-                return interop.onnx_rotary_embedding(q, cos, sin, pairing="half")
-
-        torch.onnx.export(Rotate(), (q, cos, sin), dynamo=True, opset_version=23)
-
-    The module may as well take positions and form its tables by `RotaryEmbedding.tables`: their
-    integer arithmetic goes into the graph, and far positions stay exact in onnxruntime.
+    A module may also take positions and call `RotaryEmbedding.tables`: its integer arithmetic
+    becomes a part of the graph, and far positions stay exact in onnxruntime.
 
     Arguments and result are those of `rotate`, with fewer forms: x has four axes and an even D,
-    tables have no head axis, pairs are written as they were read, and `start` is 0. x and tables
-    must have one dtype in ONNX, so both go in as float32 and the result is rounded once.
+    tables have no head axis, pairs are written as they were read, and `start` is 0. In ONNX, x and
+    tables must have one dtype: both are converted to float32, and the result is rounded once.
 
-    Raises ValueError or TypeError for what the operator cannot say, RuntimeError where torch is
+    Raises ValueError or TypeError for what the operator cannot express, RuntimeError if torch is
     older than 2.8. An export needs onnx and onnxscript; this function does not.
     Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, interop
+        >>> class Rotate(nn.Module):
+        ...     def forward(self, q, cos, sin):
+        ...         return interop.onnx_rotary_embedding(q, cos, sin, pairing="half")
+        >>> cos, sin = RotaryEmbedding(RotarySpec(head_dim=64)).tables(torch.arange(16))
+        >>> Rotate()(torch.randn(2, 8, 16, 64), cos, sin).shape
+        torch.Size([2, 8, 16, 64])
+
+        torch.onnx.export(Rotate(), (q, cos, sin), dynamo=True, opset_version=23) exports it.
     """
     _check_onnx(x, cos, sin, pairing, write_pairing, start, seq_dim)
     rotary_dim, head_dim = 2 * cos.shape[-1], x.shape[-1]
@@ -124,7 +190,7 @@ def onnx_rotary_embedding(
             f"pip install --upgrade torch, or use rotate"
         ) from None
     heads_first = x if seq_dim == -2 else x.transpose(1, 2)
-    # The operator broadcasts no batch.
+    # The operator does not broadcast the batch.
     cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
     rotated = rotary_embedding(
         heads_first.to(torch.float32),
@@ -145,17 +211,17 @@ def _check_onnx(
     start: int,
     seq_dim: int,
 ) -> None:
-    """Raise for what ONNX's operator cannot say."""
+    """Raise for arguments that ONNX's operator does not have."""
     check_pairing("pairing", pairing)
     if write_pairing not in (None, pairing):
         raise ValueError(
-            f"write_pairing must be pairing={pairing!r}, as ONNX writes pairs where it read them, "
+            f"write_pairing must be pairing={pairing!r}, as ONNX writes pairs as it read them, "
             f"got {shown(write_pairing)}; reorder the dimensions of the result, or use rotate"
         )
     if start != 0:
         raise ValueError(
             f"start must be 0, as ONNX rotates leading dimensions, got {start}; "
-            f"pass x[..., start:], and put the result behind x[..., :start]"
+            f"pass x[..., start:], and concatenate x[..., :start] and the result"
         )
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"x must be float32, float16 or bfloat16 for ONNX, got {x.dtype}")
@@ -178,7 +244,7 @@ def _wide(table: Tensor) -> Tensor:
 
 
 def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
-    """The R/2 columns of a table that holds each twice."""
+    """Return the R/2 columns of a table that has each twice."""
     check_pairing("pairing", pairing)
     if table.ndim < 1 or table.shape[-1] % 2:
         raise ValueError(
@@ -190,8 +256,8 @@ def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
         other = "interleaved" if pairing == "half" else "half"
         columns = "i and i + R/2" if pairing == "half" else "2i and 2i + 1"
         raise ValueError(
-            f"{name} must hold the same value in columns {columns}, got some that differ by up to "
-            f"{(first - second).abs().max().item():.2g}; another table holds them {other}"
+            f"{name} must have the same value in columns {columns}, got some that differ by up to "
+            f"{(first - second).abs().max().item():.2g}; other tables are {other}"
         )
     return _wide(first).contiguous()
 
@@ -203,7 +269,7 @@ def _twice(table: Tensor, pairing: Pairing) -> Tensor:
     return table.repeat_interleave(2, dim=-1)
 
 
-def _check_alike(cos: Tensor, sin: Tensor) -> None:
+def _check_same_shape(cos: Tensor, sin: Tensor) -> None:
     if cos.shape != sin.shape:
         raise ValueError(
             f"cos and sin must have one shape, got {tuple(cos.shape)} and {tuple(sin.shape)}"

@@ -1,4 +1,4 @@
-"""What one layer of a model has for rope, and what belongs to it but is no rotation."""
+"""`LayerSpec`: the rope of one layer of a model, and factors of its scores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from ropewalk.rotary.spec import RotarySpec
 
 @dataclass(frozen=True)
 class QueryTemperature:
-    """Queries at position p are multiplied by 1 + beta · ln(1 + floor((p + first) / length)).
+    """Factor of queries at position p: 1 + beta · ln(1 + floor((p + first) / length)).
 
-    Llama 4 has it in layers without rope (first = 1), Ministral 3 in all (first = 0).
+    Llama 4 has it in layers without rope (first = 1), Ministral 3 in all layers (first = 0).
     Source: Nakanishi 2025, arXiv 2501.19399; transformers' modeling_llama4.py.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import QueryTemperature
+        >>> llama4 = QueryTemperature(beta=0.1, length=8192, first=1)
+        >>> llama4.at(torch.tensor([0, 8190, 8191, 100_000]))
+        tensor([1.0000, 1.0000, 1.0693, 1.2565])
     """
 
     beta: float
@@ -30,7 +37,7 @@ class QueryTemperature:
         check_int("first", self.first, 0)
 
     def at(self, positions: Tensor) -> Tensor:
-        """Return the factor for queries at integer positions (...), from 0 on: float32 (...)."""
+        """Return the factor of queries at integer positions (...) of at least 0: float32 (...)."""
         if positions.is_floating_point() or (positions < 0).any():
             raise ValueError(f"positions must be integers of at least 0, got {positions}")
         steps = torch.div(
@@ -41,18 +48,27 @@ class QueryTemperature:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer's rope, and what belongs to it but is no rotation.
+    """One layer's rope, and factors of its scores.
 
-    rope: None where the layer has none (NoPE).
-    softmax_factor: what the scores' scale is multiplied by besides (DeepSeek with YaRN).
-    query_temperature: what queries are multiplied by, if anything.
-    layer_type: the layer's type in config.json ("full_attention", …), if it has one.
-    indexer: the rope of the indexer that chooses keys for the layer (DeepSeek-V3.2, GLM-5), where
-        it has one of its own: it rotates the indexer's queries and keys, whose heads have a size of
-        their own, and often pairs otherwise than `rope`.
-    origins: where `rope` was read, by the names of its fields: {"theta": "rope_theta", …}, a key of
-        config.json each, or "default of the model's class", or "model_type" for what a table by
-        model type says. It is a note, and takes no part in comparisons.
+    rope: None if the layer has none (NoPE).
+    softmax_factor: an additional factor of the scores' scale (DeepSeek with YaRN).
+    query_temperature: the factor of queries, or None.
+    layer_type: the layer's type in config.json ("full_attention", …), or None.
+    indexer: the rope of the indexer that chooses keys for the layer (DeepSeek-V3.2, GLM-5), or
+        None. It rotates the indexer's queries and keys. Their heads have another size than the
+        layer's, and often another pairing.
+    origins: where each field of `rope` was read: {"theta": "rope_theta", …}. A value is a key of
+        config.json, "default of the model's class", or "model_type" if a table by model type has
+        it. It is a note: comparisons ignore it.
+
+    Example:
+        >>> from ropewalk import ModelSpec
+        >>> config = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64}
+        >>> layer = ModelSpec.from_config({**config, "rope_theta": 500000.0}).layer(0)
+        >>> layer.rope
+        RotarySpec(head_dim=64, theta=500000.0)
+        >>> layer.origins["theta"], layer.origins["pairing"]
+        ('rope_theta', 'model_type')
     """
 
     rope: RotarySpec | None

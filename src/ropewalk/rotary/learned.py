@@ -1,6 +1,7 @@
-"""`LearnedRotaryEmbedding`: a rope whose frequencies are parameters.
+"""`LearnedRotaryEmbedding`: a rope with frequencies that are learned.
 
-Axes, besides those of the package: N sets of frequencies, each shared by H/N consecutive heads.
+Axes, in addition to those of the package: N sets of frequencies, each shared by H/N consecutive
+heads.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from ropewalk.rotary.tables import CPU, Length, RopeTables, Tables
 
 
 class LearnedTables(RopeTables):
-    """Tables of frequencies that are learned: formed anew each time, since an optimizer moves them.
+    """Tables of learned frequencies, computed at each call since an optimizer changes them.
 
-    (…, S, R/2) where all heads rotate alike, else (B or 1, N, S, R/2), as `rotate` takes them:
-    float32, or float64 if the frequencies are. Gradients run through them to the frequencies.
+    (…, S, R/2) if all heads rotate the same way, else (B or 1, N, S, R/2), as `rotate` takes them:
+    float32, or float64 if the frequencies are. Gradients reach the frequencies through them.
     """
 
     def __init__(self, spec: RotarySpec, per_head: Tensor) -> None:
@@ -37,11 +38,11 @@ class LearnedTables(RopeTables):
             positions = positions[None]
         if per_head.shape[1] == 1:
             positions, per_head = positions[..., None], per_head[:, 0]
-        else:  # a head axis before the sequence: (A, B or 1, 1, S, 1) beside (A, N, 1, R/2)
+        else:  # a head axis before the sequence: (A, B or 1, 1, S, 1) and (A, N, 1, R/2)
             positions = positions[:, None] if positions.ndim == 2 else positions
             positions, per_head = positions[:, :, None, :, None], per_head[:, :, None]
-        # Sums of products and no matmul, which autocast would round. Axis by axis, since all
-        # products at once are A times the angles.
+        # Sums of products, since autocast would round a matmul. Axis by axis, since all products
+        # together take A times the memory of the angles.
         angles = positions[0] * per_head[0]
         for along_axis, per_axis in zip(positions[1:], per_head[1:], strict=True):
             angles = angles + along_axis * per_axis
@@ -55,34 +56,41 @@ class LearnedTables(RopeTables):
 class LearnedRotaryEmbedding(RotaryEmbedding):
     """A `RotaryEmbedding` that learns its frequencies, starting from those of `spec`.
 
-        rope = LearnedRotaryEmbedding(RotarySpec(head_dim=64))
-
-        plane = axes.axial((16, 16))  # RoPE-Mixed, as RoPE-ViT starts it
-        spec = RotarySpec(64, theta=10.0, pairing="interleaved", axes=plane)
-        rope = LearnedRotaryEmbedding(spec, heads=12, mixed=True)
-        q, k = rope(q, k, positions.grid(14, 14))
-
     In head h, pair i at a position p of A axes rotates by the angle
 
         Σ_a p[a] · frequencies[a, h, i],    frequencies: (A, N, R/2), float32.
 
-    All entries are learned, those too that start at 0: an axial rope may come to mix its axes.
-    Scores depend on the distance alone, whatever the frequencies are. The amplitude stays fixed.
+    All entries are learned, also those that start at 0: an axial rope can learn to mix its axes.
+    Scores depend only on the distance, whatever the frequencies are. The amplitude is fixed.
 
-    spec: where the frequencies start, and all else. A rule that depends on the length is refused.
-    heads: N. With GQA it must divide the key heads, for query heads must rotate as their key head.
+    spec: the initial frequencies, and all else. A rule that depends on the length is an error.
+    heads: N. With GQA it must divide the number of key heads: query heads rotate as their key head.
     mixed: start each head with the axes rotated by a random rotation of its own (uniform).
 
-    Positions may be floats, float32 or float64. Angles are products in float64 of positions and the
-    float32 parameter, which rounds a frequency by at most 6e-8 of itself, and so an angle by that
-    much of itself: 1e-3 radians at 16,000. The exact table of `RotaryEmbedding` is not to be had
-    here; nothing is cached. `.half()` and `.bfloat16()` leave the parameter in float32, since
-    angles of rounded frequencies are others; it moves between devices, and `.double()` widens it.
-    Weight decay would slow the rotation: leave the parameter out of it, as the reference does.
+    Positions may be floats, float32 or float64. Angles are float64 products of positions and the
+    float32 parameter. It rounds a frequency by at most 6e-8 of itself, and an angle by as much:
+    1e-3 radians at 16,000. `RotaryEmbedding` has exact tables; here nothing is cached. `.half()`
+    and `.bfloat16()` leave the parameter in float32, since rounded frequencies give other angles.
+    It moves between devices, and `.double()` widens it. Weight decay would slow the rotation:
+    exclude the parameter from it, as the reference does.
 
     Source: learned, rotary-embedding-torch (`learned_freq`); mixed, Heo et al. 2024, RoPE-ViT,
-    arXiv 2403.13298, section 3.2, and naver-ai/rope-vit, `init_random_2d_freqs`, whose axis 0 is x
-    (the column) where `positions.grid` has the row.
+    arXiv 2403.13298, section 3.2, and naver-ai/rope-vit, `init_random_2d_freqs`. Its axis 0 is
+    x (the column); that of `positions.grid` is the row.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import LearnedRotaryEmbedding, RotarySpec, axes, positions
+        >>> plane = axes.axial((16, 16))  # RoPE-Mixed, as RoPE-ViT initializes it
+        >>> spec = RotarySpec(64, theta=10.0, pairing="interleaved", axes=plane)
+        >>> rope = LearnedRotaryEmbedding(spec, heads=12, mixed=True)
+        >>> rope.frequencies.shape  # (A, N, R/2)
+        torch.Size([2, 12, 32])
+        >>> q, k = torch.randn(2, 1, 12, 196, 64)
+        >>> q, k = rope(q, k, positions.grid(14, 14))
+        >>> q.sum().backward()  # gradients of the frequencies
+        >>> rope.frequencies.grad.shape
+        torch.Size([2, 12, 32])
     """
 
     def __init__(self, spec: RotarySpec, heads: int = 1, mixed: bool = False) -> None:
@@ -96,8 +104,8 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
                 )
             if mixed and spec.axis_count == 1:
                 raise ValueError(
-                    "mixed must be False where positions have one axis, got True: there are no "
-                    "axes to mix; give the spec axes, such as axes.axial((16, 16))"
+                    "mixed must be False if positions have one axis, got True: there are no "
+                    "axes to mix; pass axes to the spec, such as axes.axial((16, 16))"
                 )
             spec = replace(spec, continuous=True)
         super().__init__(spec)
@@ -108,7 +116,7 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Start again from the spec; rotations of `mixed` are drawn from a CPU generator."""
+        """Reset to the frequencies of the spec; rotations of `mixed` come from a CPU generator."""
         axis_count, heads, pairs = self.frequencies.shape
         start = torch.zeros(axis_count, 1, pairs, dtype=torch.float64, device="cpu")
         owners = torch.tensor(self.spec.axis_of_pair, device="cpu")
@@ -140,11 +148,11 @@ class LearnedRotaryEmbedding(RotaryEmbedding):
 
 
 def random_rotations(count: int, axes: int, generator: torch.Generator | None = None) -> Tensor:
-    """Rotations of the axes' space, uniform among all: float64 (count, axes, axes), determinant 1.
+    """Return uniform random rotations of A axes: float64 (count, A, A), determinant 1.
 
-    In the plane, by the angles that `init_random_2d_freqs` of naver-ai/rope-vit draws at the same
-    seed. Beyond, Q of the QR decomposition of Gaussian matrices, R's diagonal made positive
-    (Mezzadri 2006, arXiv math-ph/0609050, section 5).
+    In the plane, the angles are those that `init_random_2d_freqs` of naver-ai/rope-vit draws with
+    the same seed. For more axes: Q of the QR decomposition of Gaussian matrices, with the diagonal
+    of R made positive (Mezzadri 2006, arXiv math-ph/0609050, section 5).
     """
     if axes == 2:
         angles = torch.rand(count, generator=generator, dtype=torch.float32, device="cpu").double()

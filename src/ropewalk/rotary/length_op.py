@@ -1,7 +1,7 @@
-"""The operator `ropewalk::at_lengths`: frequencies at lengths that only the running program knows.
+"""The operator `ropewalk::at_lengths`: frequencies at lengths that are known only at run time.
 
-A rule that depends on the length forms its frequencies in decimal arithmetic, where no compiler can
-follow; so a graph holds one call in its place, and is the same at every length.
+A rule that depends on the length computes its frequencies in decimal arithmetic, which no compiler
+can trace. A graph has one call of this operator instead, and does not depend on the length.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ROPES: dict[str, RotarySpec] = {}
 
 
 def register(spec: RotarySpec) -> str:
-    """Make a spec known to the operator, which takes no objects; return its name there."""
-    # Every field, and the same in another process, where an exported program may be read.
+    """Register a spec with the operator, which takes no objects; return its name there."""
+    # A hash of all fields: the same in another process, which may load an exported program.
     values = [(field.name, getattr(spec, field.name)) for field in fields(spec)]
     name = hashlib.sha256(repr(values).encode()).hexdigest()
     _ROPES[name] = spec
@@ -41,7 +41,7 @@ def constants(spec: RotarySpec, length: int | None) -> tuple[tuple[int | float, 
 def at_lengths(lengths: Tensor, spec: RotarySpec, name: str) -> tuple[Tensor, Tensor]:
     """Return frequencies (B, 1, R/2), int64 or float64, and amplitudes (B, 1, 1) of lengths (B,).
 
-    Both are on the CPU, where they are formed.
+    Both are on the CPU, where they are computed.
     """
     if torch.compiler.is_compiling():
         call = torch.ops.ropewalk.at_lengths
@@ -62,7 +62,7 @@ def _on_cpu(lengths: Tensor, rope: str, pairs: int, fixed_point: bool) -> tuple[
     if rope not in _ROPES:
         raise ValueError(
             f"rope must be one that this process has made, got none by the name {rope}; "
-            f"make it anew"
+            f"create its RotaryEmbedding first"
         )
     return _compute(_ROPES[rope], lengths)
 

@@ -1,4 +1,4 @@
-"""What a whole model's ropes are: one `LayerSpec` for each layer of each of its stacks."""
+"""`ModelSpec`: all ropes of a model, one `LayerSpec` for each layer of each stack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from ropewalk.rotary.layer_spec import LayerSpec
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model's ropes: for each of its stacks ("text", "vision", …) one `LayerSpec` a layer."""
+    """A model's ropes: a `LayerSpec` for each layer of each stack ("text", "vision", …).
+
+    Example:
+        >>> from ropewalk import ModelSpec
+        >>> config = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64}
+        >>> model = ModelSpec.from_config({**config, "rope_theta": 500000.0})
+        >>> len(model.layers), model.layer(1).rope
+        (2, RotarySpec(head_dim=64, theta=500000.0))
+        >>> model.to_config()["rope_parameters"]
+        {'rope_theta': 500000.0, 'rope_type': 'default'}
+    """
 
     stacks: Mapping[str, tuple[LayerSpec, ...]]
     model_type: str | None = None
@@ -26,14 +36,14 @@ class ModelSpec:
     ) -> ModelSpec:
         """Read a config.json: a path to it or its folder, its contents, or a transformers config.
 
-        Legacy `rope_scaling` with its top-level keys, `rope_parameters`, and nested per-layer-type
-        forms are read alike. Most configs do not say how dimensions are paired: a table by
-        `model_type` does. pairing: "half" or "interleaved", to read a type that the table lacks as
-        a plain text stack.
+        All forms are read: legacy `rope_scaling` with its top-level keys, `rope_parameters`, and
+        nested forms for each layer type. Most configs do not say how dimensions are paired: a table
+        by `model_type` does. pairing: "half" or "interleaved"; it lets a type that the table lacks
+        be read as a plain text stack.
 
-        Raises ValueError for an unknown model type or rope type, and for a key that is missing,
-        contradictory or unknown to the rule, naming it. Where a key may be missing, what the
-        model's own code takes is taken.
+        Raises ValueError for an unknown model type or rope type. Raises ValueError that names the
+        key for one that is missing, contradictory or unknown to the rule. A key that may be missing
+        has the default of the model's own code.
         """
         model = read_config(config, pairing=pairing)
         return cls(model.stacks, model.model_type)
@@ -44,18 +54,18 @@ class ModelSpec:
         stacks = {name: tuple(layers) for name, layers in self.stacks.items()}
         for name, layers in stacks.items():
             if not all(isinstance(layer, LayerSpec) for layer in layers):
-                raise TypeError(f"stacks[{name!r}] must hold a LayerSpec for each layer")
+                raise TypeError(f"stacks[{name!r}] must have a LayerSpec for each layer")
         object.__setattr__(self, "stacks", stacks)
 
     def to_config(
         self, form: Literal["rope_parameters", "rope_scaling"] = "rope_parameters"
     ) -> dict[str, Any]:
-        """Write the ropes as fields of a config.json; `from_config` gives them back.
+        """Return the ropes as fields of a config.json, which `from_config` reads back.
 
-        Written are the stacks that the model's type has. Where one model wraps another (LLaVA,
-        Pixtral), `model_type` is that of the text, and the text stack alone is written.
-        `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` beside
-        it; it cannot say what differs between types of layers, and raises ValueError there.
+        The fields describe the stacks that the model's type has. If one model wraps another (LLaVA,
+        Pixtral), `model_type` is that of the text, and only the text stack is written.
+        `rope_parameters`: today's form. `rope_scaling`: the earlier one, with `rope_theta` next to
+        it. It has no place for differences between layer types: raises ValueError for these.
         """
         if "text" not in self.stacks:
             raise ValueError(
@@ -73,13 +83,13 @@ class ModelSpec:
         layers = self._stack(stack)
         check_int("layer", layer, 0)
         if not 0 <= layer < len(layers):
-            raise ValueError(f"layer must lie in 0..{len(layers) - 1} of {stack!r}, got {layer}")
+            raise ValueError(f"layer must be in 0..{len(layers) - 1} of {stack!r}, got {layer}")
         return layers[layer]
 
     def _stack(self, name: str) -> tuple[LayerSpec, ...]:
         if not isinstance(name, str) or name not in self.stacks:
             raise ValueError(
-                f"stack must be one that the config describes, {', '.join(self.stacks) or 'none'}, "
+                f"stack must be one that the config describes: {', '.join(self.stacks) or 'none'}, "
                 f"got {shown(name)}"
             )
         return self.stacks[name]

@@ -27,21 +27,33 @@ from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, app
 
 @named_fields(ELSEWHERE, RotarySpec)
 class RotaryEmbedding(nn.Module):
-    """Rotates queries and keys by their positions, as `spec` says.
+    """Module that rotates queries and keys by their positions, as `spec` says.
 
-        rope = RotaryEmbedding(RotarySpec(head_dim=64))
-        q, k = rope(q, k)                  # positions 0 .. S-1
-        q, k = rope(q, k, offset=cached)   # the next S positions of a decode
+    Positions are integers (or floats, if the spec has `continuous`). Up to ±2^31, cos and sin are
+    within 1e-7, whatever the dtype of q and k. Beyond, the angle's error grows as
+    |position| · 2^-65 turns: 4e-7 radians at 2^41 (milliseconds since 1970), 2e-4 at 2^50. The
+    module has no parameters and no buffers, so `.half()`, `to_empty` and state dicts do not change
+    it.
 
-    Positions are integers; cos and sin are within 1e-7 up to ±2^31, whatever the dtype of q and k.
-    Beyond, the angle's error grows as |position| · 2^-65 turns: 4e-7 at 2^41, where milliseconds
-    since 1970 lie, 2e-4 at 2^50. (A spec with continuous positions takes floats.) The module has no
-    parameters and no buffers, so `.half()`, `to_empty` or a state dict cannot harm it.
+    For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
+    at most 16,384 rows per device (4·R bytes each: 8 MiB if R = 128). Tables of the two latest sets
+    of frequencies are cached. Rows beyond that are computed for each call: a decode at position
+    10,000,000 builds one row. The result is the same either way.
 
-    Where positions are contiguous, cos and sin are rows of a table that grows in powers of two to
-    at most 16,384 rows per device (4·R bytes each: 8 MiB where R = 128), kept for the two latest
-    sets of frequencies. Whatever reaches beyond is computed when asked for: a decode at position
-    10,000,000 builds one row. Either way the result is the same.
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec
+        >>> rope = RotaryEmbedding(RotarySpec(head_dim=64))
+        >>> q, k = torch.randn(2, 8, 16, 64), torch.randn(2, 2, 16, 64)  # 8 heads, 2 key heads
+        >>> rotated_q, rotated_k = rope(q, k)  # positions 0 .. 15
+        >>> rotated_q.shape, rotated_k.shape
+        (torch.Size([2, 8, 16, 64]), torch.Size([2, 2, 16, 64]))
+
+        A decode rotates the next token at its offset, with the same result:
+
+        >>> _, next_k = rope(q[:, :, 15:], k[:, :, 15:], offset=15)
+        >>> torch.equal(next_k, rotated_k[:, :, 15:])
+        True
     """
 
     def __init__(self, spec: RotarySpec) -> None:
@@ -58,16 +70,16 @@ class RotaryEmbedding(nn.Module):
         stack: str = "text",
         pairing: str | None = None,
     ) -> RotaryEmbedding:
-        """The rope of one layer of a model, from its config.json: see `ModelSpec.from_config`.
+        """Return the rope of one layer of a config.json, read by `ModelSpec.from_config`.
 
-        What belongs to the scores and is no rotation is not in it: `LayerSpec.softmax_factor`
+        Two parts of a layer act on the scores and are not in it: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """
         rope = ModelSpec.from_config(config, pairing=pairing).layer(layer, stack).rope
         if rope is None:
             raise ValueError(
                 f"layer must be one that has a rope, got {layer}, which has none (NoPE): "
-                f"leave its q and k as they are"
+                f"do not rotate its q and k"
             )
         return cls(rope)
 
@@ -83,15 +95,15 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
-        positions: integers (S,) or (B, S), with axes in front, (A, S) or (A, B, S), where the spec
-            has several; of k too, unless key_positions (T,) or (B, T) are given.
-        offset: without positions, q (and k) stand at offset, offset + 1, ...
-        length: what is served, an int or (B,), where the scaling rule depends on it: all tokens of
-            the sequence, cached ones too. An int that is less than the positions is an error where
-            these are known without waiting for a device; elsewhere, and compiled, it goes unseen.
+        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. They
+            are also those of k, unless key_positions (T,) or (B, T) are given.
+        offset: without positions, q (and k) are at offset, offset + 1, ...
+        length: that of the sequence served, an int or (B,), if the scaling rule depends on it. It
+            counts all tokens, cached ones too. An int too small for the positions is an error if
+            they are known without waiting for a device; otherwise, and compiled, it is not seen.
 
-        H and K may differ (GQA), S and T where key_positions are given. Returns both, of the shapes
-        and dtypes they came in. Raises ValueError or TypeError that names argument, rule and value.
+        H and K may differ (GQA), and so may S and T if key_positions are given. Returns both, with
+        their shapes and dtypes. Raises ValueError or TypeError that names argument, rule and value.
         """
         if positions is None and key_positions is None:
             both = self._fast_path(q, k, offset, length, seq_dim)
@@ -103,7 +115,7 @@ class RotaryEmbedding(nn.Module):
         check_same_batch(q, k)
         if key_positions is None:
             check_same_length(q, k, seq_dim)
-            check_device("k", k, "q", q)  # they share their tables
+            check_device("k", k, "q", q)  # both use the same tables
             check_tensor("k", k, "positions", positions, seq_dim, self.spec)
         tables = source.for_tensor(q, positions, offset, length, seq_dim, name="q")
         if key_positions is None:
@@ -124,7 +136,7 @@ class RotaryEmbedding(nn.Module):
         length: Length = None,
         seq_dim: int = -2,
     ) -> Tensor:
-        """Rotate q or k alone; arguments as for the pair."""
+        """Rotate q or k alone; the arguments are those of `forward`."""
         tables = self._tables.for_tensor(x, positions, offset, length, seq_dim)
         return apply_tables(self.spec, tables, x, seq_dim=seq_dim)[0]
 
@@ -146,11 +158,11 @@ class RotaryEmbedding(nn.Module):
     def shift(
         self, k: Tensor, by: int | Tensor, length: Length = None, seq_dim: int = -2
     ) -> Tensor:
-        """Move rotated keys to other positions: each pair rotates by `by` more steps.
+        """Move rotated keys to other positions: rotate each pair by `by` more steps.
 
-        by: an int, or integers (S,) or (B, S) with axes in front where the spec has several: where
-        each key goes, less where it was. Keys must have been rotated with the same `length`; their
-        amplitude stays.
+        by: each key's new position minus its old one: an int, or integers (S,) or (B, S), with axes
+        in front if the spec has several. Keys must have been rotated with the same `length`; their
+        amplitude does not change.
         """
         if isinstance(by, (int, torch.SymInt)):
             check_within_int64("by", by)
@@ -170,8 +182,8 @@ class RotaryEmbedding(nn.Module):
     ) -> Tables:
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
-        Where the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: let
-        positions lie beyond `length`, to see what such frequencies do there.
+        If the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: allow
+        positions beyond `length`, to see what its frequencies do there.
         """
         tables = self._tables.at(positions, length)
         if not extrapolate:
@@ -185,11 +197,11 @@ class RotaryEmbedding(nn.Module):
     def _fast_path(
         self, q: Tensor, k: Tensor, offset: int, length: Length, seq_dim: int
     ) -> Sequence[Tensor] | None:
-        """Rotate both by rows that are cached, in one call: most of a decode's time is checks.
+        """Rotate both by cached rows, in one call: most of a decode's time is checks.
 
         Fast path; returns None, without side effects, when the checked path is needed.
         """
-        if torch.compiler.is_compiling():  # it would guard on which rows there are
+        if torch.compiler.is_compiling():  # a compiler would guard on which rows are cached
             return None
         if type(offset) is not int or isinstance(length, Tensor) or self.spec.blocks is not None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from ropewalk.checks import shown
+from ropewalk.checks import check_int, shown
 
 Pairing = Literal["half", "interleaved"]
 """Which two of the R rotated dimensions make pair i.
@@ -15,7 +15,7 @@ Pairing = Literal["half", "interleaved"]
 
 PAIRINGS: tuple[Pairing, Pairing] = get_args(Pairing)
 
-#: What other code calls them.
+#: The names that other code has for them.
 ELSEWHERE: dict[Pairing, tuple[str, ...]] = {
     "half": ("neox", "gpt_neox", "gptneox", "neox_style", "rotate_half"),
     "interleaved": ("gptj", "gpt_j", "gptj_style", "interleave", "rotate_every_two"),
@@ -31,8 +31,27 @@ def check_pairing(name: str, value: object) -> None:
         )
 
 
+def check_blocks(blocks: object, rotary_dim: int, pairing: Pairing, write_pairing: Pairing) -> None:
+    """Raise unless blocks are sizes that divide R rotated dimensions into parts of whole pairs."""
+    if not isinstance(blocks, (list, tuple)):
+        raise TypeError(f"blocks must be a tuple of ints, got {shown(blocks)}")
+    for size in blocks:
+        check_int("each size of blocks", size, 2, ", one pair of dimensions")
+    if sum(blocks) != rotary_dim:
+        raise ValueError(
+            f"blocks must be sizes that sum to rotary_dim={rotary_dim}, got {shown(blocks)}"
+        )
+    if any(size % 2 for size in blocks):
+        raise ValueError(f"blocks must be even sizes, got {shown(blocks)}")
+    if write_pairing != pairing:
+        raise ValueError(
+            f"write_pairing must be pairing={pairing!r} if there are blocks, "
+            f"got {shown(write_pairing)}"
+        )
+
+
 def _pairing_elsewhere(word: object) -> str:
     for pairing, words in ELSEWHERE.items():
         if isinstance(word, str) and word.lower().replace("-", "_") in words:
-            return f"; what is called {shown(word)} elsewhere is {pairing!r} here"
+            return f"; {shown(word)} of other code is called {pairing!r} here"
     return ""

@@ -1,7 +1,7 @@
 """Positions of tokens, as integer tensors that `RotaryEmbedding` takes.
 
-One axis gives (S,) or (B, S); several axes stand in front, (A, S). More than 2^31 positions at once
-are refused.
+Positions with one axis are (S,) or (B, S); several axes come first, (A, S). A tensor of more than
+2^31 positions is an error.
 """
 
 from __future__ import annotations
@@ -16,13 +16,35 @@ from torch import Tensor
 from ropewalk.checks import LARGEST, check_int, shown
 from ropewalk.rotary.shape_checks import INTEGERS
 
-MOST = 2**31  # positions in one tensor, of 16 GiB: two hundred times the longest contexts
+__all__ = [
+    "Scheme",
+    "context_parallel",
+    "coordinates",
+    "grid",
+    "left_padded",
+    "multimodal",
+    "offset",
+    "packed",
+    "video",
+]
+
+MOST = 2**31  # positions in one tensor of 16 GiB: two hundred times the longest contexts
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
 
 def offset(start: int | Tensor, length: int) -> Tensor:
-    """start, start + 1, …: (S,), or (B, S) for starts (B,) that differ within the batch."""
+    """Return start, start + 1, …: (S,), or (B, S) if each row of the batch has its own start.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import positions
+        >>> positions.offset(5, 4)
+        tensor([5, 6, 7, 8])
+        >>> positions.offset(torch.tensor([0, 7]), 3)
+        tensor([[0, 1, 2],
+                [7, 8, 9]])
+    """
     check_int("length", length, 0)
     _check_count("length", length, length)
     if isinstance(start, Tensor):
@@ -32,14 +54,19 @@ def offset(start: int | Tensor, length: int) -> Tensor:
         return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
     check_int("start", start, -(2**62))
     if start + length > LARGEST:
-        raise ValueError(f"start must keep all {length} positions below 2^63, got {start}")
+        raise ValueError(f"start must leave all {length} positions below 2^63, got {start}")
     return torch.arange(start, start + length)
 
 
 def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
-    """Positions of documents packed in one row, each from 0: (S,).
+    """Return positions of documents packed in one row, each from 0: (S,).
 
     cu_seqlens: where documents begin, and the end of the last: 0, n_1, n_1 + n_2, …, S.
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.packed([0, 3, 5])  # documents of 3 and 2 tokens
+        tensor([0, 1, 2, 0, 1])
     """
     try:
         given = torch.as_tensor(cu_seqlens)
@@ -48,12 +75,12 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
             f"cu_seqlens must be an integer tensor or a list of ints below 2^63, "
             f"got {shown(cu_seqlens)}"
         ) from None
-    falls = given.dtype not in INTEGERS or given.ndim != 1 or len(given) < 1
-    ends = given if falls else given.to(torch.int64)
-    if falls or ends[0] != 0 or (ends.diff() < 0).any():
+    wrong = given.dtype not in INTEGERS or given.ndim != 1 or len(given) < 1
+    ends = given if wrong else given.to(torch.int64)
+    if wrong or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
-            f"cu_seqlens must be one axis of cumulative lengths that begins at 0 and never falls, "
-            f"got {shown(given.tolist())}"
+            f"cu_seqlens must be one axis of cumulative lengths that begin at 0 and never "
+            f"decrease, got {shown(given.tolist())}"
         )
     _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))
     everything = torch.arange(int(ends[-1]), device=ends.device)
@@ -61,38 +88,69 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 
 
 def left_padded(mask: Tensor) -> Tensor:
-    """Positions of rows padded on the left: each row's first real token stands at 0: (B, S).
+    """Return positions of rows padded on the left; each row's first real token is at 0: (B, S).
 
     mask: (B, S), True or 1 at real tokens, which are the last of each row. Padding gets 0.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import positions
+        >>> positions.left_padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+        tensor([[0, 0, 0, 1],
+                [0, 1, 2, 3]])
     """
     if not isinstance(mask, Tensor) or ((mask != 0) & (mask != 1)).any():
-        raise TypeError(f"mask must be a tensor of 0 and 1, False and True, got {shown(mask)}")
+        raise TypeError(
+            f"mask must be a tensor of 0 and 1, or of False and True, got {shown(mask)}"
+        )
     real = mask.to(torch.bool)
     if mask.ndim != 2 or (real.to(torch.int8).diff(dim=-1) < 0).any():
         raise ValueError(
-            "mask must be (B, S) with padding on the left alone, got "
-            + (f"shape {tuple(mask.shape)}" if mask.ndim != 2 else "padding behind a real token")
+            "mask must be (B, S) with padding only on the left, got "
+            + (f"shape {tuple(mask.shape)}" if mask.ndim != 2 else "padding after a real token")
         )
     return (real.cumsum(-1) - 1).clamp(min=0)
 
 
 def grid(height: int, width: int) -> Tensor:
-    """Row and column of each patch of an image, row by row: (2, height * width)."""
+    """Return row and column of each patch of an image, row by row: (2, height * width).
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.grid(2, 3)
+        tensor([[0, 0, 0, 1, 1, 1],
+                [0, 1, 2, 0, 1, 2]])
+    """
     return _lattice(height, width)
 
 
 def video(frames: int, height: int, width: int) -> Tensor:
-    """Frame, row and column of each patch of a video, frame by frame: (3, T * H * W)."""
+    """Return frame, row and column of each patch of a video, frame by frame: (3, T * H * W).
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.video(2, 1, 2)
+        tensor([[0, 0, 1, 1],
+                [0, 0, 0, 0],
+                [0, 1, 0, 1]])
+    """
     return _lattice(frames, height, width)
 
 
 def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Tensor:
-    """M-RoPE's positions of text, images and videos in one sequence: time, height, width (3, S).
+    """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
     segments: in their order, an int n for n tokens of text, (H, W) for an image and (T, H, W) for a
-    video, in patches as the language model sees them; (T, H, W, step) where frames stand `step`
-    apart. In text all axes are alike. Each segment begins one behind the greatest position so far.
+    video, in patches as the language model sees them; (T, H, W, step) if frames are `step` apart.
+    In text, all axes are equal. Each segment begins one after the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.multimodal([2, (2, 2), 1])  # two tokens, an image of 2 x 2 patches, a token
+        tensor([[0, 1, 2, 2, 2, 2, 4],
+                [0, 1, 2, 2, 3, 3, 4],
+                [0, 1, 2, 3, 2, 3, 4]])
     """
     check_int("start", start, 0)
     if start > 2**62:
@@ -117,21 +175,32 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
 
 
 def coordinates(height: int, width: int) -> Tensor:
-    """Centres of patches on [-1, 1] in both directions, times 2π: float64 (2, height * width).
+    """Return centers of patches on [-1, 1] in both directions, times 2π: float64 (2, H * W).
 
-    Angles of DINOv3 are 2π · coordinate / theta^e. Source: Siméoni et al. 2025, arXiv 2508.10104;
-    transformers' modeling_dinov3_vit.py.
+    For a spec with `continuous`. Angles of DINOv3 are 2π · coordinate / theta^e. Source: Siméoni et
+    al. 2025, arXiv 2508.10104; transformers' modeling_dinov3_vit.py.
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.coordinates(1, 2)  # one row: height 0; two columns: width -π and π
+        tensor([[ 0.0000,  0.0000],
+                [-3.1416,  3.1416]], dtype=torch.float64)
     """
     sizes = torch.tensor([[height], [width]], dtype=torch.float64)
     return 2 * torch.pi * (2 * (grid(height, width) + 0.5) / sizes - 1)
 
 
 def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tensor:
-    """Positions of the tokens that one of `world` ranks holds of a sequence: (length / world,).
+    """Return the positions of a sequence's tokens on one of `world` ranks: (length / world,).
 
     `contiguous`: one run. `zigzag`: run `rank` and run `2 * world - 1 - rank` of 2 * world runs, so
-    that causal attention costs each rank alike (Megatron, Llama 3). `round-robin`: every world-th
-    token (striped attention, arXiv 2311.09431).
+    that causal attention costs each rank the same (Megatron, Llama 3). `round-robin`: every
+    world-th token (striped attention, arXiv 2311.09431).
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.context_parallel(8, rank=0, world=2, scheme="zigzag")
+        tensor([0, 1, 6, 7])
     """
     check_int("world", world, 1)
     check_int("rank", rank, 0)
@@ -172,7 +241,7 @@ def _patches(segment: Sequence[int]) -> Tensor:
 
 
 def _check_count(name: str, value: object, count: int) -> None:
-    """Raise where an argument asks for more positions than any sequence has."""
+    """Raise if an argument requests more positions than any sequence has."""
     if count > MOST:
         raise ValueError(f"{name} must give at most 2^31 positions, got {shown(value)}")
 

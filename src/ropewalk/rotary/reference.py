@@ -1,4 +1,4 @@
-"""The rotation in plain torch, to be read beside the formula; every faster form must agree with it.
+"""The rotation in plain torch, as the formula has it; every faster form must agree with it.
 
 Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 """
@@ -14,11 +14,11 @@ from ropewalk.rotary.spec import Pairing
 
 
 class Layout(NamedTuple):
-    """Where pairs lie in a tensor, and how they are rotated: one value for operator and kernels.
+    """The places of pairs in a tensor, and their rotation: one value for operator and kernels.
 
     read_interleaved, write_interleaved: whether pairs are read and written as 2i and 2i + 1; else
         as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S, D), -3
-        for (B, S, H, D). adjoint: negate the angle, and read pairs where they were written.
+        for (B, S, H, D). adjoint: negate the angle, and swap reading and writing.
     """
 
     read_interleaved: bool
@@ -36,13 +36,13 @@ class Layout(NamedTuple):
         seq_dim: int = -2,
         adjoint: bool = False,
     ) -> Layout:
-        """Name the layout by its pairings; pairs are written as they are read unless said."""
+        """Return the layout of these pairings; by default, pairs are written as they are read."""
         write = pairing if write_pairing is None else write_pairing
         return cls(pairing == "interleaved", write == "interleaved", start, seq_dim, adjoint)
 
 
 def rotate_reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Compute what `rotate` returns, for arguments that it has checked."""
+    """Return the result of `rotate`, for arguments that it has checked."""
     cos, sin = _broadcast(x, cos, layout.seq_dim), _broadcast(x, sin, layout.seq_dim)
     read, write = layout.read_interleaved, layout.write_interleaved
     if layout.adjoint:
@@ -60,12 +60,12 @@ def _rotate_pairs(
 ) -> Tensor:
     """Apply the formula (RoFormer, arXiv 2104.09864, eq. 34).
 
-    With φ = m·f_i, whose cos and sin the tables hold, the pair (x1, x2) at position m becomes
+    The tables have cos and sin of φ = m·f_i. The pair (x1, x2) at position m becomes
 
         y1 = x1·cos φ - x2·sin φ
         y2 = x2·cos φ + x1·sin φ
 
-    in the paper for interleaved pairs; for `half` they only lie elsewhere.
+    The paper has interleaved pairs; those of `half` are only in other places.
     """
     if read_interleaved:
         x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)
@@ -84,7 +84,7 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 
 
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
-    """Give the table axes of size 1 where x has heads, so that the two broadcast."""
+    """Return the table with axes of size 1 for the heads of x, so that both broadcast."""
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]
         if table.shape[1] not in (1, heads):

@@ -1,4 +1,4 @@
-"""Cached keys taken from one rope to another."""
+"""`rerotate`: move cached keys from one rope to another."""
 
 from __future__ import annotations
 
@@ -21,11 +21,22 @@ def rerotate(
     new_length: Length = None,
     seq_dim: int = -2,
 ) -> Tensor:
-    """Rotate keys that were rotated by one rope at these positions as another rope rotates them.
+    """Return keys as `new` rotates them, from keys that `old` rotated at the same positions.
 
-    So that a cache survives the crossing of LongRoPE's original length (`old` and `new` the same,
-    lengths on both sides of it), a dynamic rule's next length, or a change of rule. Formed in
-    float32, or float64 if k is, and rounded once.
+    A cache then stays valid when a sequence crosses LongRoPE's original length (`old` and `new` are
+    the same, with a length on each side of it), when a dynamic rule's length grows, or when the
+    rule changes. Computed in float32, or float64 if k is, and rounded once.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, rerotate, scaling
+        >>> spec = RotarySpec(head_dim=64, scaling=scaling.DynamicNTK(2.0, original_length=16))
+        >>> k, positions = torch.randn(1, 2, 16, 64), torch.arange(16)
+        >>> rope = RotaryEmbedding(spec)
+        >>> cached = rope.rotate(k, positions, length=16)
+        >>> moved = rerotate(cached, positions, spec, spec, old_length=16, new_length=32)
+        >>> torch.allclose(moved, rope.rotate(k, positions, length=32), atol=1e-5)
+        True
     """
     for name, spec in (("old", old), ("new", new)):
         if not isinstance(spec, RotarySpec):

@@ -1,4 +1,4 @@
-"""The one operator that rotates.
+"""`rotate`: one tensor rotated by its tables.
 
 Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 """
@@ -29,20 +29,29 @@ def rotate(
     """Rotate every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
     x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
-    cos, sin: float32 or float64, (S, R/2), or (B, S, R/2) if the batch differs in its positions;
-        (B, N, S, R/2) if heads differ in their angles, N dividing H: each of the N serves H/N
-        consecutive heads, as key heads serve query heads in GQA. x has four axes then. B may be 1.
+    cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if the rows of the batch have positions of
+        their own; (B, N, S, R/2) if heads have angles of their own. N divides H: each of the N
+        serves H/N consecutive heads, as key heads do in GQA. x then has four axes. B may be 1.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
-    write_pairing: where the two of a pair go, if not where they came from (DeepSeek-V3 reads
-        interleaved pairs and writes halves).
-    start: the first dimension that rotates; those outside [start, start + R) pass through
-    unchanged.
-    adjoint: apply the transpose: angles negated, an amplitude in the tables kept. The gradient is
-        this; it is the inverse only where cos² + sin² = 1.
-    out: where to write, which may be x itself; refused where a gradient is needed.
+    write_pairing: the pairing of the result, if it is another (DeepSeek-V3 reads interleaved pairs
+        and writes halves).
+    start: the first dimension that rotates. Those outside [start, start + R) do not change.
+    adjoint: apply the transpose, as the gradient does: angles are negated, and an amplitude in the
+        tables is not. It is the inverse only if cos² + sin² = 1.
+    out: the tensor to write to, which may be x itself. An error if a gradient is needed.
 
     Returns a tensor of x's shape and dtype. Arithmetic is in float32, or float64 if x is, and the
-    result rounded once. Raises ValueError or TypeError that names argument, rule and value.
+    result is rounded once. Raises ValueError or TypeError that names argument, rule and value.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, rotate
+        >>> cos, sin = RotaryEmbedding(RotarySpec(head_dim=2)).tables(torch.arange(3))
+        >>> x = torch.tensor([[1.0, 0.0]] * 3)  # (S, D): one pair at positions 0, 1 and 2
+        >>> rotate(x, cos, sin, pairing="half")
+        tensor([[ 1.0000,  0.0000],
+                [ 0.5403,  0.8415],
+                [-0.4161,  0.9093]])
     """
     read, write = pairing, pairing if write_pairing is None else write_pairing
     for name, value in (("pairing", read), ("write_pairing", write)):
@@ -64,7 +73,7 @@ def rotate(
 
 
 def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
-    """S of a tensor whose sequence axis is `seq_dim`; ValueError where it has none."""
+    """Return S of a tensor with its sequence on axis `seq_dim`; raise if it has no such axis."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
     check_dense(name, x)
@@ -75,21 +84,21 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
         )
     if x.ndim < -seq_dim:
         raise ValueError(
-            f"{name} must have at least {-seq_dim} axes where seq_dim={seq_dim}, "
+            f"{name} must have at least {-seq_dim} axes if seq_dim={seq_dim}, "
             f"got shape {tuple(x.shape)}"
         )
     return x.shape[seq_dim]
 
 
 def check_dense(name: str, x: Tensor) -> None:
-    """Raise unless x has the plain layout: neither sparse nor nested nor another library's."""
+    """Raise unless x is a dense tensor: not sparse, not nested, not MKL-DNN's."""
     if x.layout is not torch.strided or x.is_nested:
         kind = f"a nested one of layout {x.layout}" if x.is_nested else f"layout {x.layout}"
         raise TypeError(f"{name} must be a dense tensor, got {kind}; see torch.Tensor.to_dense")
 
 
 def check_device(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
-    """Raise unless x lies where the other tensor does."""
+    """Raise unless x is on the device of the other tensor."""
     if x.device != other.device:
         raise ValueError(
             f"{name} must be on the device of {other_name}, {other.device}, got {x.device}; "
@@ -114,7 +123,7 @@ def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
         if table.dtype not in (torch.float32, torch.float64):
             raise TypeError(
                 f"{name} must be float32 or float64 whatever x is, got {table.dtype}; "
-                f"RotaryEmbedding.tables forms them so"
+                f"RotaryEmbedding.tables makes such tables"
             )
     if cos.shape[-2] != length:
         raise ValueError(
@@ -136,15 +145,15 @@ def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
 def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:
     if x.ndim != 4:
         raise ValueError(
-            f"x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3, where cos and sin are "
-            f"(B, N, S, R/2), got shape {tuple(x.shape)}; unsqueeze the axis that is absent"
+            f"x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3, if cos and sin are "
+            f"(B, N, S, R/2), got shape {tuple(x.shape)}; unsqueeze the missing axis"
         )
     heads, angles = x.shape[1 if seq_dim == -2 else 2], cos.shape[1]
     if not angles or heads % angles:
         raise ValueError(
             f"cos and sin of (B, N, S, R/2) must have an N that divides x's heads, {heads} for "
-            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; in GQA query heads "
-            f"rotate as the key head does that serves them, so N must divide the key heads"
+            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; in GQA, query heads "
+            f"rotate as their key head does, so N must divide the number of key heads"
         )
 
 
@@ -159,21 +168,23 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
             f"got {tuple(out.shape)} and {out.dtype}"
         )
     if out._is_zerotensor():
-        raise ValueError("out must have memory to write to, got a zero tensor of torch, with none")
+        raise ValueError(
+            "out must have memory to write to, got a zero tensor of torch, which has none"
+        )
     if _overlaps_itself(out):
         raise ValueError(
-            f"out must hold each of its elements in memory of its own, got strides {out.stride()} "
+            f"out must have a memory cell for each of its elements, got strides {out.stride()} "
             f"for shape {tuple(out.shape)}; clone it first"
         )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, cos, sin, out)):
         raise ValueError(
-            "out must be left away where a gradient is needed, got requires_grad=True; "
+            "out must be left out if a gradient is needed, got requires_grad=True; "
             "or call under torch.no_grad()"
         )
 
 
 def _overlaps_itself(x: Tensor) -> bool:
-    """Whether axes do not nest: from the smallest stride on, each must step over all before it."""
+    """Return whether elements share memory: each stride must step over all smaller axes."""
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size > 1:

@@ -20,7 +20,7 @@ def check_tensor(
     seq_dim: int,
     spec: RotarySpec,
 ) -> None:
-    """Raise unless x is as wide as this rope and its positions, where given, match its shape."""
+    """Raise unless x has the width of this rope, and positions, if given, match its shape."""
     length = sequence_length(name, x, seq_dim)
     check_width(name, x, spec)
     if positions is None:
@@ -29,7 +29,7 @@ def check_tensor(
     batch = x.shape[0] if x.ndim > -seq_dim else 1
     front = (spec.axis_count,) * (spec.axis_count > 1)
     batched = positions.ndim == len(front) + 2
-    # Size by size: a compiler takes no tuples of sizes to be equal that it does not know.
+    # Size by size: a compiler cannot prove that tuples of unknown sizes are equal.
     fits = positions.shape[-1] == length
     if batched and fits:
         fits = positions.shape[-2] == 1 or positions.shape[-2] == batch
@@ -58,7 +58,7 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
         if not (spec.continuous and positions.is_floating_point()):
             raise TypeError(
                 f"{name} must have an integer dtype, got {positions.dtype}; "
-                f"form them with torch.arange, or convert with .long()"
+                f"make them with torch.arange, or convert with .long()"
             )
         if positions.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64, got {positions.dtype}")
@@ -69,28 +69,28 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
         raise ValueError(f"{name} must be {wanted}, got shape {tuple(positions.shape)}")
     if several and positions.shape[0] != axes:
         raise ValueError(
-            f"{name} must have {axes} axes in front, one row of positions for each, "
+            f"{name} must have a first axis of size {axes}, one row of positions for each axis, "
             f"got shape {tuple(positions.shape)}"
         )
 
 
 def is_int(value: object) -> bool:
-    """Tell whether value is an int, or the size that stands for one while a model is traced."""
+    """Return whether value is an int, or the symbol of one while a model is traced."""
     return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
 
 
 def check_within_int64(name: str, value: object) -> None:
-    """Raise where value is an int that torch has no number for."""
+    """Raise if value is an int beyond 64 bits, which torch does not have."""
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError(f"{name} must lie between -2^63 and 2^63 - 1, got {shown(value)}")
 
 
-def check_has_numbers(name: str, values: Tensor, beside: Tensor | None = None) -> None:
-    """Raise where values are on the meta device and there are numbers to form of them."""
-    if values.device.type == "meta" and (beside is None or beside.device.type != "meta"):
-        where = "" if beside is None else f" beside a tensor on {beside.device}"
+def check_has_numbers(name: str, values: Tensor, other: Tensor | None = None) -> None:
+    """Raise if values are on the meta device, but their numbers are needed."""
+    if values.device.type == "meta" and (other is None or other.device.type != "meta"):
+        where = "" if other is None else f" next to a tensor on {other.device}"
         raise ValueError(
-            f"{name} must hold numbers, got a tensor on the meta device{where}, which has none"
+            f"{name} must have numbers, got a tensor on the meta device{where}, which has none"
         )
 
 
@@ -99,51 +99,51 @@ def check_offset(offset: object, length: int) -> None:
     if not is_int(offset):
         raise TypeError(
             f"offset must be an int, got {shown(offset)}; "
-            f"where it differs within the batch, pass positions"
+            f"if it differs within the batch, pass positions"
         )
     if torch.compiler.is_compiling() or not isinstance(offset, int):
         return
     if not -(2**63) <= offset <= 2**63 - 1 - length:
         raise ValueError(
-            f"offset must keep all {length} positions within ±2^63, got {shown(offset)}"
+            f"offset must leave all {length} positions within ±2^63, got {shown(offset)}"
         )
 
 
 def check_serves(
     length: object, spec: RotarySpec, end: int | None, positions: Tensor | None = None
 ) -> None:
-    """Raise where length is less than the positions it serves, so that frequencies are wrong.
+    """Raise if length is less than the positions it serves, so that frequencies are wrong.
 
-    end: one more than the last of contiguous positions; else `positions`. Says nothing of numbers
-    that are not at hand: on another device, or not yet known to a compiler or a transform; nor of
-    lengths (B,), of rows that are padded and so stand at more positions than they have tokens.
+    end: one more than the last of contiguous positions; else `positions`. Does not check numbers
+    that are on another device, or that a compiler or a transform does not know yet. Does not check
+    lengths (B,): padded rows have more positions than tokens.
     """
     if not spec.needs_length or torch.compiler.is_compiling():
         return
-    if type(length) is not int or length < 1:  # what that is worth is checked elsewhere
+    if type(length) is not int or length < 1:  # checked elsewhere
         return
     if positions is not None:
-        # Coordinates are no tokens to be counted.
+        # Coordinates do not count tokens.
         if spec.continuous or not positions.numel() or _is_hidden(positions):
             return
         end = int(positions.max()) + 1
-    # Up to the original length frequencies are the same, and a smaller length does no harm.
+    # Up to the original length, frequencies are the same, and a smaller length is harmless.
     if type(end) is int and end > length and spec.length_key(end) != spec.length_key(length):
         raise ValueError(
             f"length must be at least {end}, to serve position {end - 1}, got {length}; it counts "
-            f"all tokens of the sequence, those in a cache too, not the new ones alone"
+            f"all tokens of the sequence, cached ones too, not only the new ones"
         )
 
 
 def _is_hidden(x: Tensor) -> bool:
-    """Whether reading x's numbers would wait for a device, or is not possible."""
+    """Return whether reading x's numbers would wait for a device, or is not possible."""
     plain = x.is_cpu and type(x) in (Tensor, torch.nn.Parameter)
     traced = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()
     return not plain or bool(traced) or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def check_same_batch(q: Tensor, k: Tensor) -> None:
-    """Raise unless q and k, where they have a batch for certain, have one that attention takes."""
+    """Raise if both q and k have a batch axis, and attention cannot combine their sizes."""
     if q.ndim < 4 or k.ndim < 4 or q.shape[0] == k.shape[0]:
         return
     if q.shape[0] != 1 and k.shape[0] != 1:
@@ -154,7 +154,7 @@ def check_same_batch(q: Tensor, k: Tensor) -> None:
 
 
 def check_same_length(q: Tensor, k: Tensor, seq_dim: int) -> None:
-    """Raise unless q and k have as many positions."""
+    """Raise unless q and k have the same number of positions."""
     queries, keys = sequence_length("q", q, seq_dim), sequence_length("k", k, seq_dim)
     if queries != keys:
         raise ValueError(

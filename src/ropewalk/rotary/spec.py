@@ -1,4 +1,4 @@
-"""What one rope is, as data."""
+"""`RotarySpec`: one rope, as data."""
 
 from __future__ import annotations
 
@@ -22,50 +22,55 @@ from ropewalk.checks import (
 from ropewalk.rotary import axes, frequencies
 from ropewalk.rotary.axes import check_axes
 from ropewalk.rotary.frequencies import Axes
-from ropewalk.rotary.pairing import Pairing, check_pairing
+from ropewalk.rotary.pairing import Pairing, check_blocks, check_pairing
 from ropewalk.rotary.scaling.proportional import Proportional
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
-MAX_HEAD_DIM = 8_192  # many times the widest published head; forming frequencies costs as much
+MAX_HEAD_DIM = 8_192  # many times the widest published head; bounds the cost of frequencies
 
-
-#: Its fields, by the names that other code has for them.
+#: The names that other code has for the fields of a spec.
 ELSEWHERE = {"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"}
 
 
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class RotarySpec:
-    """All there is to say about one rope: which dimensions of a head rotate together, and how fast.
+    """Description of one rope: which dimensions of a head rotate together, and how fast.
 
-    Of the R/2 pairs, pair i rotates by theta^(-2i/R) radians per position (RoFormer, arXiv
+    Pair i of the R/2 pairs rotates by theta^(-2i/R) radians per position (RoFormer, arXiv
     2104.09864, eq. 15), unless `axes` or `scaling` say otherwise.
 
     head_dim: D, the size of one attention head.
     rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
     theta: base of the frequencies, taken as the exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
-    write_pairing: where a model reads pairs in one order and writes them in another (DeepSeek-V3:
-        interleaved, half); None: as they were read.
-    start: the first dimension that rotates; those before, and from start + R on, stay as they are.
+    write_pairing: the order in which pairs are written, if it is not the one in which they are
+        read (DeepSeek-V3 reads interleaved and writes half). None: as they were read.
+    start: the first dimension that rotates. Those before it, and from start + R on, do not change.
     scaling: a rule of `ropewalk.scaling`, or None.
-    amplitude: multiplies cos and sin, besides the rule's own amplitude.
+    amplitude: a factor of cos and sin, on top of the rule's own amplitude.
     reverse: rotate by -m·f_i at position m (nanochat).
-    axes: for each pair (axis, exponent), where positions have several axes or exponents are not
-        2i/R: pair i rotates by theta^-exponent per step along its axis. `ropewalk.axes` makes those
+    axes: (axis, exponent) of each pair, if positions have several axes or exponents are not 2i/R.
+        Pair i rotates by theta^-exponent per step along its axis. `ropewalk.axes` makes the axes
         of published models.
-    blocks: sizes of consecutive blocks of the R dimensions within each of which pairs are formed
-        (Gemma 4's vision: one for height, one for width); None: one block, all R.
-    continuous: positions are coordinates, and may be floats (DINOv3); angles are then formed in
+    blocks: sizes of consecutive blocks of the R dimensions; pairs are made within each block
+        (Gemma 4's vision: one block for height, one for width). None: one block, all R.
+    continuous: positions are coordinates and may be floats (DINOv3). Angles are then computed in
         float64.
 
     Raises TypeError or ValueError that names the argument, the rule and the value.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> spec = RotarySpec(head_dim=8, scaling=scaling.Linear(4.0))
+        >>> [round(positions) for positions in spec.wavelengths().tolist()]  # of one full turn
+        [25, 251, 2513, 25133]
     """
 
     head_dim: int
-    # Any lets None in: construction replaces it, and whoever reads the field finds the type.
+    # Any allows None as the argument: construction replaces it, so readers find the real type.
     rotary_dim: int | Any = None
     theta: float = 10_000.0
     pairing: Pairing = "half"
@@ -103,49 +108,51 @@ class RotarySpec:
         check_bool("continuous", self.continuous)
         if self.axes is not None:
             self._fill("axes", check_axes(self.axes, self.pairs))
-        self._check_blocks()
-        # What the rule cannot do with this rope is said here.
+        if self.blocks is not None:
+            check_blocks(self.blocks, self.rotary_dim, self.pairing, self.write_pairing)
+            self._fill("blocks", tuple(self.blocks))
+        # A rule that cannot serve this rope raises here, not at the first call.
         for length in (1, LARGEST) if self.needs_length else (None,):
             self._check_sizes(length)
 
     @property
     def pairs(self) -> int:
-        """R/2, the number of pairs."""
+        """The number of pairs, R/2."""
         return int(self.rotary_dim) // 2
 
     @property
     def axis_of_pair(self) -> tuple[int, ...]:
-        """The axis whose positions each pair follows."""
+        """The axis of positions that each pair follows."""
         return (0,) * self.pairs if self.axes is None else tuple(axis for axis, _ in self.axes)
 
     @property
     def axis_count(self) -> int:
-        """A, the number of axes that a position has."""
+        """The number of axes that a position has, A."""
         return max(self.axis_of_pair) + 1
 
     @property
     def needs_length(self) -> bool:
-        """Whether frequencies depend on the length served, which must then be given."""
+        """Whether frequencies depend on the length served; calls must then pass it."""
         return self.scaling is not None and self.scaling.needs_length
 
     def for_rotary_part(self) -> RotarySpec:
-        """Return this rope for tensors of the R dimensions that rotate, without those around them.
+        """Return this rope for tensors of only the R dimensions that rotate.
 
-        Multi-head latent attention (DeepSeek) has heads of 192 dimensions whose last 64 rotate, but
-        keeps the 64 of keys apart, one head for all: `RotarySpec.for_rotary_part` is the rope of
-        that `k_pe`, and of `q_pe`. All fields stay but head_dim, which is R, and start, 0.
+        In multi-head latent attention (DeepSeek), the last 64 of a head's 192 dimensions rotate.
+        The 64 of the keys are a tensor of their own, `k_pe`, with one head for all. This method
+        returns the rope of `k_pe` and `q_pe`: head_dim is R, start is 0, all else is the same.
         """
         return replace(self, head_dim=self.rotary_dim, start=0)
 
     def __repr__(self) -> str:
-        """Write what differs from the defaults, as a call that makes this spec.
+        """Return a call that makes this spec, without arguments that have their default.
 
-        It evaluates where `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        It evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
         """
         all_from_start = self.head_dim - self.start
         rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)
         implied = {"rotary_dim": rotary_dim, "write_pairing": self.pairing}
-        said = [f"head_dim={self.head_dim}"]
+        written = [f"head_dim={self.head_dim}"]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             default = implied.get(field.name, field.default)
@@ -157,44 +164,44 @@ class RotarySpec:
                 value = f"scaling.{value!r}"
             else:
                 value = repr(value)
-            said.append(f"{field.name}={value}")
-        return f"RotarySpec({', '.join(said)})"
+            written.append(f"{field.name}={value}")
+        return f"RotarySpec({', '.join(written)})"
 
     def inverse_frequencies(self, length: int | None = None) -> Tensor:
-        """Radians per position of each pair, float64 (R/2,).
+        """Return the radians per position of each pair, float64 (R/2,).
 
-        length: of the sequence that is served, where the rule depends on it.
+        length: that of the sequence served, if the rule depends on it.
         """
         return frequencies.as_floats(_frequencies(self, self.length_key(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
-        """Positions per full turn of each pair, float64 (R/2,); infinite where it stands still."""
+        """Return the positions per full turn of each pair, float64 (R/2,); inf if it is at rest."""
         return 2 * math.pi / self.inverse_frequencies(length).abs()
 
     def amplitude_at(self, length: int | None = None) -> float:
-        """What cos and sin are multiplied by: the rule's amplitude times the spec's own."""
+        """Return the factor of cos and sin: the rule's amplitude times the spec's own."""
         own = 1.0 if self.scaling is None else self.scaling.amplitude(self.length_key(length))
         return self.amplitude * own
 
     def fixed_point_frequencies(self, length: int | None = None) -> tuple[int, ...]:
-        """2^-64 turns per position of each pair: see `ropewalk.rotary.frequencies`."""
+        """Return each pair's 2^-64 turns per position: see `ropewalk.rotary.frequencies`."""
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:
-        """Check a length; return the least one with the same frequencies, None if none matters."""
+        """Check a length; return the least one with equal frequencies, or None if all have them."""
         self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None
         if length is None:
             raise ValueError(
-                f"length must be given: frequencies of {type(self.scaling).__name__} depend on how "
-                f"long the sequence is that is served, got None; nothing is guessed from positions"
+                f"length must be given: frequencies of {type(self.scaling).__name__} depend on the "
+                f"length of the sequence served, got None; it is never guessed from positions"
             )
         return self.scaling.length_key(length)
 
     def check_length(self, length: object) -> None:
         """Raise unless length is None or an int of at least 1."""
-        # Sizes of a model that is being traced have no number yet.
+        # A size of a model that is being traced is a symbol, not a number.
         if length is not None and not isinstance(length, SymInt):
             check_int("length", length, 1)
 
@@ -210,9 +217,9 @@ class RotarySpec:
                 f"start must leave a pair of head_dim={self.head_dim} dimensions, got {self.start}"
             )
         if rest % 2:
-            behind = f" less start={self.start}" if self.start else ""
+            before = f" less start={self.start}" if self.start else ""
             raise ValueError(
-                f"head_dim{behind} must be even where all of it rotates, got {self.head_dim}; "
+                f"head_dim{before} must be even if all of it rotates, got {self.head_dim}; "
                 f"set rotary_dim={rest - 1} to leave the last dimension unrotated"
             )
         return rest
@@ -238,11 +245,11 @@ class RotarySpec:
             sizes = [abs(f) for f in _frequencies(self, self.length_key(length))]
         except ArithmeticError:
             raise ValueError(
-                f"{names} must give frequencies that can be formed, got theta={self.theta} and "
+                f"{names} must give frequencies that can be computed, got theta={self.theta} and "
                 f"{shown(self.scaling)} at length {length}"
             ) from None
         if isinstance(self.scaling, Proportional):
-            sizes = [f for f in sizes if f]  # the others are to stand still
+            sizes = [f for f in sizes if f]  # the other pairs do not rotate by design
         for f in (min(sizes), max(sizes)):
             if not frequencies.LEAST <= f <= frequencies.MOST:
                 raise ValueError(
@@ -251,37 +258,15 @@ class RotarySpec:
                 )
         if max(sizes).adjusted() > frequencies.precision(self.theta).prec - 40:
             raise ValueError(
-                f"axes and scaling must give frequencies whose turns can be counted, "
+                f"axes and scaling must give frequencies with turns that can be counted, "
                 f"got {float(max(sizes)):.3g} radians per position"
             )
         check_amplitude("amplitude and the rule's own", self.amplitude_at(length))
 
-    def _check_blocks(self) -> None:
-        if self.blocks is None:
-            return
-        blocks = self.blocks
-        if not isinstance(blocks, (list, tuple)):
-            raise TypeError(f"blocks must be a tuple of ints, got {shown(blocks)}")
-        for size in blocks:
-            check_int("each size of blocks", size, 2, ", one pair of dimensions")
-        if sum(blocks) != self.rotary_dim:
-            raise ValueError(
-                f"blocks must be sizes that sum to rotary_dim={self.rotary_dim}, "
-                f"got {shown(blocks)}"
-            )
-        if any(size % 2 for size in blocks):
-            raise ValueError(f"blocks must be even sizes, got {shown(blocks)}")
-        if self.write_pairing != self.pairing:
-            raise ValueError(
-                f"write_pairing must be pairing={self.pairing!r} where there are blocks, "
-                f"got {shown(self.write_pairing)}"
-            )
-        self._fill("blocks", tuple(blocks))
-
 
 @lru_cache(maxsize=128)
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
-    """Radians per position of each pair, to 60 digits."""
+    """Return the radians per position of each pair, to 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
         exponents = frequencies.standard_exponents(spec.rotary_dim)
         if spec.axes is not None:

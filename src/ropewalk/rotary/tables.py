@@ -1,4 +1,4 @@
-"""cos and sin tables of a rope: formed at positions, kept where these are contiguous, and applied.
+"""cos and sin tables of a rope: computed, cached for contiguous positions, and applied.
 
 Axes: A axes of positions, B batch, S sequence, D head_dim, R rotary_dim.
 """
@@ -35,11 +35,11 @@ Tables: TypeAlias = tuple[Tensor, Tensor]
 """cos and sin, float32 (or float64) (…, S, R/2), amplitude included."""
 
 Length: TypeAlias = "int | Tensor | None"
-"""The length that is served: one for all, or (B,), for rules whose frequencies depend on it."""
+"""The length served, for rules that depend on it: one for all, or (B,)."""
 
 
 class RopeTables(ABC):
-    """What a rope's module asks of its tables, whether frequencies are fixed or learned."""
+    """The tables of a rope's module, with fixed or learned frequencies."""
 
     def __init__(self, spec: RotarySpec) -> None:
         if not isinstance(spec, RotarySpec):
@@ -49,7 +49,7 @@ class RopeTables(ABC):
         self.spec = spec
 
     def at(self, positions: Tensor, length: Length = None) -> Tables:
-        """Form tables at positions (S,) or (B, S), with axes in front where the spec has several.
+        """Return tables at positions (S,) or (B, S), with axes in front if the spec has several.
 
         Raises TypeError or ValueError for other positions.
         """
@@ -68,10 +68,10 @@ class RopeTables(ABC):
         positions_name: str = "positions",
         distances: bool = False,
     ) -> Tables:
-        """Form the tables that rotate x, on its device; `name` and the other are for messages.
+        """Return the tables that rotate x, on its device; names are for error messages.
 
-        Without positions, x stands at offset, offset + 1, … distances: what is given as positions
-        is how far x moves, for which no length can be too small.
+        Without positions, x is at offset, offset + 1, … distances: positions are steps by which x
+        moves, and no length is too small for them.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -84,12 +84,12 @@ class RopeTables(ABC):
         if positions is None:
             end = offset + x.shape[seq_dim]
             check_serves(length, self.spec, end)
-            if type(x) not in (Tensor, nn.Parameter):  # a FakeTensor's rows would hold no numbers
+            if type(x) not in (Tensor, nn.Parameter):  # rows of a FakeTensor would have no numbers
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
             raise ValueError(
-                f"offset must be left at 0 where positions are given, got {shown(offset)}; "
+                f"offset must be left at 0 if positions are given, got {shown(offset)}; "
                 f"add it to the positions"
             )
         check_has_numbers(positions_name, positions, x)
@@ -102,35 +102,35 @@ class RopeTables(ABC):
         return self.spec.amplitude_at(None)
 
     def cached_rows(self, length: int | None) -> Tables | None:
-        """Return the rows that are kept on the CPU for this length, from position 0 on, if any."""
+        """Return the rows cached on the CPU for this length, from position 0 on, or None."""
         return None
 
     @abstractmethod
     def _build_tables(self, positions: Tensor, length: Length) -> Tables:
-        """Form tables at positions that have been checked."""
+        """Return tables at positions that have been checked."""
 
     def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
-        """Form tables at start .. end - 1, or take them from rows that are kept."""
+        """Return tables at start .. end - 1, from cached rows if there are any."""
         return self._build_range(start, end, length, device)
 
     def _build_range(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
         positions = torch.arange(start, end, device=device)
-        if self.spec.axis_count > 1:  # text among images: all axes alike
+        if self.spec.axis_count > 1:  # text among images: all axes are equal
             positions = positions.expand(self.spec.axis_count, -1)
         return self._build_tables(positions, length)
 
 
 class RotaryTables(RopeTables):
-    """Tables of fixed frequencies: exact, and kept for contiguous positions.
+    """Tables of fixed frequencies: exact, and cached for contiguous positions.
 
-    Rows are kept from position 0 on, in powers of two up to 16,384 per device (4·R bytes each), for
-    the two latest sets of frequencies. Whatever reaches beyond is formed when asked for. Copies and
-    pickles leave the rows behind: they are cheap to form again.
+    Rows are cached from position 0 on, in powers of two up to 16,384 per device (4·R bytes each),
+    for the two latest sets of frequencies. Rows beyond are computed for each call. Copies and
+    pickles do not include the rows, which are cheap to compute again.
     """
 
     def __init__(self, spec: RotarySpec) -> None:
         super().__init__(spec)
-        # Formed once, so that a compiler finds constants. A dynamic rule has too many to form all.
+        # Computed once, so that a compiler finds constants. A dynamic rule has too many of them.
         lengths = (None,) if spec.scaling is None else spec.scaling.possible_lengths()
         self._constants = {length: constants(spec, length) for length in lengths}
         self._registered_name = register(spec) if spec.needs_length else ""
@@ -180,13 +180,13 @@ class RotaryTables(RopeTables):
         return at_lengths(length, self.spec, self._registered_name)
 
     def _traced(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return frequencies and amplitude by a graph that is the same at every length."""
+        """Return frequencies and amplitude by a graph that does not depend on the length."""
         self.spec.check_length(length)
         if not self._constants:
             lengths = torch.full((1,), length, device=CPU)
             per_pair, amplitude = at_lengths(lengths, self.spec, self._registered_name)
             return per_pair[0, 0], amplitude[0, 0, 0]
-        # Of few sets, each serves the lengths from its key up to the next.
+        # Each of the few sets serves the lengths from its key up to the next.
         keys = [key or 0 for key in self._constants]
         lengths = torch.full((), length, device=device)
         chosen = (lengths >= torch.tensor(keys[1:], device=device)).sum().reshape(1)
@@ -197,10 +197,10 @@ class RotaryTables(RopeTables):
         return per_pair.index_select(0, chosen)[0], amplitude.index_select(0, chosen)[0]
 
     def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
-        # A compiler would keep the cache's tensors out of its graph, or bake them in, and would
-        # guard on the comparisons of start and end.
+        # A compiler would exclude the cache's tensors from its graph, or make them constants, and
+        # would guard on the comparisons of start and end.
         compiling = torch.compiler.is_compiling()
-        # Rows of a dynamic rule serve one length, which the next token has not.
+        # Rows of a dynamic rule serve one length, and the next token has another.
         uncached = compiling or not self._constants
         if uncached or isinstance(length, Tensor) or start < 0 or end > MAX_CACHED_ROWS:
             return self._build_range(start, end, length, device)
@@ -211,9 +211,9 @@ class RotaryTables(RopeTables):
             with torch.inference_mode(False):
                 rows = self._build_range(0, 1 << (end - 1).bit_length(), length, device)
             if torch._C._functorch.is_functorch_wrapped_tensor(rows[0]):
-                return rows[0][start:end], rows[1][start:end]  # it ends with its transform
+                return rows[0][start:end], rows[1][start:end]  # valid only within its transform
             older = [k for k in self._rows if k[0] == device and k != key]
-            for old in older[:-1]:  # the latest other frequencies stay: LongRoPE has two sets
+            for old in older[:-1]:  # keep the latest other frequencies: LongRoPE has two sets
                 del self._rows[old]
             self._rows[key] = rows
         cos, sin = rows
@@ -225,7 +225,7 @@ class RotaryTables(RopeTables):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.spec.needs_length:
-            register(self.spec)  # in another process it is not known yet
+            register(self.spec)  # another process does not know it yet
 
 
 def apply_tables(
@@ -236,15 +236,14 @@ def apply_tables(
     adjoint: bool = False,
     pairing: Pairing | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate tensors by the tables that they share, as the spec says, in one call.
+    """Rotate tensors by the same tables, as the spec says, in one call.
 
-    Every field of the spec counts that says which dimensions rotate and how they pair: head_dim,
-    pairing, write_pairing, start, blocks.
+    Uses the spec's fields for the dimensions that rotate and their pairs: head_dim, pairing,
+    write_pairing, start, blocks.
 
-    xs: (B, H, S, D), or (B, S, H, D) with seq_dim=-3, each as `rotate` takes it; tables as it takes
-        them. pairing: how pairs are read, if not as the spec says: rotated keys of a model that
-        writes pairs in another order are read as they were written.
-    Returns them rotated, in their dtypes. Raises ValueError or TypeError for what does not match.
+    xs, tables: as `rotate` takes them, with seq_dim. pairing: how pairs are read, if not as the
+        spec says: rotated keys of a model that writes pairs in another order are read as written.
+    Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if they do not match.
     """
     cos, sin = tables
     for x in xs:

@@ -1,8 +1,8 @@
-"""Reading corpora: what is read is what was written, and a user's mistake is named.
+"""Reading corpora: the pairs read are the pairs written, and a user's mistake is named.
 
-These fail when a line is split, lost or put with another partner, when a sentence is found in two
-splits of one pair of files, when a broken file is read in silence, and when a message leaves out
-the file, the line or the way out.
+These fail when a line is split, lost or misaligned, when a sentence is in two splits of one pair
+of files, when a broken file is read without an error, and when a message leaves out the file, the
+line or the way out.
 """
 
 import csv
@@ -23,7 +23,7 @@ from ropewalk.lab.data import corpus as corpus_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.texts import load_texts
 
-# Characters that end lines for str.splitlines, beside umlauts and letters of four bytes.
+# Characters that end lines for str.splitlines, umlauts, and letters of four bytes.
 texts = st.text(st.sampled_from("aäß𝄞. \u2028\u2029\x0b\x0c\x1c\x85\r"), min_size=1).map(
     lambda text: f"x{text}x"
 )
@@ -172,11 +172,11 @@ def test_phrases_turn_round_and_speak_two_languages(monkeypatch):
     turned = load_corpus("phrases", source="en", target="de")
     assert turned.splits["validation"] == (("no", "nein"),)
     assert turned.test_splits == ("long",)
-    with pytest.raises(CorpusError, match="must be 'de' and 'en', received 'de' and 'fr'"):
+    with pytest.raises(CorpusError, match="must be 'de' and 'en' for phrases, got 'de' and 'fr'"):
         load_corpus("phrases", target="fr")
 
 
-# ---------------------------------------------------------------- mistakes, each by its message
+# ---------------------------------------------------------------- mistakes and their messages
 
 
 def message(data, **languages) -> str:
@@ -189,24 +189,26 @@ def message(data, **languages) -> str:
 
 def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert message("phrase").startswith("no corpus 'phrase' (nearest: phrases); give 'phrases', ")
+    assert message("phrase").startswith(
+        "there is no corpus 'phrase' (nearest: phrases); use 'phrases', "
+    )
     assert f"(and no folder {tmp_path / 'none'})" in message(tmp_path / "none" / "here")
 
 
 def test_a_missing_file_is_told_the_nearest(folder):
     text = message(f"{folder / 'trian.de'},{folder / 'train.en'}")
-    assert text == f"no file {folder / 'trian.de'} (nearest: {folder / 'train.de'})"
+    assert text == f"there is no file {folder / 'trian.de'} (nearest: {folder / 'train.de'})"
 
 
 def test_one_file_or_three_are_no_corpus(folder):
-    assert "is one file and a corpus needs both sides" in message(folder / "train.de")
-    assert message("a,b,c") == "expected two files, SOURCE_FILE,TARGET_FILE, received 'a,b,c'"
-    assert "received 'a,'" in message("a,")
+    assert "is one file, but a corpus needs both sides" in message(folder / "train.de")
+    assert message("a,b,c") == "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,b,c'"
+    assert "got 'a,'" in message("a,")
 
 
 def test_source_and_target_must_differ(folder):
     text = message(folder, source="de", target="de")
-    assert text == "source and target must be two languages, received 'de' for both"
+    assert text == "source and target must be two languages, got 'de' for both"
 
 
 def test_a_folder_without_training_or_validation(folder):
@@ -214,7 +216,7 @@ def test_a_folder_without_training_or_validation(folder):
         (folder / f"val.{side}").unlink()
     assert message(folder) == (
         f"{folder} has no validation split: expected validation|valid|val|dev.de and .en (plain or "
-        ".gz), or .jsonl, .csv or .tsv; there is test.de, test.en, train.de, train.en"
+        ".gz), or .jsonl, .csv or .tsv; the folder contains test.de, test.en, train.de, train.en"
     )
     (folder / "train.de").unlink()
     (folder / "train.en").unlink()
@@ -228,13 +230,13 @@ def test_a_folder_in_another_language(folder):
 
 
 def test_an_empty_folder(tmp_path):
-    assert message(tmp_path).endswith("there is nothing")
+    assert message(tmp_path).endswith("the folder contains nothing")
 
 
 def test_one_side_without_the_other(folder):
     (folder / "test.en").unlink()
     assert message(folder) == (
-        f"{folder / 'test.de'} has no other side: expected test.en (plain or .gz) beside it"
+        f"{folder / 'test.de'} has no other side: expected test.en (plain or .gz) next to it"
     )
 
 
@@ -258,7 +260,7 @@ def test_sides_of_different_length_name_the_first_line_without_a_partner(folder)
     assert message(folder) == (
         f"the two sides differ in length: {folder / 'train.de'} has 8 lines and "
         f"{folder / 'train.en'} has 6; line 7 of {folder / 'train.de'} is the first without a "
-        "partner: 'Satz 7'"
+        "counterpart: 'Satz 7'"
     )
 
 
@@ -267,8 +269,8 @@ def test_a_line_empty_on_one_side_is_named(folder, empty):
     path = folder / f"test.{empty}"
     write(path, ["full", "\t "])
     text = message(folder)
-    assert text.startswith(f"{path}, line 2 is empty and its partner in {folder}")
-    assert "out of step" in text
+    assert text.startswith(f"{path}, line 2 is empty, but its counterpart in {folder}")
+    assert "misaligned" in text
 
 
 def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(folder):
@@ -282,14 +284,14 @@ def test_a_broken_gzip_file_is_named(folder, damage):
     path = folder / "train.de"
     (folder / "train.de.gz").write_bytes(damage(gzip.compress(path.read_bytes())))
     path.unlink()
-    assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a whole gzip file: ")
+    assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a complete gzip file: ")
 
 
 def test_damage_inside_a_gzip_file_is_named(folder):
     data = bytearray(gzip.compress(b"".join(b"%d\n" % i for i in range(2_000))))
     data[len(data) // 2] ^= 0xFF
     (folder / "train.de").write_bytes(bytes(data))
-    assert "train.de is not a whole gzip file: " in message(folder)
+    assert "train.de is not a complete gzip file: " in message(folder)
 
 
 def test_a_folder_in_place_of_a_file(folder):
@@ -298,7 +300,7 @@ def test_a_folder_in_place_of_a_file(folder):
 
 def test_empty_files_are_named(folder):
     write_split(folder, "test", [])
-    assert message(folder) == f"{folder / 'test.de'} is empty: the test split has no sentence pair"
+    assert message(folder) == f"{folder / 'test.de'} is empty: the test split has no sentence pairs"
 
 
 def test_too_few_sentences_to_split(tmp_path):
@@ -310,11 +312,11 @@ def test_too_few_sentences_to_split(tmp_path):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"de": "ja"', "line 2 is not JSON: it goes wrong at character 12"),
+        ('{"de": "ja"', "line 2 is not JSON: the first error is at character 12"),
         ('{"de": "ja", "fr": "oui"}', "line 2 has no text in field 'en'; it has 'de', 'fr'"),
         ('{"de": "ja", "en": 1}', "line 2 has no text in field 'en'"),
         ('["ja", "yes"]', "line 2 has no text in field 'de'; it has list"),
-        ('{"de": "", "en": "yes"}', "[de], line 2 is empty and its partner in "),
+        ('{"de": "", "en": "yes"}', "[de], line 2 is empty, but its counterpart in "),
     ],
 )
 def test_a_wrong_line_of_jsonl_is_named(tmp_path, line, expected):
@@ -340,7 +342,7 @@ ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", ri
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.gz"])
 @pytest.mark.parametrize("named", [False, True])
 def test_tables_read_back_what_was_written(tmp_path, ending, named):
-    """Fails if CSV or TSV is not read, a quotation mark is lost, or columns are mistaken."""
+    """Fails if CSV or TSV is not read, a quotation mark is lost, or columns are confused."""
     rows = [(target, "x", source) for source, target in ROWS] if named else ROWS
     rows = ([("en", "id", "de")] if named else []) + rows
     written = io.StringIO()
@@ -382,12 +384,16 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
         ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
         ("train.jsonl", ['{"de": "a\\u0000", "en": "a"}'], "line 1 has a NUL character"),
         ("train.jsonl", ["1" * 5000], "line 1 is not JSON: it has an integer of too many"),
-        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: its lists and objects lie too deep"),
+        (
+            "train.jsonl",
+            ["[" * 90_000],
+            "line 1 is not JSON: its lists and objects are nested too deep",
+        ),
         ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
     ],
 )
 def test_hostile_lines_are_named(tmp_path, name, lines, said):
-    """Fails if such a line is read, or if its message is not ours or as long as the line."""
+    """Fails if such a line is read, or if its message is not ours or contains the full line."""
     write(tmp_path / name, lines)
     if name == "train.de":
         write(tmp_path / "train.en", lines)
@@ -398,7 +404,7 @@ def test_hostile_lines_are_named(tmp_path, name, lines, said):
 
 
 def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
-    """Fails if all is unpacked: 40 MB of one letter, of which the least bound lets 1 pass."""
+    """Fails if 40 MB of one letter are unpacked completely; the smallest bound allows 1 MB."""
     for language in ("de", "en"):
         (folder / f"train.{language}").write_bytes(gzip.compress(b"x\n" * 20_000_000))
     assert "unpacks to more than" in message(folder)
@@ -407,7 +413,7 @@ def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
 @pytest.mark.parametrize("name", ["all.csv", "all.tsv", "all.jsonl", "all.txt"])
 def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):
-    """Fails if a tenth of a megabyte takes seconds, or some hundred megabytes of empty rows."""
+    """Fails if a tenth of a megabyte takes seconds, or fills hundreds of megabytes with rows."""
     for split in ("train", "val"):
         path = tmp_path / name.replace("all", split)
         path.write_bytes(gzip.compress(b"\n" * 10**8, 6))
@@ -419,7 +425,7 @@ def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):
 def test_a_pipe_is_refused_and_not_waited_for(folder):
     (folder / "train.de").unlink()
     os.mkfifo(folder / "train.de")
-    assert "no regular file" in message(f"{folder / 'train.de'},{folder / 'train.en'}")
+    assert "not a regular file" in message(f"{folder / 'train.de'},{folder / 'train.en'}")
 
 
 def test_a_nul_in_the_name_of_a_corpus():
@@ -427,7 +433,7 @@ def test_a_nul_in_the_name_of_a_corpus():
 
 
 def test_the_endings_of_two_files_say_their_languages(tmp_path):
-    """Fails if any two files are called German and English."""
+    """Fails if two files are always called German and English."""
     for name in ("mini.fr", "mini.en", "a.txt", "b.txt"):
         (tmp_path / name).write_text("a\nb\nc\nd\n", encoding="utf-8")
     named = load_corpus(f"{tmp_path / 'mini.fr'},{tmp_path / 'mini.en'}")

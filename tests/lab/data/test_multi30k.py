@@ -1,7 +1,7 @@
-"""Multi30k by name: every split is there, and only the files that this version knows are read.
+"""Multi30k by name: every split is present, and only the pinned files are read.
 
-These fail when a test set is left out, when a file is read whose content is another, or when a
-message leaves out the file or the way out. Downloads are faked; no network is used.
+These fail when a test set is left out, when a file with other content is read, or when a message
+leaves out the file or the way out. Downloads are faked; no network is used.
 """
 
 import builtins
@@ -34,14 +34,14 @@ def digest(path: Path) -> str:
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The user's cache, in which nothing is yet."""
+    """The user's cache, still empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "ropewalk" / "multi30k"
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A hub of three small files; the download is a look into a folder."""
+    """A hub of three small files; the download reads a folder."""
     for filename, word in [("train.jsonl", "T"), ("val.jsonl", "V"), ("test.jsonl", "E")]:
         line = json.dumps({"en": f"{word} en", "de": f"{word} de"})
         (tmp_path / filename).write_text(line + "\n", encoding="utf-8")
@@ -56,7 +56,7 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def web(tmp_path, monkeypatch, cache):
-    """A server of the files of 2017, which keeps what it was asked for."""
+    """A server of the 2017 files that records its requests."""
     asked: list[str] = []
     files: dict[str, dict[str, tuple[str, str]]] = {}
     for split, sides in multi30k.WEB_FILES.items():
@@ -75,7 +75,7 @@ def web(tmp_path, monkeypatch, cache):
 
 
 def test_every_split_comes_by_name(hub, web):
-    """Fails if the test set of 2017 is left out, or its sides are exchanged."""
+    """Fails if the 2017 test set is left out, or its sides are exchanged."""
     corpus = load_corpus("multi30k")
     assert corpus.name == "multi30k"
     assert corpus.splits == {
@@ -104,13 +104,13 @@ def test_a_changed_hub_file_is_refused(hub, web):
         file.write("\n")
     text = message()
     assert text.startswith(
-        "val.jsonl of bentrevett/multi30k is not the file this version knows (SHA-256 "
+        "val.jsonl of bentrevett/multi30k is not the file that this version expects (SHA-256 "
         f"{digest(hub / 'val.jsonl')[:12]}..., expected {known[:12]}...); delete "
     )
 
 
 def test_a_changed_file_of_2017_is_refused(hub, web, cache):
-    """Fails if the second side is read unchecked, or the file in the cache is not named."""
+    """Fails if the second side is not checked, or the cached file is not named."""
     load_corpus("multi30k")
     kept = cache / "test_2017_flickr.en.gz"
     known = digest(kept)
@@ -118,13 +118,13 @@ def test_a_changed_file_of_2017_is_refused(hub, web, cache):
     text = message()
     assert text.startswith("test_2017_flickr.en.gz of https://raw.githubusercontent.com/multi30k/")
     assert f"(SHA-256 {digest(kept)[:12]}..., expected {known[:12]}...); delete {kept}" in text
-    assert text.endswith("or give a folder that holds the corpus")
+    assert text.endswith("or use a folder that contains the corpus")
 
 
 def test_what_comes_in_place_of_the_file_is_not_kept(hub, web, cache):
     """Fails if the page of a captive portal stays in the cache."""
     (hub / "test_2017_flickr.en.gz").write_bytes(b"<html>please log in</html>")
-    assert "(what came is not this file); put the file there" in message()
+    assert "(the SHA-256 of the download is not the expected one); put" in message()
     assert not (cache / "test_2017_flickr.en.gz").exists()
 
 
@@ -165,11 +165,11 @@ def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     monkeypatch.setattr(hub_module, "_check_network", lambda: None)
     text = message()
-    assert "(no route to host); without a network, give a folder" in text
+    assert "(no route to host); without a network, use a folder" in text
 
 
 def test_without_a_network_the_client_is_not_asked_to_try_again(monkeypatch):
-    """Fails if the client, which tries for minutes, is let to ask where the hub is out of reach."""
+    """Fails if the client, which retries for minutes, is called while the hub is unreachable."""
     huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
     asked = []
 
@@ -210,7 +210,7 @@ def test_multi30k_from_a_folder():
     ("split", "name"), [("train", "train"), ("test_2016_flickr", "test_2016_flickr")]
 )
 def test_the_hub_files_are_those_of_the_folder(split, name):
-    """The folder's sentences, written as the hub writes them, have the sums that are pinned."""
+    """The folder's sentences, in the hub's format, have the pinned digests."""
     sides = [
         gzip.decompress((MULTI30K / f"{name}.{language}.gz").read_bytes()).decode().split("\n")[:-1]
         for language in ("en", "de")

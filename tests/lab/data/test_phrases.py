@@ -3,7 +3,7 @@
 These tests would fail if a sentence were shared between splits or had two translations, if training
 saw a reserved combination or never saw a word, if another run, seed or version of Python drew other
 sentences, if one of them could be read as indecent, or if a case ending, a word order or an
-agreement were wrong: those are compared with sentences written by hand.
+agreement were wrong (compared with sentences written by hand).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_most_sentences_hold_two_described_nouns(derived: Derived) -> None:
     assert sum(many) > 0.6 * len(many)
 
 
-# What holds for every sentence
+# Properties of every sentence
 
 
 @settings(deadline=None)
@@ -564,7 +564,7 @@ def test_endings(phrase: str, nominative: str, accusative: str, dative: str) -> 
 
 
 def predicates(sentence: object) -> Iterator[Predicate]:
-    """Give every predicate of a sentence, of relative and content clauses too."""
+    """Yield every predicate of a sentence, including relative and content clauses."""
     if isinstance(sentence, Predicate):
         yield sentence
     if dataclasses.is_dataclass(sentence) and not isinstance(sentence, Verb):

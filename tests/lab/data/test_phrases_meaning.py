@@ -1,7 +1,7 @@
-"""The built-in corpus: its sentences say one thing, the same in both languages, and nothing odd.
+"""The built-in corpus: its sentences are unambiguous, equal in both languages, and not odd.
 
-These tests would fail if a clause lacked what its verb asks for, if the English words of a clause
-went with another one than the German do, if a pronoun stood for the same person twice, if an adverb
+These tests would fail if a clause lacked what its verb requires, if English words belonged to
+another clause than the German ones, if a pronoun meant the same person twice, if an adverb
 contradicted its verb, or if furniture stood on furniture.
 """
 
@@ -48,7 +48,7 @@ def predicates(clauses: list[Clause]) -> list[Predicate]:
 
 
 def _parts(part: object) -> Iterator[object]:
-    """Give every part of a sentence, however deep."""
+    """Yield every part of a sentence at any depth."""
     if isinstance(part, tuple | list):
         for inner in part:
             yield from _parts(inner)
@@ -93,7 +93,7 @@ def _said(subject: Nominal, part: Predicate) -> tuple[str, str]:
     return german(sentence), english(sentence)
 
 
-# What a clause holds
+# The parts of a clause
 
 
 def test_what_is_said_to_be_is_said_to_be_somehow(predicates: list[Predicate]) -> None:
@@ -108,7 +108,7 @@ def test_a_subject_is_not_described_twice_by_one_topic(clauses: list[Clause]) ->
             assert len(topics) == len(set(topics)), topics
 
 
-# What "kein" denies
+# What "kein" negates
 
 
 def test_nobody_does_in_some_manner_what_is_not_done(predicates: list[Predicate]) -> None:
@@ -146,7 +146,7 @@ def test_no_pronoun_is_used_twice_in_a_clause(subject: Nominal | None) -> None:
     assert both > 10
 
 
-# What the words of a clause go with in English
+# What English words of a clause belong to
 
 
 def test_no_time_comes_after_a_relative_clause(clauses: list[Clause]) -> None:

@@ -1,9 +1,9 @@
-"""Generated tasks: what is asked is answered, and no test prompt is ever trained on.
+"""Generated tasks: answers are right, and no test prompt is ever trained on.
 
-Each answer is worked out again, from the text that a person would read and in another way. These
-tests would fail if an answer were wrong, if a size left its range, if an id stood outside the
-vocabulary, if a prompt came up in two splits, if a split had no example of some size, or if another
-run, seed or version of Python drew other examples.
+Each answer is computed again from the readable text, by another method. These tests would fail if
+an answer were wrong, if a size left its range, if an id were outside the vocabulary, if a prompt
+were in two splits, if a split had no example of some size, or if another run, seed or version of
+Python drew other examples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def as_sort(prompt: str, answer: str) -> tuple[int, bool]:
 
 
 def as_addition(prompt: str, answer: str) -> tuple[int, bool]:
-    """Add as one does on paper, column by column from the right."""
+    """Add as on paper, column by column from the right."""
     digits = list(map(int, prompt.removesuffix(" >").split()))
     columns = list(zip(digits[::2], digits[1::2], strict=True))
     carry, written = 0, []
@@ -111,7 +111,7 @@ def test_answers_are_right_and_sizes_in_range(
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_sizes_are_uniform(task: str) -> None:
-    """Fails where a size comes up too often: 200 of each are expected, 5 deviations are allowed."""
+    """Fails if a size is too frequent: 200 of each are expected, 5 deviations are allowed."""
     drawn = draw_examples(task, split="train", lengths=(3, 7), count=1000, seed=0)
     sizes = Counter(read(task, example)[0] for example in drawn)
     assert set(sizes) == {3, 4, 5, 6, 7}
@@ -120,7 +120,7 @@ def test_sizes_are_uniform(task: str) -> None:
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_prompt_is_in_two_splits(task: str) -> None:
-    """Every size has examples in every split, also the smallest, where there are few prompts."""
+    """Every size has examples in every split, also the smallest, which has few prompts."""
     for n in (1, 2, 3, SEQUENCE_TASKS[task].trained_size):
         drawn = {
             split: draw_examples(task, split=split, lengths=(n, n), count=150, seed=seed)
@@ -179,7 +179,7 @@ def test_vocabulary_is_all_used(task: str) -> None:
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_single_answer_is_worth_guessing(task: str) -> None:
-    """Fails if one answer is right for far more than a tenth of the prompts, as a count is."""
+    """Fails if one answer is right for far more than a tenth of the prompts, a count's share."""
     for n in (SEQUENCE_TASKS[task].trained_size, 4 * SEQUENCE_TASKS[task].trained_size):
         drawn = draw_examples(task, split="test", lengths=(n, n), count=400, seed=0)
         most = Counter(example.answer for example in drawn).most_common(1)[0][1]
@@ -217,7 +217,7 @@ def test_a_size_that_a_task_cannot_have_is_refused() -> None:
         draw_examples("recall", split="train", lengths=(1, max_size + 1), count=1, seed=0)
 
 
-# What all generated data is drawn with
+# The random numbers of all generated data
 
 
 @given(st.lists(st.integers(), unique=True, max_size=12), SEEDS, st.data())
@@ -230,7 +230,7 @@ def test_shuffled_gives_different_ones(options: list[int], seed: int, data: st.D
 
 
 def test_shuffling_favours_no_order() -> None:
-    """Fails if one of the six orders comes up more than 5 deviations from a sixth of the time."""
+    """Fails if the share of one of the six orders is more than 5 deviations from a sixth."""
     rng = Rng("orders")
     orders = Counter(tuple(rng.shuffled("abc")) for _ in range(3000))
     assert len(orders) == 6

@@ -1,10 +1,10 @@
 """The built-in running text: what its people say agrees with what the tale has told.
 
-Two readers stand beside the teller. One follows who has which thing from one event to the next and
-looks for the answer in the words of each question; the other reads the text alone, and finds whom
-each pronoun can mean. These tests would fail if an answer were wrong, if a fact came up before it
-was told or only just after, if a pronoun could mean two people, if two splits shared a cast, or if
-another run, seed or version of Python told other tales.
+Two readers check the tales. One follows from event to event who has which thing, and looks for the
+answer in the words of each question. The other reads only the text, and finds whom each pronoun can
+mean. These tests would fail if an answer were wrong, if a fact were used before it was told or only
+just after, if a pronoun could mean two people, if two splits shared a cast, or if another run, seed
+or version of Python told other tales.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def names(person: Person, text: str) -> bool:
 
 
 def said(passage: Passage) -> str:
-    """The last that is said in a passage, which is the answer."""
+    """The last quotation of a passage, which is the answer."""
     return re.findall(r'"([^"]+)"', passage.text)[-1]
 
 
@@ -64,7 +64,7 @@ FACTS = {
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, WORDS)
 def test_things_are_where_the_tale_has_left_them(seed: int, words: int) -> None:
-    """Follows each thing from hand to hand and place to place; fails where an answer differs."""
+    """Follows each thing from hand to hand and place to place; fails if an answer differs."""
     at: dict[str, tuple[Person | None, str]] = {}
     came: dict[str, tuple[str, Person | None, str]] = {}
     where: dict[Person, str] = {}
@@ -163,7 +163,7 @@ def test_facts_are_told_before_they_are_used(seed: int, words: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, WORDS)
 def test_a_pronoun_can_mean_one_person_only(seed: int, words: int) -> None:
-    """Reads names, trades and pronouns; fails where nobody or two people may be meant."""
+    """Reads names, trades and pronouns; fails if a pronoun can mean nobody or two people."""
     tale = told(seed, words)
     everybody = {person for passage in flat(tale) for person in passage.event.people}
     for paragraph in tale:
@@ -175,7 +175,7 @@ def test_a_pronoun_can_mean_one_person_only(seed: int, words: int) -> None:
                 woman = pronoun[0].lower() in ("she", "her")
                 begun = passage.text[: pronoun.start()]
                 first = {person for person in named if names(person, begun)}
-                # Who is named in the same sentence goes before who was named in the last one.
+                # A person named in the same sentence takes precedence over the last sentence.
                 can = {p for p in first if p.woman == woman} or {
                     p for p in before | named if p.woman == woman
                 }
@@ -186,7 +186,7 @@ def test_a_pronoun_can_mean_one_person_only(seed: int, words: int) -> None:
 
 
 def test_facts_come_back_from_afar() -> None:
-    """Fails if what was told is mostly used up at once: half of all uses are 300 words on."""
+    """Fails if facts are mostly used soon after they are told: half are used 300 words later."""
     distances = []
     for tale in derive(20, 1_500, 0):
         words, when = 0, {}
@@ -223,7 +223,7 @@ def test_tales_are_about_as_long_as_asked(words: int) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_cast_belongs_to_one_split(split: Split) -> None:
-    """Fails if a cast comes up in another split than the one that its names and trades give it."""
+    """Fails if a cast is in another split than the one that its names and trades determine."""
     for tale in derive(40, 300, 0, split):
         people = {person for passage in flat(tale) for person in passage.event.people}
         cast = ", ".join(sorted(f"{each.name} the {each.trade.name}" for each in people))
@@ -231,7 +231,7 @@ def test_a_cast_belongs_to_one_split(split: Split) -> None:
 
 
 def test_training_knows_every_word() -> None:
-    """Some hundred word forms, none of them in test alone."""
+    """There are hundreds of word forms, none of them only in test."""
     counts = Counter(form for text in tales(120, 1_500, 0) for form in forms(text))
     assert len(counts) > 800
     for split in ("validation", "test"):

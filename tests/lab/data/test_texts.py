@@ -1,6 +1,6 @@
-"""Reading running text: what is read is what was written, once, and a user's mistake is named.
+"""Reading running text: each text is read once and unchanged, and a user's mistake is named.
 
-These fail when a character is lost, a passage is in two splits, a file goes unread in silence, and
+These fail when a character is lost, a passage is in two splits, a file is silently skipped, and
 when a message leaves out the file, the rule or the way out.
 """
 
@@ -17,7 +17,7 @@ from ropewalk.lab.data import texts as texts_module
 from ropewalk.lab.data.texts import CorpusError, Texts, load_texts, read_texts
 
 LINES = [f"line {i} of the text" for i in range(400)]
-# Characters that end lines for str.splitlines, beside letters of two and four bytes.
+# Characters that end lines for str.splitlines, and letters of two and four bytes.
 passages = st.text(st.sampled_from("aä𝄞. \n\u2028\u2029\x0b\x85\t"), min_size=200).map(
     lambda text: f"x{text}\n" + "y z\n" * 60
 )
@@ -118,7 +118,7 @@ def test_the_built_in_texts(monkeypatch):
 def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        CorpusError, match=r"no texts 'tale' \(nearest: tales\); give 'tales', a fo"
+        CorpusError, match=r"there are no texts 'tale' \(nearest: tales\); use 'tales', a fo"
     ):
         load_texts("tale")
 
@@ -131,12 +131,12 @@ def test_a_missing_file_is_told_the_nearest(tmp_path):
 
 @pytest.mark.parametrize("data", ["a.txt,", ",", "a.txt,,b.txt"])
 def test_a_comma_too_many(data):
-    with pytest.raises(CorpusError, match="expected files as FILE,FILE, received"):
+    with pytest.raises(CorpusError, match="data must be files as FILE,FILE, got"):
         load_texts(data)
 
 
 def test_no_file():
-    with pytest.raises(CorpusError, match="expected at least one file"):
+    with pytest.raises(CorpusError, match="must name at least one file"):
         read_texts([])
 
 
@@ -165,15 +165,15 @@ def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(tmp_path):
 def test_a_broken_gzip_file_is_named(tmp_path):
     path = tmp_path / "book.txt.gz"
     path.write_bytes(gzip.compress(b"text")[:-4])
-    with pytest.raises(CorpusError, match=r"book\.txt\.gz is not a whole gzip file"):
+    with pytest.raises(CorpusError, match=r"book\.txt\.gz is not a complete gzip file"):
         read_texts(path)
 
 
 def test_a_folder_without_text_says_what_is_there(tmp_path):
-    with pytest.raises(CorpusError, match=r"holds no \.txt or \.txt\.gz file; there is nothing"):
+    with pytest.raises(CorpusError, match=r"has no \.txt or \.txt\.gz file; it contains nothing"):
         load_texts(str(tmp_path))
     write(tmp_path / "corpus.de", "Satz")
-    with pytest.raises(CorpusError, match=r"there is corpus\.de"):
+    with pytest.raises(CorpusError, match=r"it contains corpus\.de"):
         load_texts(str(tmp_path))
 
 
@@ -181,21 +181,21 @@ def test_a_folder_without_text_says_what_is_there(tmp_path):
 def test_a_folder_with_part_of_the_splits(tmp_path, names):
     for name in names:
         write(tmp_path / f"{name}.txt", "text")
-    with pytest.raises(CorpusError, match=r"must hold train and one of validation, .*it holds"):
+    with pytest.raises(CorpusError, match=r"must have train and one of validation, .*it has"):
         load_texts(str(tmp_path))
 
 
 def test_one_text_in_two_files(tmp_path):
     write(tmp_path / "book.txt", "text")
     write(tmp_path / "book.txt.gz", "text")
-    with pytest.raises(CorpusError, match=r"holds book twice: book\.txt, book\.txt\.gz"):
+    with pytest.raises(CorpusError, match=r"has book twice: book\.txt, book\.txt\.gz"):
         load_texts(str(tmp_path))
 
 
 def test_many_files_of_one_text(tmp_path):
     for i in range(25):
         write(tmp_path / f"{i}.txt", "text")
-    with pytest.raises(CorpusError, match="25 files hold 1 different texts"):
+    with pytest.raises(CorpusError, match="25 files have 1 different texts"):
         load_texts(str(tmp_path))
 
 
@@ -217,14 +217,14 @@ def test_folders_named_as_splits_hold_a_document_a_file(tmp_path):
         "test": ("text of test/d.txt",),
     }
     write(tmp_path / "train.txt", "again")
-    with pytest.raises(CorpusError, match="holds train twice"):
+    with pytest.raises(CorpusError, match="has train twice"):
         load_texts(str(tmp_path))
 
 
 def test_a_folder_of_one_split_alone_is_refused(tmp_path):
     (tmp_path / "test").mkdir()
     write(tmp_path / "test/a.txt", "text")
-    with pytest.raises(CorpusError, match=r"must hold train and one of .*it holds test"):
+    with pytest.raises(CorpusError, match=r"must have train and one of .*it has test"):
         load_texts(str(tmp_path))
 
 

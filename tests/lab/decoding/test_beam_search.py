@@ -1,8 +1,8 @@
-"""Beam search against searches written plainly.
+"""Beam search compared with simple reference searches.
 
-These fail when the search loses, invents or misranks hypotheses: against every sentence there is
-where the beam holds them all, against a beam search without batch or cache, and against stepwise
-argmax; when a sentence's result depends on its neighbours; and when a search does not stop.
+These fail when the search loses, invents or misranks hypotheses: compared with all possible
+sentences if the beam can have them all, with a beam search without batch or cache, and with
+stepwise argmax; when a sentence's result depends on its neighbors; and when a search does not stop.
 """
 
 import math
@@ -17,7 +17,7 @@ from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate_ids
 from ropewalk.lab.tokens import BOS, EOS
-from ropewalk.model import Transformer, TransformerShape, initialise
+from ropewalk.model import Transformer, TransformerShape, initialize
 
 ENCODINGS = ["rotary", "sinusoidal", "none", "rotary(cross=True)", "learned(max_positions=64)"]
 
@@ -28,7 +28,7 @@ Prefix = tuple[tuple[int, ...], float]  # words, and the sum of their log-probab
 
 
 class Toy(Transformer):
-    """A small model with first parameters, whose end mark is as likely as one wants it."""
+    """A small model with initial parameters and an adjustable likelihood of the end mark."""
 
     end = 0.0
 
@@ -42,21 +42,21 @@ def toy(vocabulary: int = 9, encoding: str = "rotary", seed: int = 0, end: float
     shape = TransformerShape(vocabulary, 16, 2, 32, encoder_layers=1, decoder_layers=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Toy(shape, *build_encoder_decoder(encoding, *stacks))
-    initialise(model, seed)
+    initialize(model, seed)
     model.end = end
     return model.double().eval()
 
 
 @torch.no_grad()
 def next_words(model: Toy, source: list[int], prefixes: list[tuple[int, ...]]) -> list[list[float]]:
-    """Log-probabilities of the word behind each of these prefixes, of one length."""
+    """Log-probabilities of the next word after each of these prefixes of one length."""
     sources = torch.tensor([[*source, EOS]]).expand(len(prefixes), -1)
     hidden = model(sources, torch.tensor([[BOS, *prefix] for prefix in prefixes]))
     return model.logits(hidden[:, -1]).log_softmax(-1).tolist()
 
 
 def every_sentence(model: Toy, source: list[int], max_tokens: int) -> list[Hypothesis]:
-    """All sentences that end within ``max_tokens`` tokens or are cut there, the likeliest first."""
+    """All sentences that end within `max_tokens` tokens or are cut there, likeliest first."""
     live, ended = [((), 0.0)], []
     for _ in range(max_tokens):
         grown = continued(model, source, live)
@@ -67,7 +67,7 @@ def every_sentence(model: Toy, source: list[int], max_tokens: int) -> list[Hypot
 
 
 def plain_search(model: Toy, source: list[int], beam: int, max_tokens: int) -> list[Hypothesis]:
-    """Beam search for one sentence, computing every prefix anew."""
+    """Beam search for one sentence that computes every prefix from scratch."""
     live, ended, length = [((), 0.0)], [], 0
     while len(ended) < beam and length < max_tokens:
         length += 1

@@ -1,4 +1,4 @@
-"""A synthetic run, and the page that is written of it."""
+"""Fixtures: a synthetic run, and the page written from it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The report in a real browser, as a reader meets it.
+"""The report in a real browser.
 
-Fails where the page writes an error to the console, asks the network for anything, scrolls sideways
-on a phone or hides a verdict there, or where choosing, pointing, tapping and arrow keys do not show
-the weights of the file, their mean over heads, and the difference of two encodings.
+These fail if the page logs an error, requests anything from the network, scrolls sideways on a
+phone or hides a verdict there, or if menus, pointing, tapping and arrow keys do not show the
+weights of the file, their mean over heads, and the difference between two encodings.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, address):
-    """Give a function that opens the report; what it logs or asks the network for is a failure."""
+    """Return a function that opens the report; any log message or network request is a failure."""
     heard, contexts = [], []
 
     def open_page(size, **settings):
@@ -71,7 +71,7 @@ def weight(facts, name, site, sentence, layer, head, row, column):
 
 
 def cell(page, name, row, column):
-    """Give the middle of a cell of an encoding's map, in the viewport."""
+    """Return the center of a cell of an encoding's map, in the viewport."""
     frame = page.locator(f".panel[data-name='{name}'] .map svg .frame")
     frame.scroll_into_view_if_needed()
     box = frame.bounding_box()
@@ -89,7 +89,7 @@ def cell(page, name, row, column):
 
 
 def within(page):
-    """Tell whether the tooltip is inside the viewport."""
+    """Return whether the tooltip is inside the viewport."""
     box, size = page.locator("#tip").bounding_box(), page.viewport_size
     return (
         box["x"] >= 0
@@ -168,7 +168,7 @@ def test_means_and_differences(visit):
 
 
 def test_curves_are_drawn_against_steps(visit):
-    """And against nothing else: runs that shared a machine cannot be compared by time."""
+    """And by nothing else: runs that shared a machine cannot be compared by time."""
     page = visit(DESKTOP)
     read = "document.querySelector(\".plot[data-figure$='validation']\").data[0].x[0]"
     assert page.evaluate(read) == 40
@@ -184,7 +184,7 @@ def test_phone(visit, scheme):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
     )
-    # Nothing of a table is off the page, so no number waits for a scroll that nobody sees.
+    # Tables stay within the page, so no number is hidden behind a sideways scroll.
     for cells in ("thead + tbody td", "tbody th"):
         boxes = page.locator(f".scroll {cells}").evaluate_all(
             "found => found.map(e => e.getBoundingClientRect()).map(box => [box.left, box.right])"

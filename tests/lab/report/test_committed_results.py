@@ -1,7 +1,7 @@
-"""The folders in results/: their READMEs, and the commands that these say make them again.
+"""The folders in results/: their READMEs, and the commands in them.
 
-These fail if a README and the numbers beside it drift apart, if a recorded command can no longer be
-typed, or if it asks for another config than the one that the numbers were taken with.
+These fail if a README does not match its numbers, if a recorded command no longer works, or if it
+leads to another config than that of the numbers.
 """
 
 import shlex
@@ -18,7 +18,7 @@ from ropewalk.lab.report.parts import FREE, parts_of
 from ropewalk.lab.report.readme import readme
 from ropewalk.lab.results import read_results, read_tuning
 
-SCRIPTS = {  # what writes the README of a folder in results/
+SCRIPTS = {  # the script that writes the README of a folder in results/
     "extrapolation": "extrapolation",
     "generated": "extrapolation",
     "rejections": "rejections",
@@ -31,7 +31,7 @@ SCRIPTS = {  # what writes the README of a folder in results/
 
 RESULTS = ROOT / "results"
 MOST_BYTES = 1_000_000
-CLAIMS = RESULTS / "claims"  # its page lies beside, and is held to the results by a test of its own
+CLAIMS = RESULTS / "claims"  # its page is claims.md, which has its own test
 FOLDERS = sorted(path.parent for path in RESULTS.rglob("results.json") if path.parent != CLAIMS)
 COMPARISONS = [path for path in FOLDERS if "ropewalk" in read_json(path / "results.json")]
 FIGURES = ("bleu", "bleu-by-length", "score", "score-by-length", "loss", "attention")
@@ -42,7 +42,7 @@ def name_of(folder):
 
 
 def commands(folder):
-    """Give the lines of the README's first block of commands."""
+    """Return the lines of the README's first block of commands."""
     text = (folder / "README.md").read_text(encoding="utf-8")
     return text.partition("```sh\n")[2].partition("\n```")[0].splitlines()
 
@@ -60,7 +60,7 @@ def test_a_readme_is_what_is_written_of_the_numbers(folder):
 
 @pytest.fixture
 def config_of(monkeypatch):
-    """Give a function from a command line to the config that it asks for; nothing is run."""
+    """Return a function from a command line to its config; nothing is run."""
 
     def asked(command):
         found = []
@@ -96,9 +96,9 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
 
 @pytest.mark.parametrize("folder", COMPARISONS, ids=name_of)
 def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
-    """Of results in parts, each part's command asks for its own cells, all else alike."""
+    """In results with parts, each part's command has its own cells and the same config."""
     results = read_results(folder)
-    # Config fills in the fields that there were not yet when the oldest were written.
+    # Config fills in fields that the oldest results do not have yet.
     config = Config.model_validate(results["config"])
     asked = [config_of(line) for line in commands(folder)]
     for part, found in zip(parts_of(results), asked, strict=True):

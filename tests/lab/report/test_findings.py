@@ -1,7 +1,7 @@
-"""What a report says of its numbers.
+"""The sentences of a report about its numbers.
 
-These fail where it says "better" where no difference was shown, ranks models that have not learned,
-or rounds a difference away.
+These fail if it says "better" without a shown difference, ranks models that have not learned, or
+rounds a difference to 0.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def test_a_small_difference_is_not_rounded_away():
 def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
     assert headline(facts) == (
-        "Against none (27.9 BLEU on test, means of 2 seeds of 400 steps), sinusoidal (+9.9) and "
-        "rotary(theta=1e6) (+12.3) are better; no difference is shown for learned (+2.7)."
+        "Compared with none (27.9 BLEU on test, means of 2 seeds, 400 steps each), sinusoidal "
+        "(+9.9) and rotary(theta=1e6) (+12.3) are better; no difference is shown for learned "
+        "(+2.7)."
     )
     assert "not against the others" in findings(facts)[-1]
 
@@ -64,22 +65,22 @@ def test_several_verdicts_are_kept_apart():
 def test_where_it_did_not_win_is_said():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     said = " ".join(findings(facts))
-    assert "is not ahead of sinusoidal in the mean of 1 of 11 measures of quality and" in said
-    assert "memory: peak memory." in said
+    assert "In 1 of 11 measures of quality and memory, the mean of rotary(theta=1e6) is" in said
+    assert "is not ahead of sinusoidal: peak memory." in said
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
     said = " ".join(findings(facts))
-    assert "quality and memory: peak memory and test sentences of 9 words." in said
+    assert "not ahead of sinusoidal: peak memory and BLEU on test (9 words)." in said
 
 
 def test_a_verdict_says_after_how_many_steps():
-    """Fails if a size stands without the steps trained, or those of a diverged run are counted."""
+    """Fails if a score comes without its steps, or the steps of a diverged run are counted."""
     facts = results(("sinusoidal", "learned"), diverged=False)
-    assert "BLEU, means of 2 seeds of 400 steps; difference" in headline(facts)
+    assert "BLEU, means of 2 seeds, 400 steps each; difference" in headline(facts)
     facts["encodings"][1]["cells"][0]["steps"] = 1_200
-    assert "means of 2 seeds of 400 to 1,200 steps; difference" in headline(facts)
+    assert "means of 2 seeds, 400 to 1,200 steps each; difference" in headline(facts)
     facts["encodings"][1]["cells"][0]["status"] = "diverged"
-    assert "means of 2 seeds of 400 steps, 1 of 4 runs diverged; difference" in headline(facts)
+    assert "means of 2 seeds, 400 steps each, 1 of 4 runs diverged; difference" in headline(facts)
 
 
 def test_one_seed_is_said_to_be_one():

@@ -1,4 +1,4 @@
-"""How reports write time spans, and differences with the digits that show them."""
+"""Time spans and differences as text, with enough digits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_durations(seconds, said):
 
 @given(st.floats(-100, 100) | st.sampled_from([0.0, -0.0, 1e-9, 0.0004, -0.04]))
 def test_a_difference_has_the_digits_that_show_it(difference):
-    """Fails if a small one is written as nothing, or none at all as a long row of zeros."""
+    """Fails if a small difference is written as 0, or 0 with many digits."""
     digits = digits_of_difference({"difference": difference}, {"digits": 1})
     written = float(f"{difference:.{digits}f}")
     if round(difference, 6) == 0:

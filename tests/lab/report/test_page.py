@@ -1,8 +1,8 @@
-"""The page of a run, read back from what was written.
+"""The HTML page of a run, parsed.
 
-These fail where it would load anything from elsewhere, let a corpus sentence become markup, leave
-out or change a number, leave a plot empty, call the baseline anything else, cut a sentence within a
-word, or grow beyond its limit.
+These fail if it loads anything from elsewhere, lets a corpus sentence become markup, leaves out or
+changes a number, has an empty plot, calls the baseline anything else, cuts a sentence within a
+word, or exceeds its size limit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from synthetic_run import AWKWARD, attention, examples, results
 
 from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.page import pack_weights, report
-from ropewalk.lab.report.tables import legend
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -65,7 +65,7 @@ def test_all_numbers_are_there(page, facts):
             wanted += [format_number(score["bleu"], 2) for score in cell["scores"].values()]
         missing = [text for text in wanted if text not in page.text]
         assert not missing
-    conditions = [facts["command"], facts["commit"], "1 h 12 min in 2 sittings", "2.13.0"]
+    conditions = [facts["command"], facts["commit"], "1 h 12 min in 2 sessions", "2.13.0"]
     overlap = "6 pairs of 120 (5.0 %); source sentences 17, target sentences 19"
     for text in (*facts["signatures"].values(), *conditions, overlap, "line 7 was blank"):
         assert text in page.text
@@ -124,7 +124,7 @@ def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
 def test_it_opens_with_nothing_but_one_encoding():
     alone = results(("rotary",), diverged=False)
     text = Page(report(alone, examples(alone), attention(alone))).text
-    assert "rotary reaches 30.6 BLEU on test (means of 2 seeds of 400 steps)." in text
+    assert "rotary reaches 30.6 BLEU on test (mean of 2 seeds, 400 steps each)." in text
     assert "against" not in text
 
 
@@ -145,7 +145,7 @@ def test_what_was_not_tested_has_no_plot(facts):
 
 
 def test_the_first_is_called_the_baseline(page, facts):
-    assert f"Against {facts['encodings'][0]['name']}, the baseline" in page.text
+    assert f"from {facts['encodings'][0]['name']}, the baseline" in page.text
     assert "the first encoding" not in page.text
 
 
@@ -161,6 +161,13 @@ def test_what_was_imported_is_named_with_its_digest(facts):
     imported["config"]["imports"] = [{"source": "/home/me/mine.py", "digest": "ab" * 32}]
     text = Page(report(imported, examples(facts), attention(facts))).text
     assert f"mine.py, SHA-256 {'ab' * 32}" in text
+
+
+def test_an_interval_without_0_and_no_verdict_are_explained(page, facts):
+    """Fails if the note is missing, or is there for one comparison, which needs no correction."""
+    assert "an interval can leave out 0 while the verdict is" in interval_note(facts)
+    assert interval_note(facts) in page.text
+    assert interval_note(results(("sinusoidal", "rotary"), diverged=False)) == ""
 
 
 def test_the_split_long_is_explained(facts):

@@ -1,7 +1,7 @@
 """Published results in parts.
 
-These fail where the order of adding matters, where cells of another comparison get in, where a cell
-counts twice, and where an encoding is judged on fewer seeds than others.
+These fail if the order of adding matters, if cells of another comparison are accepted, if a cell
+counts twice, or if an encoding is tested with fewer seeds than others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def results_of(made, name):
 
 
 def in_order(results, names):
-    """Give results with their rows in this order, judged anew."""
+    """Return results with their rows in this order, and new verdicts."""
     rows = {row["name"]: row for row in results["encodings"]}
     results["encodings"] = [rows[name] for name in names]
     results["config"]["encodings"] = list(names)
@@ -60,7 +60,7 @@ def in_order(results, names):
 
 
 def without_times(value):
-    """Give facts without what differs from one training to the next of the same cell."""
+    """Return facts without the fields that differ between trainings of the same cell."""
     timed = ("seconds", "train_seconds", "tokens_per_s", "peak_memory_bytes", "decode_seconds")
     if isinstance(value, dict):
         return {k: without_times(held) for k, held in value.items() if k not in timed}
@@ -104,7 +104,7 @@ def test_a_cell_that_comes_again_replaces_the_old(made):
     first, again = parts_of(results)
     assert first["cells"] == {"none": [1, 2], "rotary": [2]}
     assert again["cells"] == {"rotary": [1]}
-    # The whole again: one part is left, which reads as a run's own results.
+    # All cells again: one part is left, so the results have no list of parts.
     last = with_part(results, results_of(made, "first") | {"command": "last"})
     assert "parts" not in last
     assert last["command"] == "last"
@@ -122,7 +122,7 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
         assert alibi["summary"][split]["versus_first"] is None
         assert rotary["summary"][split]["versus_first"]["p"] > 0
     text = (tmp_path / "README.md").read_text("utf-8")
-    assert "alibi lacks seed 3, which others have: it is not tested without it." in text
+    assert "alibi lacks seed 3, which others have, so it is not tested." in text
     assert "fewer than 10" not in text
     assert "2 to 3 seeds each" in text
     assert len(none["attention"]["weights"]) == 1
@@ -136,11 +136,11 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
     [
         (
             lambda part: part["config"].update(learning_rate=0.5),
-            "config learning_rate is 0.5, there",
+            "config learning_rate is 0.5, published",
         ),
         (lambda part: part.update(data_digest="0"), "data_digest is '0'"),
-        (lambda part: part.update(task="sort"), "task is sort, there copy"),
-        (lambda part: part["versions"].update(torch="1.0"), "torch is '1.0', there"),
+        (lambda part: part.update(task="sort"), "task is sort, published copy"),
+        (lambda part: part["versions"].update(torch="1.0"), "torch is '1.0', published"),
         (lambda part: part["machine"].update(precision="bfloat16"), "precision is 'bfloat16'"),
         (lambda part: part["encodings"][0].update(settings={"a": 1}), "none: settings is {'a': 1}"),
         (lambda part: part["corpus"].update(name="x" * 900), "corpus is {'name': 'xxx"),
@@ -182,7 +182,7 @@ def test_a_refused_run_leaves_the_folder_as_it_was(made, tmp_path, capsys):
 
 
 def tuned_by(results, rate):
-    """Give results as a sweep leaves them."""
+    """Return results in the form of a sweep's."""
     results["config"]["sweep"] = {"learning_rate": [0.1, 0.2]}
     for row in results["encodings"]:
         row["settings"] = {"learning_rate": rate}
@@ -190,7 +190,7 @@ def tuned_by(results, rate):
 
 
 def test_an_encoding_that_was_not_tuned_is_not_put_among_those_that_were(made):
-    """Fails if encodings with another budget are tested against one another."""
+    """Fails if encodings with different tuning budgets are compared."""
     tuned, plain = tuned_by(results_of(made, "first"), 0.1), results_of(made, "other")
     with pytest.raises(ValueError, match="config sweep is"):
         with_part(tuned, plain)
@@ -199,7 +199,7 @@ def test_an_encoding_that_was_not_tuned_is_not_put_among_those_that_were(made):
 
 
 def test_a_tuned_encoding_is_replaced_whole_or_not_at_all(made):
-    """Fails if cells of other seeds stand beside trials that they had no part in."""
+    """Fails if cells are combined with trials of other seeds."""
     tuned = tuned_by(results_of(made, "first"), 0.1)
     with pytest.raises(ValueError, match="were chosen with all of its seeds"):
         with_part(tuned, tuned_by(results_of(made, "seed"), 0.1))

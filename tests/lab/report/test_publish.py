@@ -1,7 +1,7 @@
-"""What is published of a run, read back.
+"""Published folders, read back.
 
-These fail where a published folder holds a sentence of the corpus, differs the next time, or tells
-other numbers than the run; and where writing a README anew changes more than its words.
+These fail if a published folder contains a corpus sentence, differs the next time, or has other
+numbers than the run; and if rewriting a README changes more than its words.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--readme", "."], "folder must hold a published comparison"),
-        (["run", "--readme", "."], "take their folders behind them"),
-        (["run"], "a run and a folder are needed"),
+        (["--readme", "."], "folder must contain a published comparison"),
+        (["run", "--readme", "."], "take only their own folders"),
+        (["run"], "give a run and a folder"),
     ],
 )
 def test_a_mistyped_command_is_one_line(words, message, tmp_path, monkeypatch, capsys):
@@ -136,7 +136,7 @@ def test_readable_json_is_json(value):
 
 
 def test_what_a_run_imported_is_published_without_its_place(tmp_path, facts):
-    """Fails if a path of somebody's machine gets into what is kept."""
+    """Fails if a path of the user's machine is published."""
     imports = [{"source": "/home/somebody/mine.py", "digest": "0" * 64}]
     given = {**facts, "config": {**facts["config"], "imports": imports}}
     publish(write_run(tmp_path / "run", given), tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Translations beside their reference: marking what differs changes no word."""
+"""Translations compared with their reference: the marks change no word."""
 
 from __future__ import annotations
 

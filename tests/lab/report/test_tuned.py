@@ -1,4 +1,4 @@
-"""What reports say of a sweep: every trial, the choice, and what tuning changes of a gap."""
+"""Reports of a sweep: every trial, the choice, and how much tuning changes a difference."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_each_trial_stands_in_the_table_and_what_tuning_changes():
     table = tuned.training_trials(
         results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", (1.5, 1.9, None), 0.001))
     )
-    assert table.columns[4:6] == ("chosen", "against a, both with learning_rate=0.002")
+    assert table.columns[4:6] == ("chosen", "difference from a, both with learning_rate=0.002")
     assert texts(table) == [
         ["a", "3.000", "2.000", "2.500", "learning_rate=0.002", "–", "–", "–"],
         [
@@ -78,19 +78,19 @@ def test_decoding_shows_score_and_brevity_penalty():
 
 
 def test_a_choice_at_an_end_is_said():
-    """Fails if a grid that ends too early passes for a choice."""
+    """Fails if nothing warns that the best value is at an end of the grid."""
     inside = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
     at_end = row("b", (3.0, 2.0, 1.5), 0.004, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
     said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
     ends = [sentence for sentence in said if "at an end" in sentence]
     assert ends == [
-        "b chose learning_rate at an end of what was tried, from 0.001 to 0.004: a better value "
-        "may lie beyond."
+        "For b, the chosen learning_rate is at an end of the range that was tried, 0.001 to 0.004: "
+        "a better value may lie beyond it."
     ]
 
 
 def test_no_end_is_said_of_what_has_no_value_below_nor_of_two_values():
-    """Fails if length_penalty=0, or one of two values, is said to have a better one beyond."""
+    """Fails if a better value is suggested beyond length_penalty=0, or beyond a grid of two."""
     least = row("a", (3.0, 2.0, 2.5), 0.002, {0.0: 41.0, 1.0: 40.25, 1.4: 40.0})
     said = tuned.sentences(results(least, length_penalty=[0.0, 1.0, 1.4]))
     two = row("a", (3.0, 2.0, 2.5), 0.002, {1.0: 40.25, 1.4: 40.0})
@@ -102,7 +102,7 @@ def test_a_swept_size_is_said_to_be_unequal():
     given = row("a", (3.0, 2.0, 2.5), 0.002)
     given["settings"]["width"] = 64
     said = " ".join(tuned.sentences(results(given, width=[32, 64])))
-    assert "Encodings that chose another width differ in size or in training too" in said
+    assert "Encodings with another chosen width also differ in size or training" in said
 
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():

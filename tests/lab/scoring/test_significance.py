@@ -1,7 +1,7 @@
-"""A significance test that is tested.
+"""The significance test: its error rates and its formulas.
 
-These fail when systems that differ by chance alone are called different too often, and when a clear
-difference is not seen.
+These fail when systems that differ only by chance are called different too often, and when a clear
+difference is not detected.
 """
 
 import itertools
@@ -104,7 +104,7 @@ def test_systems_alike_are_seldom_called_different(seeds, seed_spread):
 
 
 def test_systems_with_one_seed_are_judged_by_sentences_alone():
-    """As documented: 5 % of systems alike are called different, but many more if seeds matter."""
+    """As documented: 5 % of equal systems are called different, but many more if seeds matter."""
     generator = torch.Generator().manual_seed(12)
     called = {0.0: 0, 0.5: 0}
     for spread, trial in itertools.product(called, range(100)):
@@ -118,8 +118,8 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
 
 @pytest.mark.parametrize(("seed_spread", "shift", "least"), [(0.1, 0.4, 40), (0.0, 0.2, 30)])
 def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
-    """A test that never rejects would be calibrated too. The second case is missed more often than
-    seen (24 of 60) if what is chance in single runs is counted twice.
+    """A test that never rejects would be calibrated too. If the chance in single runs is counted
+    twice, the second case is missed more often than detected (24 of 60).
     """
     generator = torch.Generator().manual_seed(13)
     seen = 0
@@ -168,7 +168,7 @@ def test_every_system_is_compared_with_the_reference():
 
 
 def seeds_that_agree(items: int) -> list[torch.Tensor]:
-    """Two systems of three seeds, each seed with the same mean and other items."""
+    """Two systems of three seeds; all seeds have the same mean but different items."""
     generator = torch.Generator().manual_seed(8)
     systems = []
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_no_interval_is_narrower_than_items_alone_allow():
 
 
 def test_what_could_have_been_shown_is_shown_and_less_is_not():
-    """Fails if `detectable` is not the edge between the verdicts."""
+    """Fails if `detectable` is not the boundary between the verdicts."""
     generator = torch.Generator().manual_seed(9)
     first, other, third = (
         simulated_system(3, *simulated_sentences(120, generator), 0.1, generator) for _ in range(3)
@@ -221,10 +221,10 @@ def test_many_comparisons_leave_a_small_p():
 
 
 def test_a_mean_is_judged_as_students_t_test_would():
-    """The statistics are any whose sums make the score: here the values themselves and a count.
+    """Any statistics whose sums make the score are possible: here the values and a count.
 
-    With one seed, items alone decide: p and interval are those of a paired t-test (scipy's formula
-    written out), up to the few hundredths that resamples leave.
+    With one seed, only items decide: p and interval are those of a paired t-test (scipy's formula
+    written out), up to a few hundredths from resampling.
     """
     generator = torch.Generator().manual_seed(5)
     first = torch.randn(1, 200, 1, generator=generator, dtype=torch.float64)
@@ -248,12 +248,12 @@ def test_statistics_of_other_items_are_refused():
 def test_a_comparison_without_seeds_or_with_lost_sentences_is_refused():
     with pytest.raises(ValueError, match="first must have the hypotheses of at least one seed"):
         compare_systems([], [["a"]], ["a"])
-    with pytest.raises(ValueError, match="received other 1, references 2"):
+    with pytest.raises(ValueError, match="got other 1, references 2"):
         compare_systems([["a", "b"]], [["a"]], ["a", "b"])
 
 
 def test_holm_by_hand():
-    """By Holm's (1979) rule: 4 x 0.005, 3 x 0.01, 2 x 0.03, then 0.04 lifted to 0.06."""
+    """By Holm's (1979) rule: 4 x 0.005, 3 x 0.01, 2 x 0.03, then 0.04 raised to 0.06."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 

@@ -1,7 +1,7 @@
 """Every task from its data to its results, with models of a few hundred parameters.
 
-These fail if a task cannot be trained, resumed, scored or reported; if what is resumed differs from
-what was not interrupted; or if a length that an encoding refuses costs more than its own score.
+These fail if a task cannot be trained, resumed, scored or reported; if a resumed training differs
+from an uninterrupted one; or if a length that an encoding refuses costs more than its own score.
 """
 
 import io
@@ -57,7 +57,7 @@ def test_every_task_from_data_to_report(compare, tmp_path, task):
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert results["about"] in page
     ids = re.findall(r' id="([^"]+)"', page.partition("<script>")[0])
-    assert len(set(ids)) == len(ids)  # else a section takes the place of the script's data
+    assert len(set(ids)) == len(ids)  # otherwise a section hides the script's data
     assert ">BLEU" not in page
     table = printed(print_table, results)
     assert all(text in table for text in ("sinusoidal", "rotary", *splits))
@@ -68,7 +68,7 @@ def test_every_task_from_data_to_report(compare, tmp_path, task):
 
 
 def test_scores_are_those_of_the_items(compare, tmp_path):
-    """Perplexity, loss and exact match again, from what results keep of each item."""
+    """Perplexity, loss and exact match, computed again from the stored items."""
     results = compare(config_of("causal-lm", seeds=1), tmp_path / "text")
     for row in results["encodings"]:
         scored = set()
@@ -107,7 +107,7 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, name)
 
     with pytest.raises(KeyboardInterrupt):
         trainer(task, tmp_path / "parts").run(stop)
-    torch.rand(17)  # whatever happens between sittings
+    torch.rand(17)  # random draws between sessions must not matter
     again = open_task(task.config, tmp_path)
     second = trainer(again, tmp_path / "parts")
     assert second.record.step == half
@@ -139,17 +139,17 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
             run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],
     )
-    with pytest.raises(ValueError, match="encodings must name one to train one model"):
+    with pytest.raises(ValueError, match="encodings must have one value to train one model"):
         train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)
     path = train_one(config_of("sort", encodings="none", seeds=3), tmp_path, lambda *event: None)
     assert path.parent.name == "seed-3"
     assert {p.name for p in (tmp_path / "cells").iterdir()} == {"none"}
-    with pytest.raises(ValueError, match="must be a model of translation, got one of sort"):
+    with pytest.raises(ValueError, match="must be a model for task translation, got one for sort"):
         Translator.load(path)
 
 
 def test_few_items_are_scored_and_not_tested(compare, tmp_path):
-    """Fails if a difference of a handful of examples is called better, or left without a word."""
+    """Fails if a difference on a few examples is called better, or is not mentioned."""
     results = compare(config_of("copy", test_examples=9), tmp_path)
     versus = [row["summary"]["x1"]["versus_first"] for row in results["encodings"]]
     assert versus == [None, None]
@@ -177,7 +177,7 @@ def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, t
 
 
 def test_a_task_that_ends_before_the_length_has_no_result(compare, tmp_path):
-    """Recall has 64 keys and no more."""
+    """Recall has only 64 keys."""
     config = config_of("recall", seeds=1, train_length=30, batch_tokens=512)
     results = compare(config, tmp_path)
     assert all(
@@ -206,7 +206,7 @@ def test_a_diverged_training_has_no_result_and_no_mean(compare, tmp_path):
         ({"beam": 3}, "task 'copy' has no beam"),
         ({"data": "x", "mask_ratio": 0.3}, "task 'copy' has no data, mask_ratio"),
         ({"task": "cpoy"}, "did you mean 'copy'"),
-        ({"length_multiples": (2, 2)}, "length_multiples must differ"),
+        ({"length_multiples": (2, 2)}, "length_multiples must not repeat"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(fields, said):

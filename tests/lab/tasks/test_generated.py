@@ -1,6 +1,6 @@
-"""Generated sequences: what a decoder meets, and what it is asked for.
+"""Generated sequences: a decoder's inputs and targets.
 
-These fail if more than the answers are predicted, or if a prompt is in two splits.
+These fail if anything except the answers is predicted, or if a prompt is in two splits.
 """
 
 import pytest
@@ -64,7 +64,7 @@ def test_generated_splits_have_their_lengths_and_share_no_prompt(tmp_path, name)
 
 
 def test_every_encoding_of_the_registry_serves_a_decoder(tmp_path):
-    """Each of those whose defaults allow a causal stack learns something in a few steps."""
+    """Each encoding whose defaults allow a causal stack learns something in a few steps."""
     task = prepare(config_of("copy", epochs=2, learning_rate=0.02), tmp_path)
     for encoding in REGISTRY:
         record = Trainer(task, encoding, 1, tmp_path / encoding).run()

@@ -1,7 +1,7 @@
-"""Running text: what a model meets in masked and causal language modelling.
+"""Running text: a model's inputs and targets in masked and causal language modeling.
 
-These fail if masks hide or ask for anything else, if encodings or sittings meet other windows, or
-if a report's passage begins or ends within a word.
+These fail if masks hide or ask for the wrong tokens, if encodings or sessions get different
+windows, or if a report's passage begins or ends within a word.
 """
 
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def test_masking_hides_a_share_and_asks_for_nothing_else(masked):
     assert 0.10 < asked.double().mean() < 0.22
     hidden = batch.tokens[asked] == task.mask
     assert 0.65 < hidden.double().mean() < 0.95
-    assert (batch.tokens[asked] == truth[asked]).any()  # some stay, and are asked for all the same
+    assert (batch.tokens[asked] == truth[asked]).any()  # some are unchanged, and are predicted too
     assert batch.tokens.max() <= task.mask < task.vocabulary
 
 
@@ -73,7 +73,7 @@ def test_text_is_read_whole_and_in_order(tmp_path):
 
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm"])
 def test_passages_are_cut_at_words(name, tmp_path, monkeypatch):
-    # A small vocabulary makes a word several tokens, so that a cut anywhere is mostly within one.
+    # With a small vocabulary a word is several tokens, so most cuts are within a word.
     task = prepare(config_of(name, train_length=40, examples=6, encodings=("none",)), tmp_path)
     model = build_model(task.config, "none", 1, task.vocabulary).eval()
     monkeypatch.setattr(task, "first_models", lambda results: [("none", model)])

@@ -1,5 +1,5 @@
-"""Translation is what it was: these fail if it gives other numbers than before there were other
-tasks, or if a checkpoint of that time is refused.
+"""Translation has not changed: these fail if its numbers differ from those before other tasks were
+added, or if a checkpoint of that time is refused.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.train import Trainer
 
-# Losses of the program before there were other tasks: same splits, config and seed.
+# Losses before other tasks were added: same splits, config and seed.
 GOLDEN = {
     "rotary": (
         [
@@ -20,7 +20,7 @@ GOLDEN = {
         ],
         [3.43729, 3.26541, 3.22347],
     ),
-    # Since its rows start at the size of words.
+    # Since its rows have the initial scale of the word embeddings.
     "learned": (
         [
             *(3.4283, 3.5998, 3.4893, 3.6137, 3.1534, 3.5641, 3.143),
@@ -43,7 +43,7 @@ def test_translation_gives_the_losses_that_it_gave(tmp_path, encoding):
 
 
 def test_a_checkpoint_of_before_is_gone_on_with(tmp_path):
-    """What was written without the later fields is that of a translation with softmax attention."""
+    """A checkpoint without the later fields is a translation with softmax attention."""
     task = Translation(make_config(settings={"device": "cpu"}), tmp_path)
     held = {name: value for name, value in task.config.training().items() if name != "task"}
     del held["attention"]

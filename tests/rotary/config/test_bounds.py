@@ -53,7 +53,7 @@ HEAVY = {
         {"rope_scaling.mrope_section": [1] * 500_000},
         "mrope_section must have at most 4,096 entries",
     ),
-    "a list of layers": (SCOUT, {"text_config.no_rope_layers": LISTS}, "must hold one for each"),
+    "a list of layers": (SCOUT, {"text_config.no_rope_layers": LISTS}, "must have one for each"),
     "types": (LLAMA, {"layer_types": ["full_attention"] * 500_000}, "layer_types must name each"),
     "fields": (
         LLAMA,
@@ -70,8 +70,12 @@ HEAVY = {
         },
         f"at most {MAX_PAIRS:,} different pairs together, got more by layer 3",
     ),
-    "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one whose pairing is known"),
-    "a long type of layer": (LLAMA, {"layer_types": ["full" * 99_000] * 32}, "that is known"),
+    "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one with a known pairing"),
+    "a long type of layer": (
+        LLAMA,
+        {"layer_types": ["full" * 99_000] * 32},
+        "a known type of layer",
+    ),
     "layers named by long numbers": (
         LLAMA,
         {"per_layer_config": {"9" * 5_000: {}}, "rope_theta": -1},
@@ -127,8 +131,8 @@ def test_a_file_within_two_seconds_and_500_mb(name, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs files of Linux")
 def test_what_is_no_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match=r"config must .* a pipe, which must be a regular file"):
+    with pytest.raises(ValueError, match=r"config must .* a pipe, not a regular file"):
         ModelSpec.from_config(tmp_path / "pipe")
     for device in ("/dev/zero", "/dev/null"):
-        with pytest.raises(ValueError, match=r"a device, which must be a regular file"):
+        with pytest.raises(ValueError, match=r"a device, not a regular file"):
             ModelSpec.from_config(device)

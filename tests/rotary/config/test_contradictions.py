@@ -41,7 +41,7 @@ def test_rope_theta_and_layer_rope_theta(model_type):
     assert layers[0].rope.theta == 7e5
     assert layers[1].rope is None
     config["layer_rope_theta"] = [5e5, 0]
-    with pytest.raises(ValueError, match="layer_rope_theta must hold 0 or the model's rope_theta"):
+    with pytest.raises(ValueError, match="layer_rope_theta must be 0 or the model's rope_theta"):
         ModelSpec.from_config(config)
 
 

@@ -27,7 +27,7 @@ FULL = "text_config.rope_parameters.full_attention"
         (LLAMA, {"num_attention_heads": 0}, "num_attention_heads must be an integer above 0"),
         (LLAMA, {"hidden_size": "4096"}, "hidden_size must be an integer above 0, got '4096'"),
         (LLAMA, {"hidden_size": GONE}, "must be given, got none of embed_dim, hidden_size"),
-        (LLAMA, {"head_dim": 127}, "head_dim must be even where all of it rotates, got 127"),
+        (LLAMA, {"head_dim": 127}, "head_dim must be even if all of it rotates, got 127"),
         (LLAMA, {"head_dim": 2**70}, "head_dim must be at most"),
         (YARN, {"qk_rope_head_dim": GONE}, "qk_rope_head_dim must be given"),
         (YARN, {"qk_nope_head_dim": GONE}, "qk_nope_head_dim must be given"),
@@ -39,7 +39,7 @@ FULL = "text_config.rope_parameters.full_attention"
         # Theta.
         ("persimmon-8b-base", {"rope_theta": GONE}, "rope_theta must be given, got none"),
         # How much of a head rotates.
-        (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor must be absent, for this"),
+        (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor must be absent, as this"),
         ("phi-2", {"partial_rotary_factor": 1.5}, "partial_rotary_factor must be above 0 and at m"),
         ("phi-2", {"partial_rotary_factor": 0.001}, "partial_rotary_factor must leave at least 2"),
         # Several axes.
@@ -47,11 +47,11 @@ FULL = "text_config.rope_parameters.full_attention"
         (
             QWEN_VL,
             {"rope_scaling.mrope_section": [16, 24]},
-            "mrope_section must hold three numbers",
+            "mrope_section must have three numbers",
         ),
         (QWEN_VL, {"rope_scaling.mrope_section": [16, 24, 25]}, "mrope_section must sum to the 64"),
-        (QWEN_VL, {"rope_scaling.mrope_section": [40, 24, 0]}, "mrope_section must hold integers"),
-        (QWEN_VL, {"rope_scaling.mrope_section": "16"}, "mrope_section must hold three numbers"),
+        (QWEN_VL, {"rope_scaling.mrope_section": [40, 24, 0]}, "mrope_section must have integers"),
+        (QWEN_VL, {"rope_scaling.mrope_section": "16"}, "mrope_section must have three numbers"),
         (
             QWEN_VL,
             {"rope_scaling.mrope_interleaved": True},

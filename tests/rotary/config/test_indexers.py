@@ -135,7 +135,7 @@ def test_layers_that_share_have_none(model_type):
     ("changes", "message"),
     [
         ({"indexer_types": ["full"]}, "indexer_types must name each of 78 layers, got 1"),
-        ({"indexer_types": ["fuII"] * 78}, 'indexer_types must hold "full" or "shared", got'),
+        ({"indexer_types": ["fuII"] * 78}, 'indexer_types must have "full" or "shared", got'),
         ({"index_head_dim": 32}, "index_head_dim must be at least the 64 dimensions"),
         ({"index_head_dim": 2**20}, "index_head_dim must be at most 8,192"),
         (

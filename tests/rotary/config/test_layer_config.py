@@ -17,7 +17,7 @@ GEMMA_4 = "gemma-4-12b"
     ("name", "changes", "message"),
     [
         (GEMMA_4, {"text_config.per_layer_config": 3}, "per_layer_config must be a dictionary"),
-        (GEMMA_4, {"text_config.per_layer_config": {"x": {}}}, "per_layer_config must hold a dict"),
+        (GEMMA_4, {"text_config.per_layer_config": {"x": {}}}, "per_layer_config must have a dict"),
     ],
 )
 def test_a_mistake_in_what_is_one_layers_own(name, changes, message):

@@ -25,11 +25,11 @@ SMOL = "smollm3-3b"
         (LLAMA, {"num_hidden_layers": 0}, "num_hidden_layers must be an integer above 0, got 0"),
         (LLAMA, {"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1,000"),
         # Types of layers.
-        (SMOL, {"no_rope_layers": [1, 0]}, "no_rope_layers must hold one for each of 36 layers"),
+        (SMOL, {"no_rope_layers": [1, 0]}, "no_rope_layers must have one for each of 36 layers"),
         (
             SMOL,
             {"no_rope_layers": [2] * 36},
-            "no_rope_layers must hold 1 (rope) or 0 (none), got 2",
+            "no_rope_layers must have 1 (rope) or 0 (none), got 2",
         ),
         (SMOL, {"no_rope_layers": 4}, "no_rope_layers must be a list, got 4"),
         (
@@ -49,8 +49,12 @@ SMOL = "smollm3-3b"
             {"sliding_window_pattern": 0},
             "sliding_window_pattern must be an intege",
         ),
-        ("deepseek-v4-flash-nvfp4", {"compress_ratios": [0, 4]}, "compress_ratios must hold one"),
-        ("deepseek-v4-flash-nvfp4", {"compress_ratios": [7] * 44}, "compress_ratios must be of 0,"),
+        ("deepseek-v4-flash-nvfp4", {"compress_ratios": [0, 4]}, "compress_ratios must have one"),
+        (
+            "deepseek-v4-flash-nvfp4",
+            {"compress_ratios": [7] * 44},
+            "compress_ratios must be from 0,",
+        ),
         ("deepseek-v4-flash-nvfp4", {"compress_ratios": GONE}, "layer_types must be given"),
         # Keys that switch ropes off.
         ("falcon-7b", {"alibi": "no"}, "alibi must be one of (True, False), got 'no'"),

@@ -26,7 +26,7 @@ SMOLLM = PUBLISHED["smollm3-3b"]
             ValueError,
             "layer must be one that has a rope, got 3, which has none (NoPE)",
         ),
-        (lambda: RotaryEmbedding.from_config(SMOLLM, layer=36), ValueError, "layer must lie in 0"),
+        (lambda: RotaryEmbedding.from_config(SMOLLM, layer=36), ValueError, "layer must be in 0"),
         (
             lambda: RotaryEmbedding.from_config(SMOLLM, layer=-1),
             ValueError,
@@ -41,7 +41,7 @@ SMOLLM = PUBLISHED["smollm3-3b"]
         (
             lambda: RotaryEmbedding.from_config(SMOLLM, stack="vision"),
             ValueError,
-            "stack must be one that the config describes, text, got 'vision'",
+            "stack must be one that the config describes: text, got 'vision'",
         ),
         (lambda: ModelSpec.from_config(SMOLLM).layer(0, ["text"]), ValueError, "got ['text']"),
         (

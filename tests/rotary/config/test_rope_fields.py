@@ -29,17 +29,17 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
         (
             LLAMA,
             {"rope_theta": 1e4, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
-            "rope_theta must say the same as rope_parameters.rope_theta, 500000.0, got 10000.0",
+            "rope_theta must be the same as rope_parameters.rope_theta, 500000.0, got 10000.0",
         ),
         (
             "pythia-6.9b",
             {"rope_theta": 5e5},
-            "rotary_emb_base must say the same as rope_theta, 500000.0, got 10000",
+            "rotary_emb_base must be the same as rope_theta, 500000.0, got 10000",
         ),
         # How much of a head rotates.
         ("phi-2", {"partial_rotary_factor": 0}, "partial_rotary_factor must be finite and above 0"),
         ("phi-2", {"partial_rotary_factor": "0.4"}, "partial_rotary_factor must be a number"),
-        ("pythia-6.9b", {"partial_rotary_factor": 0.5}, "rotary_pct must say the same as partial"),
+        ("pythia-6.9b", {"partial_rotary_factor": 0.5}, "rotary_pct must be the same as partial"),
         # The rope's dictionary and its type.
         (LLAMA, {"rope_scaling": "linear"}, "rope_scaling must be a dictionary or null"),
         (LLAMA, {"rope_scaling": [4.0]}, "rope_scaling must be a dictionary or null, got [4.0]"),
@@ -50,9 +50,9 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
                 "rope_scaling": {"type": "linear", "factor": 2.0},
                 "rope_parameters": {"rope_type": "linear", "factor": 4.0},
             },
-            "rope_scaling must be absent where there are rope_parameters that differ from it",
+            "rope_scaling must be absent if there are rope_parameters that differ from it",
         ),
-        (LLAMA, {"rope_scaling": {"factor": 2.0}}, "rope_type must be given beside ['factor']"),
+        (LLAMA, {"rope_scaling": {"factor": 2.0}}, "rope_type must be given with ['factor']"),
         (LLAMA, {"rope_scaling": {"type": 5}}, "type must be a string, got 5"),
         (
             LLAMA_3,
@@ -60,20 +60,20 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
             "type must be the same as rope_type, 'llama3', got 'yarn'",
         ),
         # Types of layers.
-        (GEMMA_4, {SLIDING: GONE}, "rope_parameters must hold 'sliding_attention', a layer type"),
-        (GEMMA_4, {SLIDING: "default"}, "sliding_attention must stand in the fields"),
-        (GEMMA_4, {"text_config.rope_parameters": GONE}, "rope_parameters must hold a dictionary"),
-        (GEMMA_4, {"text_config.rope_parameters.factor": 2.0}, "factor must stand in the fields"),
+        (GEMMA_4, {SLIDING: GONE}, "rope_parameters must have 'sliding_attention', a layer type"),
+        (GEMMA_4, {SLIDING: "default"}, "sliding_attention must be in the fields"),
+        (GEMMA_4, {"text_config.rope_parameters": GONE}, "rope_parameters must have a dictionary"),
+        (GEMMA_4, {"text_config.rope_parameters.factor": 2.0}, "factor must be in the fields"),
         (
             "gemma-3-1b-it",
             {"rope_scaling": GONE, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
-            "rope_parameters must hold a dictionary for each type of layer",
+            "rope_parameters must have a dictionary for each type of layer",
         ),
         # Rules that a family's own code has where its file is silent.
         (
             "ministral-3-3b-reasoning-2512",
             {"text_config.rope_parameters": {"rope_theta": 1e6, "llama_4_scaling_beta": 0.1}},
-            "rope_type must be given beside ['llama_4_scaling_beta']",
+            "rope_type must be given with ['llama_4_scaling_beta']",
         ),
     ],
 )

@@ -90,7 +90,7 @@ YARN = "deepseek-v3"
             {"rope_scaling.original_max_position_embeddings": 4096},
             "must be the same as max_position_embeddings at the top level, got 4096 and 32768",
         ),
-        ("hunyuan-7b-instruct", {"rope_scaling.factor": 2.0}, "factor must be 1.0 where there is"),
+        ("hunyuan-7b-instruct", {"rope_scaling.factor": 2.0}, "factor must be 1.0 if there is"),
         ("hunyuan-7b-instruct", {"rope_scaling.alpha": "x"}, "alpha must be a number, got 'x'"),
     ],
 )

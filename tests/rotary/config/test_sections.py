@@ -19,15 +19,15 @@ LLAMA = "llama-2-7b"
     [
         # The model's type.
         (LLAMA, {"model_type": GONE}, "model_type must be given, got none"),
-        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'? If not, state p"),
-        (LLAMA, {"model_type": "lama"}, '? If not, state pairing="half" or "interleaved"'),
+        (LLAMA, {"model_type": "lama"}, "got 'lama'; did you mean 'llama'? If not, pass p"),
+        (LLAMA, {"model_type": "lama"}, '? If not, pass pairing="half" or "interleaved"'),
         (LLAMA, {"model_type": ["llama"]}, "model_type must be a string, got ['llama']"),
-        (LLAMA, {"model_type": "vjepa2"}, "must be one whose rope a RotarySpec can say"),
+        (LLAMA, {"model_type": "vjepa2"}, "must be one with a rope that RotarySpec can describe"),
         ("voxtral-mini-3b-2507", {"text_config": []}, "text_config must be a dictionary, got []"),
         ("pixtral-12b", {"text_config.model_type": "qwen"}, "text_config.model_type must be one"),
         ("llama-2-7b", {"model_type": "sam3"}, "vision_config.backbone_config must be given"),
         # What cannot stand together.
-        ("glm-4-9b-chat", {"rope_theta": 1e4}, "rope_theta must be absent where there is a rope_r"),
+        ("glm-4-9b-chat", {"rope_theta": 1e4}, "rope_theta must be absent if there is a rope_r"),
         # Keys that must be given.
         ("gpt-j-6b", {"rotary_dim": GONE}, "rotary_dim must be given"),
         ("exaone-4.0-32b", {"layer_types": GONE}, "layer_types must be given"),
@@ -68,7 +68,7 @@ def test_parts_of_a_model_of_several_stacks():
     [
         ("gpt2", "model_type must be of a model with a rope, got 'gpt2', which has none: it adds"),
         ("bert", "model_type must be of a model with a rope, got 'bert', which has none: it adds"),
-        ("qwen2_5_omni_dit", "got 'qwen2_5_omni_dit': its code rotates the first head alone"),
+        ("qwen2_5_omni_dit", "got 'qwen2_5_omni_dit': its code rotates only the first head"),
     ],
 )
 def test_a_type_that_has_no_plain_rope(model_type, message):
@@ -78,7 +78,7 @@ def test_a_type_that_has_no_plain_rope(model_type, message):
 
 def test_a_dit_is_refused_whatever_pairing_is_stated():
     config = {**PUBLISHED[LLAMA], "model_type": "qwen2_5_omni_dit"}
-    with pytest.raises(ValueError, match="its code rotates the first head alone"):
+    with pytest.raises(ValueError, match="its code rotates only the first head"):
         ModelSpec.from_config(config, pairing="half")
 
 
@@ -89,7 +89,7 @@ def test_only_the_vision_part_is_known():
     config["vision_config"] = {"model_type": "pixtral", "head_dim": 64}
     spec = ModelSpec.from_config(config)
     assert spec.layer(0, "vision").rope.axis_count == 2
-    with pytest.raises(ValueError, match="stack must be one that the config describes, vision"):
+    with pytest.raises(ValueError, match="stack must be one that the config describes: vision"):
         _ = spec.layers
 
 

@@ -33,9 +33,9 @@ def test_path_folder_dictionary_and_object_are_read_alike(name, tmp_path):
     [
         ("{", "config must be a readable JSON file, or"),
         ("", "config.json': it is empty"),
-        ("{" * 3, "what stands at line 1, column 2 is not JSON"),
-        ("[1, 2]", "config must hold a JSON object, got list in"),
-        ('"llama"', "config must hold a JSON object, got str in"),
+        ("{" * 3, "the text at line 1, column 2 is not JSON"),
+        ("[1, 2]", "config must be a JSON object, got list in"),
+        ('"llama"', "config must be a JSON object, got str in"),
         (
             '{"rope_theta": 1e4, "rope_theta": 5e5}',
             "rope_theta must be given once, got 10000.0 and 500000.0 in the same object",
@@ -76,7 +76,7 @@ def test_what_is_no_config(config):
         ('{"model_type": "\\ud800"}', "got '\\ud800'"),
         (
             '{"model_type": "' + "x" * 300_000 + '"}',
-            "model_type must be one whose pairing is known",
+            "model_type must be one with a known pairing",
         ),
         ('{"' + "rope" * 50_000 + '": 1, "model_type": "llama"}', "must be absent"),
     ],
@@ -114,7 +114,7 @@ def test_numbers_of_another_library_are_told_how_to_be_python_numbers():
         def __repr__(self) -> str:
             return "np.int64(16)"
 
-    message = "got np.int64(16), of type Int64, which is no Python number; write int("
+    message = "got np.int64(16), of type Int64, which is not a Python number; write int("
     for key in ("head_dim", "max_position_embeddings", "rope_theta"):
         with pytest.raises(ValueError, match=re.escape(message + key)):
             ModelSpec.from_config({**PUBLISHED["llama-2-7b"], key: Int64()})

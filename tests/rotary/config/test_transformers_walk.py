@@ -115,7 +115,9 @@ def walk(family: str) -> None:
     for number, case in enumerate(transformers_ropes.family_cases(family)):
         label = f"{number} {name_of(case)} {case.stack} {case.layer_type} layer {case.layer}"
         if family in REFUSED:
-            with pytest.raises(ValueError, match="must be one whose rope a RotarySpec can say"):
+            with pytest.raises(
+                ValueError, match="must be one with a rope that RotarySpec can describe"
+            ):
                 our_rope(case)
             seen[label] = REFUSED[family]
             continue

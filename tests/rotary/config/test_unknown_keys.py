@@ -25,7 +25,7 @@ YARN = "deepseek-v3"
         # Types of layers.
         (LLAMA, {"no_rope_layers": [1] * 31 + [0]}, "no_rope_layers must be absent"),
         # What nobody would read.
-        (LLAMA, {"rope_base": 5e5}, "rope_base must be absent, for it is not known what it means"),
+        (LLAMA, {"rope_base": 5e5}, "rope_base must be absent, since its effect on the rope"),
         (LLAMA, {"rope_ratio": 50}, "rope_ratio must be absent"),
         (LLAMA, {"alibi": True}, "alibi must be absent"),
         (LLAMA, {"rope_local_base_freq": 1e4}, "rope_local_base_freq must be absent"),

@@ -135,7 +135,7 @@ SMOLLM = ModelSpec.from_config(PUBLISHED["smollm3-3b"])
         (
             ModelSpec(SMOLLM.stacks, "cohere"),
             "rope_parameters",
-            "form must be one that can say these ropes",
+            "form must be one that can describe these ropes",
         ),
         (
             ModelSpec({"vision": SMOLLM.layers}, "pixtral"),

@@ -480,7 +480,7 @@ def test_out_that_overlaps_itself_is_refused(strides):
     cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
     x = torch.randn(128).as_strided((1, 2, 4, 8), strides)
     before = x.clone()
-    with pytest.raises(ValueError, match="in memory of its own"):
+    with pytest.raises(ValueError, match="a memory cell for each of its elements"):
         rotate(x, cos, sin, pairing="half", out=x)
     assert torch.equal(x, before)
 

@@ -54,9 +54,9 @@ class Case:
 
 @functools.cache
 def scanned() -> dict[str, dict[str, list[str]]]:
-    """Family → modeling module → its rotary classes, by the sources.
+    """Family → modeling module → its rotary classes, according to the sources.
 
-    An attention counts where its file has no class that makes the tables.
+    An attention class counts if its file has no class that makes the tables.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for path in sorted(MODELS.glob("*/modeling_*.py")):
@@ -88,19 +88,19 @@ def _rotating_attention(source: str) -> list[str]:
 
 
 def families() -> list[str]:
-    """Every model folder that has a rotary class."""
+    """All model folders with a rotary class."""
     return list(scanned())
 
 
 def missing() -> list[str]:
-    """`family.Class` for those that yield no case and are not excused."""
+    """`family.Class` of rotary classes that yield no case and are not excused."""
     want = {f"{f}.{c}" for f, stems in scanned().items() for cs in stems.values() for c in cs}
     have = {f"{case.family}.{case.rotary_class}" for case in cases()}
     return sorted(w for w in want - have if not {w, w.split(".")[0]} & set(UNREACHABLE))
 
 
 def cases() -> Iterator[Case]:
-    """Every case, family by family; a family's modeling file is imported only then."""
+    """Yield all cases by family; a family's modeling file is imported only when it is reached."""
     for family, stems in scanned().items():
         yield from family_cases(family, stems)
 
@@ -121,13 +121,13 @@ def family_cases(family: str, stems: dict[str, list[str]] | None = None) -> Iter
                 with big_on_meta(), _stubbed(module):
                     model = model_class(config).eval()
             except NO_MODEL:
-                continue  # a part of it may still be built
+                continue  # a part of it may still be buildable
             built |= {type(m).__name__ for m in model.modules()}
             yield from _model_cases(family, model, whole, plain, rotaries, seen)
 
 
 class _Stub:
-    """Makes an empty module in place of a part, whatever that takes."""
+    """Makes an empty module in place of a part, with any arguments."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> nn.Identity:
         return nn.Identity()
@@ -135,7 +135,7 @@ class _Stub:
 
 @contextlib.contextmanager
 def _stubbed(module: ModuleType) -> Iterator[None]:
-    """Without the parts that need packages which are not here."""
+    """Context without the parts whose packages are not installed."""
     with contextlib.ExitStack() as stack:
         for name in STUBS:
             if hasattr(module, name):
@@ -144,7 +144,7 @@ def _stubbed(module: ModuleType) -> Iterator[None]:
 
 
 def _models(module: ModuleType) -> list[tuple[type, PretrainedConfig, PretrainedConfig]]:
-    """Model classes, each with the whole configuration and its own part of it; wholes first."""
+    """Model classes with the full configuration and their own part of it; full models first."""
     models = [
         c
         for c in vars(module).values()
@@ -171,7 +171,7 @@ def _models(module: ModuleType) -> list[tuple[type, PretrainedConfig, Pretrained
 
 
 def _parts(config: PretrainedConfig) -> dict[type, PretrainedConfig]:
-    """A configuration and all within it, by class."""
+    """A configuration and all configurations inside it, by class."""
     found = {type(config): config}
     for name in config.sub_configs:
         part = getattr(config, name, None)
@@ -181,7 +181,7 @@ def _parts(config: PretrainedConfig) -> dict[type, PretrainedConfig]:
 
 
 def _config(config_class: type[PretrainedConfig]) -> PretrainedConfig:
-    """The default configuration, with what it lacks to be built (`CONFIGS`)."""
+    """The default configuration, with the values from `CONFIGS` that it needs to be built."""
 
     def lacks(part_class: type[PretrainedConfig]) -> dict[str, Any]:
         kwargs = dict(CONFIGS.get(part_class.__name__, {}))
@@ -205,7 +205,7 @@ def _eager(config: PretrainedConfig) -> None:
 
 
 def _part(config: PretrainedConfig, whole: PretrainedConfig, path: str = "") -> str | None:
-    """Where in the whole configuration a stack's own is; None where it is not in there."""
+    """The path of a stack's own configuration in the full one, or None if it is not in it."""
     if config is whole:
         return path
     for name in whole.sub_configs:
@@ -226,7 +226,7 @@ STACKS = {
 
 
 def _stack(part: str, host: nn.Module) -> str:
-    """Which tower it is: by its configuration's name, else by its own."""
+    """The kind of tower: by its configuration's name, or else by its own."""
     for words in (part.rpartition(".")[2], type(host).__name__):
         for stack, marks in STACKS.items():
             if re.search(marks, words, re.IGNORECASE):

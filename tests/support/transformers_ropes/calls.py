@@ -1,4 +1,4 @@
-"""How stacks are called that no rule covers, by the class of the host."""
+"""Calls of stacks that no rule covers, by the class of the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .drivers import (
     width,
 )
 
-# Axes of positions, where the rotary class does not say so by its `mrope_section`.
+# Axes of positions if the rotary class does not define them by its `mrope_section`.
 AXES = {"HunYuanVLRotaryEmbedding": 4, "NeoMMERotaryEmbedding": 2}
 
 
@@ -36,15 +36,15 @@ def grid_positions(first: int = 0) -> Tensor:
     return torch.stack([rows.flatten(), columns.flatten()])
 
 
-def centres(length: int) -> Tensor:
-    """Centres of patches in −1…1, (rows, columns), after prefix tokens that do not rotate."""
+def centers(length: int) -> Tensor:
+    """Centers of patches in −1…1, (rows, columns), after prefix tokens that do not rotate."""
     rows, columns = grid_positions()
     patches = torch.stack([(rows + 0.5) / GRID[1] * 2 - 1, (columns + 0.5) / GRID[2] * 2 - 1])
     return torch.cat((torch.zeros(2, length - patches.shape[-1]), patches), -1)
 
 
 def _of_size(host: nn.Module, positions: Callable[[int], Tensor]) -> Call:
-    """A picture of the one size that the configuration allows."""
+    """An image of the only size that the configuration allows."""
     side = host.config.image_size
     return Call(lambda: host(pixel_values=torch.zeros(1, 3, side, side)), positions)
 
@@ -56,8 +56,8 @@ def _square(length: int, first: int) -> Tensor:
 
 
 def _eomt(host: nn.Module) -> Call:
-    """The layers after the first few see queries as well, and masks made by heads."""
-    return replace(by_pixels(host, centres), layers=[host.layers[0]])
+    """The layers after the first few also see queries, and masks made by heads."""
+    return replace(by_pixels(host, centers), layers=[host.layers[0]])
 
 
 def _class_first(length: int) -> Tensor:
@@ -69,7 +69,7 @@ def _class_last(length: int) -> Tensor:
 
 
 def _encoded(host: nn.Module, size: int | None = None) -> Call:
-    """A decoder that looks at an encoder's states."""
+    """A decoder that attends to an encoder's states."""
     return by_sequence(host, 1, encoder_hidden_states=torch.zeros(1, 4, size or width(host)))
 
 
@@ -84,7 +84,7 @@ def _dia(host: nn.Module) -> Call:
 
 
 def _clvp(host: nn.Module) -> Call:
-    order = torch.arange(len(TEXT)).roll(5)  # the table has a row per token, to be picked from
+    order = torch.arange(len(TEXT)).roll(5)  # the table has a row per token, which positions select
     states = torch.zeros(1, len(TEXT), width(host))
     return Call(lambda: host(inputs_embeds=states, position_ids=order[None]), lambda length: order)
 
@@ -142,7 +142,7 @@ def _inkling(host: nn.Module) -> Call:
 
 
 def _sam3(host: nn.Module) -> Call:
-    """Layer by layer: some see windows, some the whole picture."""
+    """Layer by layer: some see windows, some the full image."""
     layers = list(host.layers)
 
     def run() -> None:
@@ -154,7 +154,7 @@ def _sam3(host: nn.Module) -> Call:
 
 
 def _memory(host: nn.Module) -> Call:
-    """The video models' attention to what they remember: its self-attention."""
+    """The memory attention of video models: its self-attention."""
     N = len(host.position_ids)
     features = torch.zeros(N, 1, host.layer_norm.normalized_shape[0])
     memory = torch.zeros(N, 1, host.layers[0].cross_attn_image.kv_in_dim)
@@ -177,7 +177,7 @@ def _vjepa(host: nn.Module) -> Call:
 
 
 def _canvas(host: nn.Module) -> Call:
-    """A decoder whose keys follow an encoder's; without those."""
+    """A decoder whose keys come after an encoder's keys, called without the encoder's."""
     for layer in host.layers:
         layer.self_attn.append_to_cache = lambda past, k, v: (k, v)
     kwargs = {
@@ -235,7 +235,7 @@ def _conformer(host: nn.Module) -> Direct:
 
 
 def _by_head(host: nn.Module) -> Direct:
-    """The position is the head's number: heads and tokens change places here."""
+    """The position is the head's number: heads and tokens are swapped here."""
     H, D, S = host.num_attention_heads, host.layers[0].self_attn.head_dim, len(TEXT)
     places = torch.arange(H)
     table = host.rotary_emb(torch.zeros(1, S, D), places[None])
@@ -262,7 +262,7 @@ def _across_heads(host: nn.Module) -> Direct:
 
 
 def _music(host: nn.Module) -> Direct:
-    """Audio states, not queries and keys; the angle is a product of window, frame and time."""
+    """Audio states instead of queries and keys; the angle is a product of window, frame, time."""
     D, S = host.config.head_dim, len(TEXT)
     seconds = torch.arange(S)[None] * 0.04 + 30.0
     cos, sin = host.pos_emb(seconds, seq_len=S)
@@ -281,13 +281,13 @@ def _layers(table: str | None) -> Callable[[nn.Module], Call]:
     return call
 
 
-# How hosts of these classes are called.
+# Calls by class of host.
 CALLS: dict[str, Callable[[nn.Module], Call | Direct]] = {
     "BltLocalDecoder": _layers("rotary_emb"),
     "BltLocalEncoder": _layers("rotary_emb"),
     "ClvpEncoder": _clvp,
     "CodeGenModel": _half_as_far,
-    "DINOv3ViTModel": lambda host: by_pixels(host, centres),
+    "DINOv3ViTModel": lambda host: by_pixels(host, centers),
     "DeepseekOcr2VisionEncoder": lambda host: by_sequence(host, 1, num_patches=9),
     "DiaDecoder": _dia,
     "DiffusionGemmaDecoderModel": _canvas,
@@ -322,7 +322,7 @@ CALLS: dict[str, Callable[[nn.Module], Call | Direct]] = {
     "Sam2VideoMemoryAttention": _memory,
     "Sam3TrackerVideoMemoryAttention": _memory,
     "Sam3ViTModel": _sam3,
-    "Sapiens2Model": lambda host: by_pixels(host, centres),
+    "Sapiens2Model": lambda host: by_pixels(host, centers),
     "SeamlessM4TConformerEncoder": _conformer,
     "Step3p7VisionModel": by_pixels,
     "T5Gemma2Decoder": _encoded,

@@ -1,11 +1,11 @@
-"""What default configurations lack to be built, and what stays unreached."""
+"""Values that default configurations need to be built, and parts that are not reached."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What a default configuration lacks to be built, by its class; the values are the released model's
-# or the plainest that fit.
+# Values that a default configuration needs to be built, by its class: those of the released model,
+# or the simplest that fit.
 _DENSE = ["dense"] * 32
 CONFIGS: dict[str, dict[str, Any]] = {
     "BambaConfig": {"attn_layer_indices": [9, 18, 27]},
@@ -15,7 +15,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "DbrxConfig": {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}},
     "DeepseekOcr2TextConfig": {"mlp_layer_types": _DENSE},
-    # by default no layer has the plain rope that `rope_parameters` holds as "main"
+    # by default no layer has the plain rope that is "main" in `rope_parameters`
     "DeepseekV4Config": {
         "layer_types": ["sliding_attention"] * 3
         + ["compressed_sparse_attention", "heavily_compressed_attention"] * 20
@@ -88,7 +88,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "Zamba2Config": {"use_mem_rope": True},
 }
 
-# Parts that need packages which are not here, and that no rope passes through.
+# Parts without ropes whose packages are not installed.
 STUBS = ("EomtDinov3Loss", "PeAudioVideoEncoderEmbedder", "PeVideoEncoderEmbedder")
 
 

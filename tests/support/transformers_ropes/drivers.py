@@ -1,4 +1,4 @@
-"""How a stack is called: by the kind of its signature, or as its class needs it."""
+"""Calls of a stack: by the kind of its signature, or as its class requires."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ GRID = (1, 6, 4)  # of patches: frames, rows, columns; even, for models that mer
 
 @dataclass
 class Call:
-    """A way to run a host; `positions` where its rotary module is not told them."""
+    """A way to run a host; `positions` is set if its rotary module does not receive them."""
 
     run: Callable[[], Any]
     positions: Callable[[int], Tensor] | None = None
-    layers: list[nn.Module] | None = None  # to be fed, where they are no list in the host
+    layers: list[nn.Module] | None = None  # the layers to feed, if the host has no list of them
 
 
 @dataclass
 class Direct:
-    """A rotation that no attention of the host is needed for."""
+    """A rotation that needs no attention of the host."""
 
     heads: int
     kv_heads: int
@@ -79,7 +79,7 @@ def by_layer(
     size: int | None = None,
     **more: Any,
 ) -> Call:
-    """Each layer by itself, at spread positions: the host makes its sequence from other data."""
+    """Each layer alone, at spread positions: the host makes its sequence from other data."""
     layers = list(layers)
     states = torch.zeros(1, len(TEXT), size or width(host))
 
@@ -99,7 +99,7 @@ def by_layer(
 
 
 def patch_width(host: nn.Module) -> int:
-    """How many numbers make a patch: what the first projection takes."""
+    """The number of values in a patch: the input size of the first projection."""
     parts = sorted(host.named_modules(), key=lambda part: "patch" not in part[0])
     for _, module in parts:
         if isinstance(module, (nn.Conv2d, nn.Conv3d)):
@@ -119,14 +119,14 @@ def by_grid(host: nn.Module, axes: int, grid: tuple[int, int, int] = GRID, **mor
 
 
 def by_pixels(host: nn.Module, positions: Callable[[int], Tensor] | None = None) -> Call:
-    """A picture of GRID patches."""
+    """An image of GRID patches."""
     patch = host.config.patch_size
     pixels = torch.zeros(1, 3, GRID[1] * patch, GRID[2] * patch)
     return Call(lambda: host(pixel_values=pixels), positions)
 
 
 def call_for(host: nn.Module, axes: int) -> Call | Direct | None:
-    """A call that fits the host, or None: look further up."""
+    """A call that fits the host, or None if an outer module is needed."""
     from .calls import CALLS
 
     special = CALLS.get(type(host).__name__)

@@ -1,8 +1,8 @@
-"""Whole transformers models at their default sizes, without weights: only the rotation is real.
+"""Complete transformers models at default sizes, without weights: only the rotation is real.
 
-A model is built with its large weights on the meta device; then every leaf that owns weights is
-hollowed: a norm hands on what it gets, any other answers with zeros of the right shape. What is
-left running is the model's own wiring: positions, tables, what the attention does to q and k.
+A model is built with its large weights on the meta device. Then every leaf that owns weights is
+hollowed: a norm returns its input, any other leaf returns zeros of the right shape. Only the
+model's own wiring still runs: positions, tables, and what the attention does to q and k.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Feed = Callable[[tuple[int, ...]], Tensor]  # the shape a leaf would answer with
 
 
 class _BigOnMeta(TorchFunctionMode):
-    """Puts large new tensors on the meta device; buffers that hold tables stay real."""
+    """Puts large new tensors on the meta device; buffers with tables stay real."""
 
     LARGEST = 1 << 17
     MAKERS = {  # noqa: RUF012 – a constant
@@ -50,7 +50,7 @@ class _BigOnMeta(TorchFunctionMode):
 
 @contextlib.contextmanager
 def big_on_meta() -> Iterator[None]:
-    """Inside, models of any size are built in milliseconds, with buffers where they should be."""
+    """Context in which models of any size are built in milliseconds, with real buffers."""
     with _BigOnMeta():
         yield
 
@@ -59,7 +59,7 @@ def hollow(model: nn.Module, feeds: dict[nn.Module, Feed]) -> None:
     """Hollow every leaf of `model` that owns weights; a leaf in `feeds` answers with its feed."""
     for module in model.modules():
         if "forward" in vars(module):
-            continue  # a stack within has done so
+            continue  # an inner stack has done so
         leaf = not any(True for _ in module.children())
         if module in feeds and not isinstance(module, nn.Linear):
             module.forward = _fed(feeds[module])
@@ -105,13 +105,13 @@ def _answer(module: nn.Module, feeds: dict[nn.Module, Feed]) -> Callable:
     shadow = functools.cache(lambda: copy.deepcopy(module).to("meta"))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        if type(module) is nn.Linear and args:  # by far the most: not worth a run on meta
+        if type(module) is nn.Linear and args:  # most frequent, needs no meta run
             shape = (*args[0].shape[:-1], module.out_features)
         else:
             meta_args, meta_kwargs = tree_map_only(Tensor, lambda t: t.to("meta"), (args, kwargs))
             try:
                 out = type(module).forward(shadow(), *meta_args, **meta_kwargs)
-            except RuntimeError:  # some need numbers
+            except RuntimeError:  # some need real values
                 out = type(module).forward(module, *args, **kwargs)
             if not isinstance(out, Tensor):
                 return tree_map_only(Tensor, _zeros, out)

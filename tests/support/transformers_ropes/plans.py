@@ -1,4 +1,4 @@
-"""Where an attention takes q and k from: what its projections must answer to be fed them."""
+"""How to feed q and k to an attention: what its projections must return."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ FUSED = ("qkv", "qkv_proj", "Wqkv", "query_key_value")
 NO_ROPE = re.compile("Mamba|Lightning|LinearAtt|Delta|Conv|Indexer|Mixer|Compressor|QFormer")
 
 
-# What undoes the scale that these give q between projection and rotation.
+# Factors that undo the scale these classes apply to q between projection and rotation.
 UNSCALED = {
     "EsmSelfAttention": lambda D: D**0.5,
     "EvollaSaProtSelfAttention": lambda D: D**0.5,
 }
 
 
-class Measured(Exception):  # noqa: N818 – not an error: it says what shape a projection answers in
-    """Raised by a feed that has nothing to give."""
+class Measured(Exception):  # noqa: N818 – not an error: it reports the shape that a projection returns
+    """Raised by a feed that has nothing to return."""
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__(shape)
@@ -34,19 +34,19 @@ class Measured(Exception):  # noqa: N818 – not an error: it says what shape a 
 
 
 class Fed:
-    """What the projections answer with in the current run: q (1, H, S, D) and k (1, K, S, D)."""
+    """The results of the projections in the current run: q (1, H, S, D) and k (1, K, S, D)."""
 
     q: Tensor | None = None
     k: Tensor | None = None
 
     def feed(self, answer: Callable[[Tensor, Tensor], Tensor]) -> Feed:
-        """The feed that answers with (S, ·), made of q and k, in the shape that is due."""
+        """The feed that returns (S, ·), made of q and k, in the expected shape."""
 
         def give(shape: tuple[int, ...]) -> Tensor:
             if self.q is None or self.k is None:
                 raise Measured(shape)
             made = answer(self.q, self.k)
-            if made.shape[0] != math.prod(shape[:-1]):  # an encoder's states, by the same weights
+            if made.shape[0] != math.prod(shape[:-1]):  # an encoder's states, with the same weights
                 return torch.zeros(shape)
             return made.reshape(shape).clone()
 
@@ -65,7 +65,7 @@ class Plan:
 
 
 def flat(x: Tensor) -> Tensor:
-    """(1, H, S, D) → (S, H·D), as a projection answers."""
+    """(1, H, S, D) → (S, H·D), as a projection returns it."""
     return x[0].transpose(0, 1).flatten(1)
 
 
@@ -80,7 +80,7 @@ def linear(module: nn.Module, names: tuple[str, ...]) -> nn.Linear | None:
 
 
 def number(module: object, *names: str) -> int | None:
-    """The first of these attributes that is a whole number."""
+    """The first of these attributes that is an integer."""
     for name in names:
         value = getattr(module, name, None)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -99,7 +99,7 @@ def head_width(attention: nn.Module) -> int | None:
 
 
 def apart(attention: nn.Module, fed: Fed) -> Plan | None:
-    """Projections of q and k of their own."""
+    """Separate projections of q and k."""
     q_linear, k_linear = linear(attention, QUERY), linear(attention, KEY)
     if q_linear is None or k_linear is None:
         return None
@@ -122,7 +122,7 @@ def apart(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def fused(attention: nn.Module, fed: Fed) -> Plan | None:
-    """One projection, with q, k and v one after the other or head by head (GPT-NeoX and kin)."""
+    """One projection, with q, k and v one after the other or by head (GPT-NeoX and similar)."""
     qkv = linear(attention, FUSED)
     H = query_heads(attention)
     if qkv is None or H is None:
@@ -147,7 +147,7 @@ def fused(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def latent(attention: nn.Module, fed: Fed) -> Plan | None:
-    """Latent attention (MLA): a head is its plain part, then the part that rotates."""
+    """Latent attention (MLA): a head is its part without rotation, then the rotated part."""
     compressed = linear(attention, ("kv_a_proj_with_mqa",))
     expanded = linear(attention, ("kv_b_proj",))
     q_linear = linear(attention, ("q_b_proj", "q_proj", "q_gate_proj"))
@@ -159,7 +159,7 @@ def latent(attention: nn.Module, fed: Fed) -> Plan | None:
     D = nope + rope
 
     def whole_q(q: Tensor, k: Tensor) -> Tensor:
-        heads = q[0].transpose(0, 1)  # (S, H, D), and maybe a gate
+        heads = q[0].transpose(0, 1)  # (S, H, D), perhaps with a gate
         gate = heads.new_zeros(*heads.shape[:2], q_linear.out_features // H - D)
         return torch.cat((heads, gate), -1)
 
@@ -178,13 +178,13 @@ def latent(attention: nn.Module, fed: Fed) -> Plan | None:
         expanded: fed.feed(plain_k),
     }
     indexer = getattr(attention, "indexer", None)
-    if isinstance(indexer, nn.Module):  # it picks keys; with one index it picks without a fault
+    if isinstance(indexer, nn.Module):  # it selects keys; one index is always valid
         feeds[indexer] = lambda shape: torch.zeros(*shape[:-1], 1, dtype=torch.long)
     return Plan(attention, feeds, H, 1, D)
 
 
 def shared(attention: nn.Module, fed: Fed) -> Plan | None:
-    """DeepSeek-V4: one head that is key and value at once; its compressed keys are left out."""
+    """DeepSeek-V4: one head is both key and value; its compressed keys are left out."""
     kv, q_linear = linear(attention, ("kv_proj",)), linear(attention, ("q_b_proj",))
     if kv is None or q_linear is None or not hasattr(attention, "compressor"):
         return None
@@ -210,7 +210,7 @@ def expert_queries(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def convolved(attention: nn.Module, fed: Fed) -> Plan | None:
-    """Zaya: a module mixes q and k before they rotate; it is passed over."""
+    """Zaya: a module mixes q and k before they rotate; it is bypassed."""
     mix, norm = getattr(attention, "qkv_proj", None), getattr(attention, "qk_norm", None)
     if not isinstance(mix, nn.Module) or norm is None or not hasattr(mix, "conv_qk_grouped"):
         return None
@@ -225,7 +225,7 @@ def convolved(attention: nn.Module, fed: Fed) -> Plan | None:
 
 
 def split_in_four(attention: nn.Module, fed: Fed) -> Plan | None:
-    """CodeGen: q, v, k in each of four parts, one per accelerator it was trained on."""
+    """CodeGen: q, v, k in each of four parts, one per accelerator used in training."""
     if type(attention).__name__ != "CodeGenAttention":
         return None
     H, D = attention.num_attention_heads, attention.head_dim
@@ -241,7 +241,7 @@ PLANS = (latent, shared, expert_queries, convolved, split_in_four, apart, fused)
 
 
 def plan_for(layer: nn.Module, fed: Fed) -> Plan | None:
-    """The plan for the first attention within a layer."""
+    """The plan for the first attention in a layer."""
     for module in layer.modules():
         if NO_ROPE.search(type(module).__name__):
             continue
@@ -249,7 +249,7 @@ def plan_for(layer: nn.Module, fed: Fed) -> Plan | None:
             found = plan(module, fed)
             if found is not None:
                 beside = getattr(layer, "mamba", None)
-                if isinstance(beside, nn.Module):  # Falcon-H1's, slow and of no account here
+                if isinstance(beside, nn.Module):  # Falcon-H1's: slow and irrelevant here
                     found.feeds[beside] = torch.zeros
                 return found
     return None

@@ -1,4 +1,4 @@
-"""One stack of a hollow model: q and k go in where the projections answer, and come out rotated."""
+"""One stack of a hollow model: q and k replace the projections' results, and come out rotated."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .drivers import Call
 from .hollow import Feed, hollow
 from .plans import Fed, Measured, plan_for
 
-# Numbers that attention multiplies q or k with by hand: they are no part of a rotation.
+# Factors by which attention itself multiplies q or k: they are not part of a rotation.
 SCALES = ("scaling", "scale", "qk_scale_factor", "mla_scale_q_lora", "mla_scale_kv_lora")
 
 
 class Caught(Exception):  # noqa: N818 – not an error: it ends a layer once its q and k are known
-    """Raised where attention starts, with q and k as they reach it."""
+    """Raised when attention starts, with the q and k that it receives."""
 
     def __init__(self, q: Tensor, k: Tensor):
         super().__init__()
@@ -31,7 +31,7 @@ class Caught(Exception):  # noqa: N818 – not an error: it ends a layer once it
 
 
 class _Done(Exception):  # noqa: N818 – likewise
-    """Raised when every layer that was asked for has answered."""
+    """Raised when every requested layer has answered."""
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ def _catch(module: nn.Module, query: Tensor, key: Tensor, *args: Any, **kwargs: 
 
 
 class _Catchers:
-    """Stands in for transformers' table of attention functions."""
+    """Replaces transformers' table of attention functions."""
 
     def get_interface(self, *args: Any) -> Callable:
         return _catch
@@ -62,7 +62,7 @@ class _Catchers:
 
 
 class _Products(TorchFunctionMode):
-    """Catches q and k at their product, in attention that asks no table."""
+    """Catches q and k at their product, in attention that does not use the table."""
 
     def __torch_function__(
         self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
@@ -75,7 +75,7 @@ class _Products(TorchFunctionMode):
 
 
 class Tower:
-    """A stack `host` with its layers; `call` runs the host on sequences of its own making."""
+    """A stack `host` with its layers; `call` runs the host on sequences that it makes."""
 
     def __init__(self, host: nn.Module, call: Call, rotaries: tuple[type, ...]):
         self.host, self.call = host, call
@@ -87,7 +87,7 @@ class Tower:
         self._caught: dict[nn.Module, tuple[Tensor, Tensor]] = {}
         self._errors: dict[nn.Module, Exception] = {}
         self._ndim = 0  # of the hidden states
-        self._width = 0  # a layer answers with hidden states (0), or with a tuple of so many
+        self._width = 0  # a layer returns hidden states (0), or a tuple of this length
         feeds: dict[nn.Module, Feed] = {}
         if call.layers is not None:
             self._prepare(call.layers, feeds)
@@ -111,7 +111,7 @@ class Tower:
         modules = list(modules)
         lists = [m for x in modules for m in x.modules() if isinstance(m, nn.ModuleList)]
         if self.call.layers is None and any(plan_for(x, self._fed) for m in lists for x in m):
-            return  # the inner lists hold the layers
+            return  # the inner lists contain the layers
         plans = [plan_for(module, self._fed) for module in modules]
         if not any(plans):
             return
@@ -128,7 +128,7 @@ class Tower:
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             hidden = args[0] if args else next(iter(kwargs.values()))
-            if "attention_scaling" in kwargs:  # Beam's, by position, where nothing rotates
+            if "attention_scaling" in kwargs:  # Beam's, by position, without rotation
                 kwargs["attention_scaling"] = None
             self._ndim = self._ndim or hidden.ndim
             if hidden.ndim != self._ndim:
@@ -187,7 +187,7 @@ class Tower:
         raise RuntimeError(f"{type(self.host).__name__} did not run") from first
 
     def _length(self, layer: Layer) -> int:
-        """How many tokens the layer sees; 0 where the host does not come by it."""
+        """The number of tokens that the layer sees; 0 if the host does not reach it."""
         self._fed.q = self._fed.k = None
         try:
             self._drive({layer.module})
@@ -209,7 +209,7 @@ class Tower:
         found = {}
         for layer in layers:
             q_out, k_out = self._caught[layer.module]
-            # some repeat the keys' heads for the queries', or look at an encoder's keys as well
+            # some repeat the keys' heads for the queries, or also attend to an encoder's keys
             found[layer] = q_out, k_out[:, :: k_out.shape[1] // layer.kv_heads, : k.shape[2]]
         return found
 
@@ -225,7 +225,7 @@ class Tower:
         return rotate
 
     def rotary(self) -> str:
-        """The rotary class that the last run called, or the attention that is its own."""
+        """The rotary class that the last run called, or the attention class without one."""
         return self.calls[-1][0]
 
     def positions(self, length: int) -> Tensor:

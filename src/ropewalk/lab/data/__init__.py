@@ -1,1 +1,1 @@
-"""What tasks are made of: corpora read or written here, texts, generated sequences."""
+"""Data of the tasks: corpora that are read or generated, running texts, generated sequences."""

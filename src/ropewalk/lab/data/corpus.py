@@ -1,9 +1,9 @@
 """Parallel corpora: where sentence pairs come from and how they are split.
 
-A corpus is named in one string: ``phrases`` (the built-in generator), ``multi30k`` (fetched
-once, then from the cache), a folder of ``train.de``, ``train.en.gz``, ... or of ``train.jsonl``,
-``train.tsv``, ``train.csv``, two files, ``SOURCE_FILE,TARGET_FILE``, or one CSV or TSV file. Text
-is UTF-8, one sentence per line, and is left as it is but for white space at its ends.
+One string names a corpus: `phrases` (the built-in generator), `multi30k` (downloaded once, then
+read from the cache), a folder with `train.de`, `train.en.gz`, ... or with `train.jsonl`,
+`train.tsv` or `train.csv`, two files as `SOURCE_FILE,TARGET_FILE`, or one CSV or TSV file. Text
+is UTF-8, one sentence per line. Only white space at the ends of a line is removed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Splits = dict[str, tuple[Pair, ...]]
 
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
-# Held-out share of a corpus that comes without splits, for validation and for test each.
+# Share of a corpus without splits that is held out for validation, and again for test.
 HELD_OUT_SHARE = 0.05
 HELD_OUT_MOST = 1_000
 
 WAYS = (
-    "give 'phrases', 'multi30k', a folder that holds train.de, train.en, val.de, val.en, ..., "
-    "two files as SOURCE_FILE,TARGET_FILE, or one .csv or .tsv file of two columns"
+    "use 'phrases', 'multi30k', a folder that contains train.de, train.en, val.de, val.en, ..., "
+    "two files as SOURCE_FILE,TARGET_FILE, or one .csv or .tsv file with two columns"
 )
-#: The endings of files that hold both sides.
+#: Endings of files that contain both sides.
 BOTH_SIDES = {"jsonl": read_jsonl, "csv": read_table, "tsv": read_table}
 
 
@@ -42,12 +42,12 @@ BOTH_SIDES = {"jsonl": read_jsonl, "csv": read_table, "tsv": read_table}
 class Corpus:
     """Sentence pairs by split.
 
-    `splits` maps a name to (source, target) pairs. "train" and "validation" are always there; every
-    other split is a test split, and the first of these is the headline. `notes` tells what was
-    left out on reading.
+    `splits` maps a name to (source, target) pairs. It always has "train" and "validation". Every
+    other split is a test split; the first of these gives the headline score. `notes` reports what
+    reading left out.
 
     Raises:
-        CorpusError: "train" or "validation" is missing, or a split is empty.
+        CorpusError: if "train" or "validation" is missing, or a split is empty.
     """
 
     name: str
@@ -71,17 +71,17 @@ class Corpus:
 
 
 def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
-    """Read the corpus that `data` names: see the head of this module for what it may be.
+    """Read the corpus that `data` names; the module docstring lists the possible values.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
-    ``.jsonl`` files. "phrases" and "multi30k" are always the built-in generator and what
-    is fetched; write "./multi30k" for a folder of that name.
+    `.jsonl` files. "phrases" always means the built-in generator and "multi30k" the download;
+    write "./multi30k" for a folder of that name.
 
     Raises:
-        CorpusError: whatever is wrong with the name, a file or a line.
+        CorpusError: if the name, a file or a line is wrong.
     """
     if source == target:
-        raise CorpusError(f"source and target must be two languages, received {source!r} for both")
+        raise CorpusError(f"source and target must be two languages, got {source!r} for both")
     if data == "phrases":
         return _from_phrases(source, target)
     if data == "multi30k":
@@ -96,24 +96,24 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     if "," in data and not path.exists():
         sides = [part.strip() for part in data.split(",")]
         if len(sides) != 2 or not all(sides):
-            raise CorpusError(f"expected two files, SOURCE_FILE,TARGET_FILE, received {data!r}")
+            raise CorpusError(f"data must be two files, SOURCE_FILE,TARGET_FILE, got {data!r}")
         return _from_files(Path(sides[0]).expanduser(), Path(sides[1]).expanduser(), source, target)
     if path.is_file() and path.name.removesuffix(".gz").endswith((".csv", ".tsv")):
         notes = []
         pairs = read_table(path, "corpus", source, target, notes)
         return _split(path.name, pairs, path, source, target, notes)
     if path.is_file():
-        raise CorpusError(f"{data} is one file and a corpus needs both sides: {WAYS}")
+        raise CorpusError(f"{data} is one file, but a corpus needs both sides: {WAYS}")
     raise CorpusError(
-        f"no corpus {shown(data, 200)}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}"
+        f"there is no corpus {shown(data, 200)}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}"
     )
 
 
 def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """Count the sentences of each other split that are, letter for letter, in training too.
+    """Count the sentences of each held-out split that also occur, letter for letter, in training.
 
-    Returns, for every split but "train", the counts "source", "target" and "pairs" (both sides of
-    one training pair); a sentence that occurs twice in a split counts twice.
+    Returns the counts "source", "target" and "pairs" (both sides of one training pair) for every
+    split except "train". A sentence that occurs twice in a split counts twice.
     """
     training = corpus.splits["train"]
     sources = {source for source, _ in training}
@@ -133,14 +133,13 @@ def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
 def _from_phrases(source: str, target: str) -> Corpus:
     if {source, target} != {"de", "en"}:
         raise CorpusError(
-            f"phrases are German and English: source and target must be 'de' and 'en', "
-            f"received {source!r} and {target!r}"
+            f"source and target must be 'de' and 'en' for phrases, got {source!r} and {target!r}"
         )
-    from ropewalk.lab.data.phrases import generate  # late: other corpora need no grammar
+    from ropewalk.lab.data.phrases import generate  # lazy: other corpora need no grammar
 
-    turned = source == "en"
+    swap = source == "en"
     splits = {
-        name: tuple((english, german) if turned else (german, english) for german, english in pairs)
+        name: tuple((english, german) if swap else (german, english) for german, english in pairs)
         for name, pairs in generate().items()
     }
     return Corpus("phrases", source, target, splits)
@@ -187,7 +186,7 @@ def _check_folder(
             there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
             raise CorpusError(
                 f"{folder} has no {split} split: expected {'|'.join(names)}.{source} and "
-                f".{target} (plain or .gz), or .jsonl, .csv or .tsv; there is {there}"
+                f".{target} (plain or .gz), or .jsonl, .csv or .tsv; the folder contains {there}"
             )
     for name, sides in found.items():
         files = [path for paths in sides.values() for path in paths]
@@ -200,14 +199,14 @@ def _check_folder(
             raise CorpusError(
                 f"{files[0]} has no other side: expected "
                 f"{files[0].name.removesuffix('.gz').rpartition('.')[0]}.{missing} "
-                f"(plain or .gz) beside it"
+                f"(plain or .gz) next to it"
             )
 
 
 def _from_files(source_path: Path, target_path: Path, source: str, target: str) -> Corpus:
     """Read one pair of files and hold out validation and test by a hash of the source sentence.
 
-    The endings of their names say the languages, where they are as short as a language's code.
+    The endings of the file names give the languages if they look like language codes.
     """
     source, target = _language(source_path, source), _language(target_path, target)
     notes: list[str] = []
@@ -219,9 +218,9 @@ def _from_files(source_path: Path, target_path: Path, source: str, target: str) 
 def _split(
     name: str, pairs: tuple[Pair, ...], path: Path, source: str, target: str, notes: list[str]
 ) -> Corpus:
-    """Hold out validation and test of pairs that come without splits from this path.
+    """Hold out validation and test from pairs without splits; `path` is named in errors.
 
-    A source sentence is in one split only, whatever its place in the file; a held-out split has
+    A source sentence is in one split only, wherever it is in the file. A held-out split has
     each source sentence once, with the first of its translations.
     """
     sources = sorted({pair[0] for pair in pairs}, key=_hash)
@@ -229,9 +228,9 @@ def _split(
     if len(sources) < 3:
         raise CorpusError(
             f"{path} has {len(sources)} different sentences: train, validation and test "
-            "need one each at the least"
+            "need at least one each"
         )
-    # Opposite ends of the order, so that no sentence wanders between them as a corpus grows.
+    # Opposite ends of the order, so that no sentence moves between them as a corpus grows.
     test, validation = set(sources[:held_out]), set(sources[-held_out:])
     splits: Splits = {
         "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation),

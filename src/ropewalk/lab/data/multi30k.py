@@ -1,8 +1,8 @@
-"""Multi30k, task 1 raw, German and English (Elliott et al. 2016), fetched by name.
+"""Multi30k, task 1 raw, German and English (Elliott et al. 2016), downloaded by name.
 
-Training, validation and the test set of 2016 come from the Hugging Face hub, the test set of 2017,
-which that data set lacks, from the corpus's own repository, https://github.com/multi30k/dataset.
-Each file is pinned by its SHA-256, which holds whatever happens to the history of either.
+Training, validation and the 2016 test set come from the Hugging Face hub. That data set lacks the
+2017 test set, which comes from the corpus's own repository, https://github.com/multi30k/dataset.
+Each file is pinned by its SHA-256, so a changed history of either repository is noticed.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ WEB_FILES = {
         ),
     },
 }
-MOST_WEB_BYTES = 2**20  # of one packed side, some thirty times what there is
+MOST_WEB_BYTES = 2**20  # limit for one gzipped side, about thirty times the actual size
 
 
 def read_multi30k(source: str, target: str, notes: list[str]) -> dict[str, tuple[Pair, ...]]:
-    """Give the pairs of every split; `notes` takes what is left out.
+    """Return the pairs of every split; append to `notes` what is left out.
 
     Raises:
-        CorpusError: a language other than German and English, a file that cannot be fetched, or
-            one whose SHA-256 is not the pinned one.
+        CorpusError: if a language is not German or English, a file cannot be downloaded, or its
+            SHA-256 is not the pinned one.
     """
     splits: dict[str, tuple[Pair, ...]] = {}
     for split, (filename, expected) in HUB_FILES.items():
@@ -72,7 +72,7 @@ def _check_content(path: Path, filename: str, origin: str, expected: str) -> Non
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != expected:
         raise CorpusError(
-            f"{filename} of {origin} is not the file this version knows (SHA-256 "
-            f"{found[:12]}..., expected {expected[:12]}...); delete {path} if a download broke "
-            "off, or give a folder that holds the corpus"
+            f"{filename} of {origin} is not the file that this version expects (SHA-256 "
+            f"{found[:12]}..., expected {expected[:12]}...); delete {path} if a download was "
+            "interrupted, or use a folder that contains the corpus"
         )

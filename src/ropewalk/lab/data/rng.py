@@ -13,13 +13,13 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 def split_of(key: str) -> Split:
-    """Give the one split that a thing of this description belongs to: of ten, eight train."""
+    """Return the split of this key, by its hash: 80 % train, 10 % validation, 10 % test."""
     place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % 10
     return "test" if place == 0 else "validation" if place == 1 else "train"
 
 
 class Rng:
-    """Random choices from ``random.Random(seed).random``, which is the same in every Python."""
+    """Random choices from `random.Random(seed).random`, which is the same in every Python."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed).random
@@ -35,11 +35,11 @@ class Rng:
         return options[self.below(len(options))]
 
     def several(self, options: Sequence[T], count: int) -> list[T]:
-        """Draw so many, each from all of them."""
+        """Draw `count` options with replacement."""
         return [self.pick(options) for _ in range(count)]
 
     def shuffled(self, options: Sequence[T], count: int | None = None) -> list[T]:
-        """Draw so many different ones, or all, in random order."""
+        """Draw `count` options, or all, without replacement, in random order."""
         left = list(options)
         count = len(left) if count is None else count
         for i in range(count):

@@ -1,8 +1,8 @@
 """Generated tasks of any length: a prompt to read, an answer to produce, scored by exact match.
 
-A task has a size n of its own: the items to copy, the digits of a number, the words to search. A
-model that was trained on sizes 1 … n is tested at n and past it (2n, 4n, 8n). Every prompt belongs
-to one split by a hash of its tokens, whatever the seed and the sizes, so no test prompt is ever a
+Each task has a size n: the number of items to copy, digits of a number, or words to search. A
+model that was trained on sizes 1 … n is tested at n and beyond (2n, 4n, 8n). A hash of the
+prompt's tokens decides its split, whatever the seed and the sizes, so no test prompt is ever a
 training prompt.
 """
 
@@ -21,7 +21,7 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class Example:
-    """Token ids of one example: the prompt from its begin mark on, the answer with its end mark."""
+    """Token ids of one example: the prompt with its begin mark, the answer with its end mark."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -29,13 +29,13 @@ class Example:
 
 @dataclass(frozen=True)
 class SequenceTask:
-    """A task: what it is, and how an example of size n is drawn as words.
+    """A generated task: its vocabulary, and how an example of size n is drawn as words.
 
-    ``words`` is the vocabulary, a token's id its place in it; pad, begin and end marks come first,
-    as in ``lab.tokens``. ``size_unit`` says what n counts, ``trained_size`` is the size that the
+    `words` is the vocabulary; a token's id is its index in it. Pad, begin and end marks come first,
+    as in `lab.tokens`. `size_unit` names what n counts. `trained_size` is the size that the
     task is usually trained up to (a prompt of eight times that size and its answer have at most 700
-    tokens), ``max_size`` the largest size there is. ``draw`` gives the words of prompt and answer,
-    begin and end marks not included.
+    tokens). `max_size` is the largest possible size. `draw` returns the words of prompt and answer,
+    without begin and end marks.
     """
 
     words: tuple[str, ...]
@@ -50,14 +50,14 @@ class SequenceTask:
 def draw_examples(
     task: str, *, split: Split, lengths: tuple[int, int], count: int, seed: int
 ) -> list[Example]:
-    """Draw examples whose size is uniform in ``lengths``, both ends included.
+    """Draw examples whose size is uniform in `lengths`, both ends included.
 
-    Equal arguments give equal examples, whatever the version of Python. Examples are drawn with
-    replacement: of the smallest sizes there may be fewer different ones than asked for, and these
+    Equal arguments give equal examples in every version of Python. Examples are drawn with
+    replacement: the smallest sizes may have fewer different examples than requested. These
     then repeat within their split, but never in another one.
 
     Raises:
-        ValueError: there is no such task, split, size or count.
+        ValueError: if the task, split, size or count does not exist.
     """
     found = _check(task, split, lengths, count)
     ids = {word: i for i, word in enumerate(found.words)}
@@ -76,7 +76,7 @@ def draw_examples(
 
 
 def example_text(task: str, example: Example) -> str:
-    """Write an example as text: ``a b c > c b a``; pad, begin and end marks are left out."""
+    """Return an example as text: `a b c > c b a`; pad, begin and end marks are left out."""
     words = SEQUENCE_TASKS[task].words
 
     def text(ids: Sequence[int]) -> str:
@@ -106,7 +106,7 @@ def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> Seque
 
 
 MARKS = tuple(SPECIAL[: EOS + 1])
-ASK = ">"  # stands between what is given and the answer
+ASK = ">"  # separates the prompt's items from the answer
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 ITEMS = LETTERS[:8]
 DIGITS = tuple("0123456789")
@@ -199,9 +199,9 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             draw=_sort,
             max_size=len(NUMBERS),
         ),
-        # The sum begins with its lowest digit, where carrying begins. Both numbers have as many
-        # digits and stand column by column: one behind the other, as published, they were learnt
-        # more slowly in short trials.
+        # The sum begins with its lowest digit, where carrying begins. Both numbers have the same
+        # number of digits and are written column by column: one after the other, as published,
+        # they were learned more slowly in short trials.
         "addition": SequenceTask(
             words=_vocabulary([ASK], DIGITS),
             description="the sum of two numbers given column by column, from its lowest digit",
@@ -209,7 +209,7 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
             trained_size=3,
             draw=_addition,
-            max_size=4000,  # Python makes text of no number that is much longer
+            max_size=4000,  # Python converts no number that is much longer to text
         ),
         "recall": SequenceTask(
             words=_vocabulary([ASK], KEYS, VALUES),
@@ -228,7 +228,7 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             trained_size=32,
             draw=_passkey,
         ),
-        # At every size the count is as likely to be 0 as 9, so that size does not tell it.
+        # Counts 0 to 9 are equally likely at every size of 9 or more, so size does not reveal them.
         "count": SequenceTask(
             words=_vocabulary([ASK], ITEMS, DIGITS),
             description="how often one of eight letters occurs, nine times at most",

@@ -1,6 +1,6 @@
-"""The two sides of a corpus, read from files; what is wrong is said by file and line.
+"""The two sides of a corpus, read from files; errors name the file and the line.
 
-Text is UTF-8, plain or gzipped, one sentence a line, left as it is but for white space at its ends.
+Text is UTF-8, plain or gzipped, one sentence per line. Only white space at the ends is removed.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ropewalk.lab.data.lines import MOST_CHARACTERS, CorpusError, check_characte
 
 Pair = tuple[str, str]
 
-SHOWN = 200  # characters of what a line has, in a message
+SHOWN = 200  # most characters of a line's content in a message
 
 
 def read_sides(
     source_path: Path, target_path: Path, split: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """Give the pairs of two files, line by line; what was left out is added to `notes`.
+    """Return the pairs of two files, line by line; append to `notes` what was left out.
 
     Raises:
-        CorpusError: a file is missing or is not whole UTF-8, the files differ in length, or one
-            side of a pair is empty.
+        CorpusError: if a file is missing or is not valid UTF-8, the files differ in length, or
+            one side of a pair is empty.
     """
     rows = _side_by_side(source_path, target_path)
     return _pairs(rows, str(source_path), str(target_path), split, notes)
 
 
 def _side_by_side(source_path: Path, target_path: Path) -> Iterator[Pair]:
-    """Give the lines of both files, pair by pair; files that differ in length are an error."""
+    """Yield the lines of both files in pairs; raise CorpusError if the files differ in length."""
     sides = read_lines(source_path), read_lines(target_path)
     for number, (source, target) in enumerate(zip_longest(*sides), start=1):
         if source is not None and target is not None:
@@ -45,24 +45,24 @@ def _side_by_side(source_path: Path, target_path: Path) -> Iterator[Pair]:
         raise CorpusError(
             f"the two sides differ in length: {source_path} has {lines[0]} lines and "
             f"{target_path} has {lines[1]}; line {number} of {longer} is the first without "
-            f"a partner: {_excerpt(line or '')}"
+            f"a counterpart: {_excerpt(line or '')}"
         )
 
 
 def _pairs(
     rows: Iterable[Pair], source_file: str, target_file: str, split: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """Drop rows empty on both sides, with a note; an empty line on one side only is an error."""
+    """Drop rows empty on both sides, with a note; raise CorpusError if only one side is empty."""
     pairs: list[Pair] = []
     number, alone = 0, ""
     for number, row in enumerate(rows, start=1):
         source, target = row
         if bool(source) != bool(target) and not alone:
             empty, other = (target_file, source_file) if source else (source_file, target_file)
-            # Said behind all rows: sides that differ in length are the likelier cause.
+            # Raised after all rows: sides that differ in length are the likelier cause.
             alone = (
-                f"{empty}, line {number} is empty and its partner in {other} is not: "
-                f"{_excerpt(source or target)}; the sides may be out of step. Fill the line, or "
+                f"{empty}, line {number} is empty, but its counterpart in {other} is not: "
+                f"{_excerpt(source or target)}; the sides may be misaligned. Fill the line, or "
                 "delete it on both sides"
             )
         if source:
@@ -70,7 +70,7 @@ def _pairs(
     if alone:
         raise CorpusError(alone)
     if not pairs:
-        raise CorpusError(f"{source_file} is empty: the {split} split has no sentence pair")
+        raise CorpusError(f"{source_file} is empty: the {split} split has no sentence pairs")
     if len(pairs) < number:
         notes.append(f"{split}: {number - len(pairs)} lines empty on both sides left out")
     return tuple(pairs)
@@ -79,10 +79,10 @@ def _pairs(
 def read_jsonl(
     path: Path, split: str, source: str, target: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """Give the pairs of a file of JSON objects, a line each, with fields `source` and `target`.
+    """Return the pairs of a JSON Lines file, whose objects have fields `source` and `target`.
 
     Raises:
-        CorpusError: as `read_sides`, and a line that is not such an object.
+        CorpusError: as `read_sides`, and if a line is not such an object.
     """
     rows = _json_rows(path, source, target)
     return _pairs(rows, f"{path} [{source}]", f"{path} [{target}]", split, notes)
@@ -92,9 +92,9 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             row = json.loads(line) if line else {source: "", target: ""}
-        except (ValueError, RecursionError) as error:  # too deep, or a number of too many digits
+        except (ValueError, RecursionError) as error:  # too deep, or too many digits
             if isinstance(error, json.JSONDecodeError):
-                reason = f"it goes wrong at character {error.pos + 1}"
+                reason = f"the first error is at character {error.pos + 1}"
             else:
                 reason = json_problem(error)
             raise CorpusError(f"{path}, line {number} is not JSON: {reason}") from None
@@ -112,13 +112,13 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
 def read_table(
     path: Path, split: str, source: str, target: str, notes: list[str]
 ) -> tuple[Pair, ...]:
-    """Give the pairs of a CSV or TSV file: those of its two columns, or of the columns it names.
+    """Return the pairs of a CSV or TSV file: of its two columns, or of the columns it names.
 
-    A first row that has both `source` and `target` names the columns; else there must be two, the
-    source's first. CSV may quote a field; in TSV a quotation mark is text.
+    A first row that has both `source` and `target` names the columns. Otherwise there must be two
+    columns, the source first. CSV may quote a field; in TSV a quotation mark is text.
 
     Raises:
-        CorpusError: as `read_sides`, and a row that has not these columns.
+        CorpusError: as `read_sides`, and if a row lacks these columns.
     """
     rows = _table_rows(path, source, target)
     return _pairs(rows, f"{path} [{source}]", f"{path} [{target}]", split, notes)
@@ -126,7 +126,7 @@ def read_table(
 
 def _table_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
     columns: tuple[int, int] | None = None
-    width: int | None = 2  # None: as many as there are
+    width: int | None = 2  # None: any number
     for number, row in _read_rows(path):
         if columns is None:
             columns = 0, 1
@@ -136,7 +136,7 @@ def _table_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
         if row and (max(columns) >= len(row) or len(row) != (width or len(row))):
             raise CorpusError(
                 f"{path}, line {number} has {len(row)} columns: expected two, or a first row that "
-                f"names the columns {source!r} and {target!r} and as many in each row"
+                f"names the columns {source!r} and {target!r}, and enough columns in every row"
             )
         one, other = (row[column] for column in columns) if row else ("", "")
         yield _in_one_line(one), _in_one_line(other)
@@ -158,7 +158,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _in_one_line(text: str) -> str:
-    # A line end inside a sentence would put hypotheses, one to a line, out of step.
+    # A line end inside a sentence would misalign the hypotheses file, which has one per line.
     return text.replace("\n", " ").strip()
 
 

@@ -1,10 +1,10 @@
 r"""Running text: documents to model, where they come from and how they are split.
 
-Texts are named in one string: ``tales`` (the built-in generator), one or several text files
-(``FILE,FILE``), or a folder: of ``train.txt``, ``validation.txt``, ``test.txt``, ..., of folders
-``train``, ``validation``, ``test``, ... of ``.txt`` files, or of any ``.txt`` files. Files are
-UTF-8, plain or gzipped; each is one document, left as it is but for line ends, which become "\n",
-and white space at its ends. ``ropewalk fetch NAME`` writes such a folder, which NAME then means.
+One string names the texts: `tales` (the built-in generator), one or several text files
+(`FILE,FILE`), or a folder. The folder contains `train.txt`, `validation.txt`, `test.txt`, ...,
+or folders `train`, `validation`, `test`, ... of `.txt` files, or any `.txt` files. Files are
+UTF-8, plain or gzipped; each is one document. Line ends become "\n", and white space at the ends
+of a document is removed. `ropewalk fetch NAME` writes such a folder; NAME then names it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
 
 Splits = dict[str, tuple[str, ...]]
 
-#: The built-in texts: so many tales in each split, of about so many words each.
+#: The number of built-in tales in each split, and about how many words each has.
 TALES: dict[Split, int] = {"train": 400, "validation": 20, "test": 40}
 TALE_WORDS = 1_500
 
-HELD_OUT_SHARE = 0.05  # for validation and for test each, where texts come without splits
-WHOLE_FROM = 20  # files, from which on whole files are held out and not the end of each
+HELD_OUT_SHARE = 0.05  # for validation, and again for test, if texts come without splits
+WHOLE_FROM = 20  # from this number of files on, complete files are held out, not the end of each
 
 ENDINGS = (".txt", ".txt.gz")
 WAYS = (
-    "give 'tales', a folder that holds train.txt and validation.txt or any .txt files, or files as "
-    "FILE,FILE; ropewalk fetch --help names texts to be had"
+    "use 'tales', a folder that contains train.txt and validation.txt or any .txt files, or files "
+    "as FILE,FILE; ropewalk fetch --help lists texts to download"
 )
 
 
@@ -40,11 +40,11 @@ WAYS = (
 class Texts:
     """Documents by split.
 
-    "train" and "validation" are always there; every other split is a test split, and the first of
-    these is the headline. `notes` tells what was left out on reading.
+    It always has "train" and "validation". Every other split is a test split; the first of these
+    gives the headline score. `notes` reports what reading left out.
 
     Raises:
-        CorpusError: "train" or "validation" is missing, or a split is empty.
+        CorpusError: if "train" or "validation" is missing, or a split is empty.
     """
 
     name: str
@@ -66,15 +66,15 @@ class Texts:
 
 
 def load_texts(data: str) -> Texts:
-    """Read the texts that `data` names: see the head of this module for what it may be.
+    """Read the texts that `data` names; the module docstring lists the possible values.
 
     "tales" is always the built-in generator; write "./tales" for a file or folder of that name.
 
     Raises:
-        CorpusError: whatever is wrong with the name or a file.
+        CorpusError: if the name or a file is wrong.
     """
     if data == "tales":
-        from ropewalk.lab.data.tales import tales  # late: other texts need no lexicon
+        from ropewalk.lab.data.tales import tales  # lazy: other texts need no lexicon
 
         splits: Splits = {
             split: tuple(tales(count, TALE_WORDS, seed=0, split=split))
@@ -85,37 +85,39 @@ def load_texts(data: str) -> Texts:
     if "," in data and not path.exists():
         parts = [part.strip() for part in data.split(",")]
         if not all(parts):
-            raise CorpusError(f"expected files as FILE,FILE, received {data!r}")
+            raise CorpusError(f"data must be files as FILE,FILE, got {data!r}")
         return read_texts([Path(part).expanduser() for part in parts])
     if not path.exists():
-        from ropewalk.lab.data.real.catalogue import FETCHED, REAL_TEXTS  # late: mostly not wanted
+        from ropewalk.lab.data.real.catalogue import FETCHED, REAL_TEXTS  # lazy: rarely needed
 
         if data in REAL_TEXTS and (FETCHED / data).is_dir():
             return read_texts(FETCHED / data)
         if path.name in REAL_TEXTS:
             out = "" if data == path.name else f" --out {data}"
-            raise CorpusError(f"no texts {data!r} yet; ropewalk fetch {path.name}{out} writes them")
-        raise CorpusError(f"no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
+            raise CorpusError(
+                f"there are no texts {data!r} yet; ropewalk fetch {path.name}{out} writes them"
+            )
+        raise CorpusError(f"there are no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
     return read_texts(path)
 
 
 def read_texts(paths: Path | Sequence[Path]) -> Texts:
-    """Read a file, a folder or several files; what is not split already, is split here.
+    """Read a file, a folder or several files, and split them unless they come in splits.
 
-    Of fewer than 20 files, each gives its last twentieth to test and the one before to validation,
-    cut at line ends where there are any. From 20 files on, whole files are held out, a twentieth
-    for validation and for test each, chosen by a hash of their text; one that is there twice is in
-    one split only.
+    With fewer than 20 files, the last twentieth of each goes to test and the twentieth before it
+    to validation, cut at line ends if there are any. From 20 files on, a twentieth of the files
+    goes to validation and another to test, chosen by a hash of their text. A text that occurs
+    twice is in one split only.
 
     Raises:
-        CorpusError: a file is missing, empty, too short to split or not UTF-8, or a folder holds
+        CorpusError: if a file is missing, empty, too short to split or not UTF-8, or a folder has
             no text files or only one of the train and validation splits.
     """
     if isinstance(paths, Path) and paths.is_dir():
         return _from_folder(paths)
     files = [paths] if isinstance(paths, Path) else list(paths)
     if not files:
-        raise CorpusError("expected at least one file")
+        raise CorpusError("paths must name at least one file, got none")
     return Texts(",".join(path.name for path in files), _split(files))
 
 
@@ -126,19 +128,19 @@ def _from_folder(folder: Path) -> Texts:
         if is_file or _is_split(path):
             name = path.name.removesuffix(".gz").removesuffix(".txt")
             if name in found:
-                raise CorpusError(f"{folder} holds {name} twice: {found[name].name}, {path.name}")
+                raise CorpusError(f"{folder} has {name} twice: {found[name].name}, {path.name}")
             found[name] = path
     if not found:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-        raise CorpusError(f"{folder} holds no .txt or .txt.gz file; there is {there}")
+        raise CorpusError(f"{folder} has no .txt or .txt.gz file; it contains {there}")
     name = folder.resolve().name
     validation = [each for each in VALIDATION_NAMES if each in found]
     if "train" not in found and not validation and any(map(Path.is_file, found.values())):
         return Texts(name, _split([path for path in found.values() if path.is_file()]))
     if "train" not in found or len(validation) != 1:
         raise CorpusError(
-            f"{folder} must hold train and one of {', '.join(VALIDATION_NAMES)} (.txt, .txt.gz or "
-            f"a folder of such files); it holds {', '.join(path.name for path in found.values())}"
+            f"{folder} must have train and one of {', '.join(VALIDATION_NAMES)} (.txt, .txt.gz or "
+            f"a folder of such files); it has {', '.join(path.name for path in found.values())}"
         )
     tests = [each for each in found if each.startswith("test")]
     splits = {"train": "train", "validation": validation[0], **{each: each for each in tests}}
@@ -148,7 +150,7 @@ def _from_folder(folder: Path) -> Texts:
 
 
 def _is_split(path: Path) -> bool:
-    """Tell whether this is a folder of texts whose name says a split."""
+    """Return whether this is a folder of texts that is named like a split."""
     known = path.name == "train" or path.name in VALIDATION_NAMES or path.name.startswith("test")
     return known and path.is_dir() and any(each.name.endswith(ENDINGS) for each in path.iterdir())
 
@@ -170,10 +172,10 @@ def _split(files: Sequence[Path]) -> Splits:
     held_out = max(1, int(len(ordered) * HELD_OUT_SHARE))
     if len(ordered) < 3:
         raise CorpusError(
-            f"{len(files)} files hold {len(ordered)} different texts: train, validation and test "
-            "need one each at the least"
+            f"{len(files)} files have {len(ordered)} different texts: train, validation and test "
+            "need at least one each"
         )
-    # Opposite ends of the order, so that no text wanders between them as files are added.
+    # Opposite ends of the order, so that no text moves between them as files are added.
     return {
         "train": tuple(ordered[held_out:-held_out]),
         "validation": tuple(ordered[-held_out:]),
@@ -193,7 +195,7 @@ def _document(path: Path) -> str:
 
 
 def _cut(path: Path, text: str) -> tuple[str, str, str]:
-    """Cut a text in three, at line ends, else at spaces: all but two twentieths, and one each."""
+    """Cut a text in three at line ends, or else at spaces: 18, 1 and 1 twentieths of it."""
     places = [round(len(text) * (1 - share * HELD_OUT_SHARE)) for share in (2, 1)]
     for end in ("\n", " "):
         first, second = (text.find(end, place) for place in places)
@@ -202,5 +204,5 @@ def _cut(path: Path, text: str) -> tuple[str, str, str]:
             return parts
     raise CorpusError(
         f"{path} is too short to hold out its last tenth: it has {len(text)} characters; give a "
-        "longer text, or a folder that holds train.txt and validation.txt"
+        "longer text, or a folder that contains train.txt and validation.txt"
     )

@@ -1,1 +1,1 @@
-"""From a trained model to text: beam search, greedy generation, the translator."""
+"""Text from a trained model: beam search, greedy generation, the translator."""

@@ -1,4 +1,4 @@
-"""Beam search over a batch of sentences at once, on cached keys and values where there may be."""
+"""Beam search over a batch of sentences, with cached keys and values if the encoding allows it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Hypothesis:
     log_probability: float
 
     def score(self, length_penalty: float) -> float:
-        """Give log-probability over ``((5 + length) / 6) ** length_penalty``, the end mark counted.
+        """Return log-probability / `((5 + length) / 6) ** length_penalty`; end mark included.
 
         Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
         """
@@ -38,7 +38,7 @@ class Hypothesis:
 
 @dataclass
 class _Sentence:
-    """A sentence in the search: its place in the batch, and what has ended so far."""
+    """A sentence in the search: its index in the batch, and its ended hypotheses so far."""
 
     index: int
     limit: int
@@ -47,7 +47,7 @@ class _Sentence:
 
 @dataclass
 class _Steps:
-    """What gives each step its hidden states: the memory, and a cache where encodings allow one."""
+    """The state that each step decodes with: the memory, and a cache if encodings allow one."""
 
     model: Transformer
     memory: Tensor
@@ -55,13 +55,13 @@ class _Steps:
     cache: DecoderCache | None
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """Give the last hidden states ``(B, beams, width)`` of tokens ``(B, beams, length)``."""
+        """Return the last hidden states `(B, beams, width)` of tokens `(B, beams, length)`."""
         if self.cache is not None:
             return self.model.decode(tokens[..., -1], self.memory, self.mask, self.cache)
         beams = tokens.shape[1]
         memory, mask = (x.repeat_interleave(beams, 0) for x in (self.memory, self.mask))
-        anew = self.model.decode(tokens.flatten(0, 1), memory, mask)[:, -1]
-        return anew.view(-1, beams, anew.shape[-1])
+        last = self.model.decode(tokens.flatten(0, 1), memory, mask)[:, -1]
+        return last.view(-1, beams, last.shape[-1])
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences."""
@@ -70,7 +70,7 @@ class _Steps:
             self.cache.select(rows)
 
     def follow(self, parents: Tensor) -> None:
-        """Let the next step's beams go on from these of the last one's."""
+        """Continue each beam of the next step from this beam of the last step."""
         if self.cache is not None and self.cache.branching:
             self.cache.follow(parents)
 
@@ -79,13 +79,14 @@ class _Steps:
 def beam_search(
     model: Transformer, source: Tensor, mask: Tensor, *, beam: int, max_tokens: int | None = None
 ) -> list[list[Hypothesis]]:
-    """Give ``beam`` hypotheses for each row of source ``(B, S)``, the likeliest first.
+    """Return `beam` hypotheses for each row of source `(B, S)`, the likeliest first.
 
-    A search ends when ``beam`` hypotheses have ended, or at ``max_tokens`` tokens (default: twice
-    the source's and ten; a learned table of positions may end before). A hypothesis cut there is
-    kept as it is. ``beam=1`` is greedy decoding. There are fewer than ``beam`` hypotheses only
-    where the vocabulary has no more to say. An encoding whose method allows no cache is served by
-    computing everything anew at each step. Raises ValueError where beam or max_tokens is below 1.
+    A search ends when `beam` hypotheses have ended, or at `max_tokens` tokens (default: twice
+    the source's plus ten; fewer if a learned position table is shorter). Hypotheses that are cut
+    at that length are returned as they are. `beam=1` is greedy decoding. A row has fewer than
+    `beam` hypotheses only if the vocabulary is too small for more. If the encoding's method allows
+    no cache, each step computes everything from scratch. Raises ValueError if beam or max_tokens
+    is below 1.
     """
     for name, value in (("beam", beam), ("max_tokens", max_tokens)):
         if value is not None and value < 1:
@@ -97,7 +98,7 @@ def beam_search(
     if can_cache(model.decoder):
         cache = model.shape.new_cache(model.shape.decoder_layers, branching=beam > 1)
     steps = _Steps(model, model.encode(source, mask), mask, cache)
-    # All beams of a sentence begin alike: one stands for them.
+    # All beams of a sentence begin the same, so the first step has one beam.
     tokens = source.new_full((len(live), 1, 1), BOS)
     scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
     while live:
@@ -117,14 +118,17 @@ def beam_search(
 
 
 def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
-    """Give the hypothesis of the highest length-normalised score."""
+    """Return the hypothesis with the highest length-normalized score."""
     return max(hypotheses, key=lambda h: h.score(length_penalty))
 
 
 def translate_ids(
     model: Transformer, sources: list[list[int]], *, beam: int, tokens: int = 2048
 ) -> list[list[Hypothesis]]:
-    """Search for each source (ids without end mark), in batches of like length; result in order."""
+    """Search for each source (ids without end mark) in batches of similar length.
+
+    The results are in the order of the sources.
+    """
     split = EncodedSplit(sources, [[] for _ in sources])
     device = model.embedding.weight.device
     batches = list(in_order(split, tokens=tokens))
@@ -142,7 +146,7 @@ def translate_ids(
 
 
 def _on_each_core(search: Callable[[X], Y], batches: list[X]) -> list[Y]:
-    """Search batches side by side: their steps are too small for one to keep several cores busy."""
+    """Search batches in parallel: the steps of one are too small to use several cores."""
     threads = torch.get_num_threads()
     workers = min(threads, len(batches))
     if workers < 2:
@@ -150,35 +154,35 @@ def _on_each_core(search: Callable[[X], Y], batches: list[X]) -> list[Y]:
     share = max(1, threads // workers)
     with ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(share)) as pool:
         try:
-            # Long sentences first, so that no core waits long for the last.
+            # Long sentences first, so that no core waits long for the last batch.
             return list(pool.map(search, reversed(batches)))[::-1]
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _limit(model: Transformer, source: int, max_tokens: int | None) -> int:
-    """Give the number of tokens at which the search for a source of this length is cut."""
+    """Return the number of tokens at which the search for a source of this length is cut."""
     limit = 2 * source + 10 if max_tokens is None else max_tokens
     positions = model.decoder_encoding.max_positions
     return limit if positions is None else min(limit, positions)
 
 
 def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
-    """Gather rows ``(B, n)`` of each sentence's tokens ``(B, beams, length)``."""
+    """Gather rows `(B, n)` of each sentence's tokens `(B, beams, length)`."""
     return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
 
 
 def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Give beams, words and scores ``(B, 2 * beam)`` of the likeliest continuations, best first.
+    """Return beams, words and scores `(B, 2 * beam)` of the likeliest continuations, best first.
 
-    At most ``beam`` of them can be end marks, so ``beam`` others remain to go on with.
+    At most `beam` of them can be end marks, so at least `beam` others remain to continue.
     """
     logits = logits.float()
-    # The order of words needs no normalising, so that only the few that lead are written.
+    # The order of words needs no normalization, so only the best few are normalized.
     top, words = _leading(logits, min(2 * beam, logits.shape[-1]))
-    # In place: fresh memory of this size costs more than the arithmetic.
-    normaliser = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True).log()
-    log_p = scores[..., None] + (top - top[..., :1] - normaliser)
+    # In place: allocating memory of this size costs more than the arithmetic.
+    normalizer = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True).log()
+    log_p = scores[..., None] + (top - top[..., :1] - normalizer)
     if (lacking := 2 * beam - log_p[0].numel()) > 0:  # a tiny vocabulary, at the first step
         log_p = pad(log_p, (0, lacking), value=-torch.inf)
         words = pad(words, (0, lacking), value=BOS)
@@ -187,10 +191,10 @@ def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor
 
 
 def _leading(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Give the ``count`` highest of the last axis and their places, in order, as topk does.
+    """Return the `count` highest values of the last axis and their indices, in order, like topk.
 
-    They lie in the ``count`` groups of the highest maxima, which are found 4 times as fast as topk
-    finds single words among thousands.
+    They are in the `count` groups with the highest maxima. Finding these groups is 4 times as fast
+    as topk over thousands of single words.
     """
     size = logits.shape[-1]
     group = 64
@@ -213,7 +217,7 @@ def _harvest(
     scores: Tensor,
     beam: int,
 ) -> tuple[list[int], list[list[int]]]:
-    """Take what has ended; give the sentences that go on, and with which continuations."""
+    """Collect ended hypotheses; return the sentences that continue, and their continuations."""
     ends = (tokens[..., -1] == EOS).tolist()
     values = scores.tolist()
     length = tokens.shape[-1] - 1
@@ -224,7 +228,7 @@ def _harvest(
         at_limit = length >= sentence.limit
         if at_limit:
             found += [_hypothesis(tokens[i, j], values[i][j]) for j in going]
-        # Where a vocabulary has fewer words than there are beams, some continue what never was.
+        # If a vocabulary has fewer words than there are beams, padding beams have score -inf.
         sentence.ended += [h for h in found if h.log_probability != -math.inf]
         if at_limit or len(sentence.ended) >= beam:
             done[sentence.index] = sentence.ended[:beam]
@@ -235,6 +239,6 @@ def _harvest(
 
 
 def _hypothesis(tokens: Tensor, score: float) -> Hypothesis:
-    """Make a hypothesis of the tokens of one beam, from the begin mark on."""
+    """Return the hypothesis of one beam's tokens, which begin with the begin mark."""
     ids = tokens[1:].tolist()
     return Hypothesis(tuple(ids[:-1] if ids[-1] == EOS else ids), score)

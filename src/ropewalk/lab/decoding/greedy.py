@@ -1,4 +1,4 @@
-"""Greedy generation by a causal language model, on cached keys and values where there may be."""
+"""Greedy generation by a causal language model, with cached keys and values if possible."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ropewalk.model import LanguageModel
 
 
 def can_cache(stack: nn.Module) -> bool:
-    """Tell whether every encoding in these layers allows cached keys."""
+    """Return whether every encoding in these layers allows cached keys."""
     sites = (m for m in stack.modules() if isinstance(m, AttentionEncoding))
     return all(site.cached_keys != "none" for site in sites)
 
 
 @torch.inference_mode()
 def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[list[int]]:
-    """Go on from prompts ``(B, S)`` with the likeliest token each time, up to the end mark.
+    """Continue prompts `(B, S)` with the likeliest token at each step, up to the end mark.
 
-    Gives the new tokens of each row without the end mark, at most ``max_tokens``. An encoding whose
-    method allows no cache is served by computing everything anew for each token.
+    Returns the new tokens of each row without the end mark, at most `max_tokens`. If the encoding's
+    method allows no cache, each token computes everything from scratch.
     """
     cache = model.shape.new_cache(len(model.layers)) if can_cache(model.layers) else None
     tokens, answers = prompts, prompts.new_empty((len(prompts), 0))
@@ -40,9 +40,9 @@ def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[
 def answer(
     model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], tokens: int
 ) -> list[list[int]]:
-    """Generate behind each prompt, in batches of one prompt length; results in the given order.
+    """Generate after each prompt, in batches of one prompt length; results in the given order.
 
-    max_tokens: of each answer, the end mark not counted; tokens: of a batch, at most.
+    max_tokens: most tokens of each answer, without the end mark; tokens: most tokens of a batch.
     """
     found: list[list[int]] = [[] for _ in prompts]
     device = model.embedding.weight.device
@@ -55,7 +55,7 @@ def answer(
         if after is not None and len(prompts[after]) == len(prompts[i]) and not full:
             continue
         rows = torch.tensor([prompts[j] for j in batch], device=device)
-        most = max(max_tokens[j] for j in batch) + 1  # the end mark may come behind the longest
+        most = max(max_tokens[j] for j in batch) + 1  # the longest may be followed by the end mark
         for j, ids in zip(batch, generate(model, rows, max_tokens=most), strict=True):
             found[j] = ids
         batch = []

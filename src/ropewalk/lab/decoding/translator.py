@@ -1,4 +1,4 @@
-"""Translate text with a trained model."""
+"""Translation of text with a trained model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
 from ropewalk.model import Transformer
 
-# Of one line to translate: the time of a search grows with the square of its length.
+# Limits for one line: the time of a search grows with the square of its length.
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 2_000
 
@@ -45,9 +45,9 @@ class Translator:
         length_penalty: float | None = None,
         device: str = "auto",
     ) -> Translator:
-        """Load ``model.safetensors``, or the one model below a folder, with its run's vocabulary.
+        """Load `model.safetensors`, or the only model below a folder, with its run's vocabulary.
 
-        beam and length_penalty default to what the run was set to.
+        beam and length_penalty default to the run's settings.
         """
         if beam is not None and not 1 <= beam <= MOST_BEAM:
             raise ValueError(f"beam must lie between 1 and {MOST_BEAM}, got {shown(beam)}")
@@ -61,15 +61,15 @@ class Translator:
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
         if run is None:
             raise ValueError(
-                f"{file} has no tokenizer.json in the folders above it; give a model that "
-                f"lies in its run folder"
+                f"{file} has no tokenizer.json in the folders above it; name a model inside its "
+                f"run folder"
             )
         config = _as_scored(read_run_config(run), file)
         tokens = Tokens.of_run(run)
         if tokens.size != model.shape.vocabulary:
             raise ValueError(
-                f"{run / 'tokenizer.json'} has {tokens.size} tokens and {file} was trained with "
-                f"{model.shape.vocabulary}; they are of different runs"
+                f"{run / 'tokenizer.json'} has {tokens.size} tokens, but {file} was trained with "
+                f"{model.shape.vocabulary}; they belong to different runs"
             )
         return cls(
             model,
@@ -81,7 +81,7 @@ class Translator:
     def __call__(self, sentences: Sequence[str]) -> list[str]:
         """Translate each sentence; an empty one stays empty.
 
-        Raises ValueError where a sentence has too many characters or tokens.
+        Raises ValueError if a sentence has too many characters or tokens.
         """
         filled = [i for i, sentence in enumerate(sentences) if sentence.strip()]
         for i in filled:
@@ -99,19 +99,19 @@ class Translator:
 
 
 def _as_scored(config: Config, file: Path) -> Config:
-    """Give a run's config with the settings by which this model of it was scored."""
-    decoding = read_tensors(file)[1].get("decoding")  # of an earlier version: None
+    """Return a run's config with the decoding settings that this model was scored with."""
+    decoding = read_tensors(file)[1].get("decoding")  # None in files of earlier versions
     if not isinstance(decoding, dict):
         return config
     own = tuple((name, decoding[name]) for name in DECODING_FIELDS if name in decoding)
     try:
         return config.with_settings(own)
     except ValidationError as error:
-        raise ValueError(f"{file} holds wrong decoding settings: {first_line(error)}") from None
+        raise ValueError(f"{file} has invalid decoding settings: {first_line(error)}") from None
 
 
 def read_sentences(file: Path | None) -> list[str]:
-    """Give the lines of a UTF-8 file, or of standard input."""
+    """Return the lines of a UTF-8 file, or of standard input if `file` is None."""
     if file is None:
         return _lines(sys.stdin.buffer, "standard input")
     try:
@@ -122,13 +122,13 @@ def read_sentences(file: Path | None) -> list[str]:
 
 
 def _lines(opened: BinaryIO, name: str) -> list[str]:
-    most = 4 * MOST_CHARACTERS  # bytes: a character has four at most
+    most = 4 * MOST_CHARACTERS  # bytes: a character has at most four
     out = []
     for number, line in enumerate(iter(lambda: opened.readline(most + 1), b""), 1):
         if len(line) > most:
             raise ValueError(
-                f"{name}, line {number} is longer than {most} bytes, the most that is translated "
-                f"at once: one sentence a line"
+                f"{name}, line {number} is longer than {most} bytes, the limit for one line; "
+                f"write one sentence per line"
             )
         try:
             out.append(line.decode("utf-8").strip())
@@ -141,22 +141,22 @@ def _lines(opened: BinaryIO, name: str) -> list[str]:
 
 def _too_long(index: int, count: int, unit: str, most: int) -> ValueError:
     return ValueError(
-        f"line {index + 1} has {count} {unit}, and at most {most} are translated at once; write "
-        f"one sentence a line"
+        f"line {index + 1} has {count} {unit}, but at most {most} are allowed; write one "
+        f"sentence per line"
     )
 
 
 def _find_model(path: Path) -> Path:
-    if os.path.isfile(path):  # Path's own raises where a name is too long
+    if os.path.isfile(path):  # Path.is_file raises if a name is too long
         return path
     if not os.path.isdir(path):
-        raise ValueError(f"model must be a file or folder that is there, got {shown_path(path)}")
+        raise ValueError(f"model must be an existing file or folder, got {shown_path(path)}")
     found = sorted(path.rglob("model.safetensors"))
     if len(found) == 1:
         return found[0]
     if not found:
         raise ValueError(
-            f"model: there is no model.safetensors in {shown_path(path)}; train one there"
+            f"model must contain a model.safetensors, got {shown_path(path)}; train one there"
         )
     names = ", ".join(str(f.parent.relative_to(path)) for f in found)
     raise ValueError(f"model must name one of the models in {shown_path(path)}: {names}")

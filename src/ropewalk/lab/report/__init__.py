@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that holds all it shows and opens without a network."""
+"""The report of a run: one self-contained HTML file that opens without a network."""
 
 from __future__ import annotations
 

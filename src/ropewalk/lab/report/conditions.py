@@ -1,4 +1,4 @@
-"""What a comparison's numbers were taken from and under: corpus, machine, versions."""
+"""The corpus, machine and versions that a comparison's numbers were measured with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ropewalk.lab.report.metrics import is_translation
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:
-    """Give what there is to know of the corpus: sizes, vocabulary, overlap with training."""
+    """Return the facts of the corpus: sizes, vocabulary, overlap with training."""
     corpus = results["corpus"]
     if not is_translation(results):
         return [(name, text) for name, text in corpus["facts"]]
@@ -24,7 +24,7 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
                 f"{format_count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
                 f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
             )
-            facts.append((f"Of {split}, also in training", text))
+            facts.append((f"{split}, also in training", text))
     facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
     longest = corpus["longest_in_training"]
     text = f"{longest['source']} tokens (source), {longest['target']} (target)"
@@ -36,9 +36,9 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
 
 
 def conditions(results: Facts) -> list[tuple[str, str]]:
-    """Give the conditions of the numbers: command, time, machine, versions, signatures.
+    """Return the conditions of the numbers: command, time, machine, versions, signatures.
 
-    Of results in parts, each part's own stand one after another, behind the cells that it has.
+    If the results have parts, each part lists its cells and then its own conditions.
     """
     imported = [f"{Path(i['source']).name}, SHA-256 {i['digest']}" for i in _imports(results)]
     facts = []
@@ -57,7 +57,7 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
 
 
 def cells_text(part: Facts) -> str:
-    """Say which cells a part has: ``rotary and alibi, seeds 1, 2``."""
+    """Return which cells a part has: `rotary and alibi, seeds 1, 2`."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, seeds in part["cells"].items():
         groups.setdefault(tuple(seeds), []).append(name)
@@ -76,12 +76,12 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Started", run["started"]),
         (
             "Duration",
-            format_duration(seconds) + (f" in {sittings} sittings" if sittings > 1 else ""),
+            format_duration(seconds) + (f" in {sittings} sessions" if sittings > 1 else ""),
         ),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
         (
-            "At once",
+            "In parallel",
             f"{format_count(machine['cells_at_once'], 'training')} of "
             f"{format_count(machine['threads_per_cell'], 'thread')} each",
         ),

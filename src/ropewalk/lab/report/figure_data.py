@@ -1,4 +1,4 @@
-"""From ``results.json`` to the plain numbers that figures are drawn from."""
+"""The numbers that figures are drawn from, read from `results.json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ropewalk.lab.report.metrics import column_title, headline_metric
 
 
 def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
-    """Give each encoding's score on a split, and its tested difference from the first encoding."""
+    """Return each encoding's score on a split, and its tested difference from the first."""
     key, found = headline_metric(results)["key"], {}
     for row in results["encodings"]:
         score, versus = row["summary"][split][key], row["summary"][split].get("versus_first")
@@ -21,7 +21,7 @@ def outcomes(results: Facts, split: str) -> dict[str, Outcome]:
 
 
 def curves(results: Facts, kind: str) -> dict[str, list[Curve]]:
-    """Give loss curves against steps: kind "training" (smoothed) or "validation"."""
+    """Return loss curves by steps; `kind` is "training" (smoothed) or "validation"."""
     found = {}
     for row in results["encodings"]:
         found[row["name"]] = [_curve(cell, kind) for cell in row["cells"]]
@@ -29,7 +29,7 @@ def curves(results: Facts, kind: str) -> dict[str, list[Curve]]:
 
 
 def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[list[float]]]]:
-    """Give the labels of a split's length bins, and BLEU as encoding -> seed -> bin."""
+    """Return the labels of a split's length bins, and BLEU as encoding -> seed -> bin."""
     scores = {
         row["name"]: [
             [bin_["bleu"] for bin_ in cell["scores"][split]["by_length"]]
@@ -42,7 +42,7 @@ def by_length(results: Facts, split: str) -> tuple[list[str], dict[str, list[lis
 
 
 def by_multiple(results: Facts) -> dict[str, Any]:
-    """Give the headline score of each length that was scored, as ``score_by_length`` takes it."""
+    """Return the headline score at each scored length, as arguments of `score_by_length`."""
     metric, of = headline_metric(results), results["lengths"]["of"]
     scores = {
         row["name"]: [
@@ -69,5 +69,5 @@ def _curve(cell: Facts, kind: str) -> Curve:
             cell["status"] == "diverged",
         )
     )
-    # A twenty-fifth of the curve: enough to still the batches, too little to hide a turn.
+    # 1/25 of the curve: smooths the noise of batches, and hides no change of direction.
     return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve

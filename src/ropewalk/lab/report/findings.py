@@ -1,4 +1,4 @@
-"""What a comparison found, in plain words and no more of them than its numbers allow."""
+"""The findings of a comparison as sentences that claim no more than its numbers bear."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from ropewalk.lab.report.metrics import (
     tested_metric,
 )
 from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text
+from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
 NAMED = 6  # encodings in a title
 
 
 def title(results: Facts) -> str:
-    """Say what was compared on what; many encodings are counted instead of named."""
+    """Return what was compared on what; many encodings are counted instead of named."""
     rows = results["encodings"]
     short = len(rows) <= NAMED
     names = format_list(row["name"] for row in rows) if short else f"{len(rows)} position encodings"
@@ -40,13 +41,13 @@ def title(results: Facts) -> str:
 
 
 def task_description(results: Facts) -> str:
-    """Say what a task other than translation is, and by which attention unless it is softmax."""
+    """Describe a task other than translation, with its attention unless that is softmax."""
     attention = results["config"].get("attention", "softmax")
     return str(results["about"]) + ("" if attention == "softmax" else f", {attention} attention")
 
 
 def headline(results: Facts) -> str:
-    """Say what was found on the first test split and, of growing lengths, on the last."""
+    """Return the result on the first test split and, if splits are lengths, on the longest."""
     text = _headline(results, results["splits"][0])
     if is_translation(results) or len(results["splits"]) == 1:
         return text
@@ -74,17 +75,17 @@ def _headline(results: Facts, split: str) -> str:
     if len(rows) == 2:
         return _comparison(results, rows[1], split)
     score = f"{format_score(means[0], metric)} {metric['name']}"
-    against = f"Against {rows[0]['name']} ({score} on {split}, {seeds}{_diverged_note(rows)})"
+    against = f"Compared with {rows[0]['name']} ({score} on {split}, {seeds}{_diverged_note(rows)})"
     return f"{against}, {'; '.join(_verdicts(results, split))}."
 
 
 def findings(results: Facts) -> list[str]:
-    """Say, one sentence or two each, what the numbers show and what they do not."""
+    """Return, in one or two sentences each, what the numbers show and what they do not."""
     rows, splits = results["encodings"], results["splits"]
     sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
     lacking = lacking_seeds(results)
-    if rows[0]["name"] not in lacking:  # else means are of other seeds
+    if rows[0]["name"] not in lacking:  # else the means are of other seeds
         sentences += [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
     sentences += _solved(results)
     sentences += [
@@ -100,7 +101,7 @@ def findings(results: Facts) -> list[str]:
 
 
 def without_result(results: Facts) -> list[str]:
-    """Say where there is no score, and why."""
+    """Return which scores are missing, and why."""
     sentences: dict[tuple[str, str, int, int], list[str]] = {}
     key = headline_metric(results)["key"]
     for row in results["encodings"]:
@@ -112,14 +113,14 @@ def without_result(results: Facts) -> list[str]:
     return [
         f"{name} has no result on {format_list(splits)}: {reason}."
         if lost == runs
-        else f"{name} has no mean on {format_list(splits)}, since {lost} of {runs} runs have no "
+        else f"{name} has no mean on {format_list(splits)}, because {lost} of {runs} runs have no "
         f"result: {reason}."
         for (name, reason, lost, runs), splits in sentences.items()
     ]
 
 
 def _comparison(results: Facts, row: Facts, split: str) -> str:
-    """Compare a row with the first on a split, in a sentence."""
+    """Compare a row with the first row on a split, in one sentence."""
     first, metric = results["encodings"][0], headline_metric(results)
     here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
     if here is None or there is None:
@@ -145,9 +146,8 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     )
     if versus["verdict"] == NOT_SHOWN:
         names = f"{row['name']} and {first['name']}"
-        if versus.get("detectable") is not None:
-            least = format_number(versus["detectable"], digits)
-            numbers += f"; {least} or more would have been shown"
+        if (least := least_shown(versus)) is not None:
+            numbers += f"; the test would have shown {format_number(least, digits)} or more"
         return f"On {split}, no difference is shown between {names} ({numbers})."
     return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
 
@@ -158,7 +158,7 @@ def _equals(p: float) -> str:
 
 
 def _verdicts(results: Facts, split: str) -> list[str]:
-    """Say of every row but the first what the test against the first says."""
+    """Return the verdict of every row but the first, grouped by verdict."""
     groups: dict[str, list[str]] = {}
     tested = tested_metric(results)
     what = "" if tested == headline_metric(results) else f" {tested['name']}"
@@ -188,7 +188,7 @@ def _diverged_note(rows: Iterable[Facts]) -> str:
 
 
 def _metrics_not_ahead(results: Facts, row: Facts) -> str:
-    """Name the measures of the table on which a row's mean is not ahead of the first's."""
+    """Name the measures in which a row's mean is not ahead of the first row's."""
     first, splits = results["encodings"][0], results["splits"]
     taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
@@ -204,7 +204,7 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     for split, bins in results.get("length_bins", {}).items():
         for place, bin_ in enumerate(bins):
             here, there = (_bin_mean(x, split, place) for x in (row, first))
-            taken.append((f"{split} sentences of {bin_label(bin_)} words", here, there, 1))
+            taken.append((f"BLEU on {split} ({bin_label(bin_)} words)", here, there, 1))
     behind = [
         name
         for name, here, there, sign in taken
@@ -213,12 +213,12 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     known = sum(here is not None and there is not None for _, here, there, _ in taken)
     if not behind:
         return (
-            f"{row['name']} is ahead of {first['name']} in the mean of all {known} measures of "
-            f"quality and memory."
+            f"In all {known} measures of quality and memory, the mean of {row['name']} is ahead of "
+            f"{first['name']}."
         )
     return (
-        f"{row['name']} is not ahead of {first['name']} in the mean of {len(behind)} of {known} "
-        f"measures of quality and memory: {format_list(behind)}."
+        f"In {len(behind)} of {known} measures of quality and memory, the mean of {row['name']} is "
+        f"not ahead of {first['name']}: {format_list(behind)}."
     )
 
 
@@ -229,7 +229,7 @@ def _bin_mean(row: Facts, split: str, place: int) -> float | None:
 
 
 def _solved(results: Facts) -> list[str]:
-    """Say, where answers are right or wrong, how many seeds solve each split."""
+    """Return how many seeds solve each split, if answers are right or wrong."""
     metric, sentences = headline_metric(results), []
     if metric.get("solved") is None:
         return []
@@ -240,13 +240,13 @@ def _solved(results: Facts) -> list[str]:
             known = [value for value in values if value is not None]
             if known:
                 solved = sum(value >= metric["solved"] for value in known)
-                shares.setdefault(f"{solved} of {len(known)} seeds", []).append(row["name"])
+                shares.setdefault(f"{solved} of {len(known)}", []).append(row["name"])
         told = "; ".join(
-            f"{share}: {format_list(names)}"
+            f"{share} for {format_list(names)}"
             for share, names in sorted(shares.items(), reverse=True)
         )
         limit = f"{metric['solved']:g} {metric['unit']}".strip()
-        sentences.append(f"{split} is solved, with {limit} {metric['name']} or more, in {told}.")
+        sentences.append(f"Seeds that solve {split} ({limit} {metric['name']} or more): {told}.")
     return sentences
 
 
@@ -255,22 +255,22 @@ def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
     values = row["summary"][results["splits"][0]][metric["key"]]["values"]
     value = values[place] if place < len(values) else None
     if value is None:
-        return "it has no score, and there is no mean without it"
+        return "it has no score, so there is no mean"
     return (
         f"it translated nothing, and the mean counts its {metric['name']} of {format_number(value)}"
     )
 
 
 def _limits(results: Facts) -> list[str]:
-    """Say what the tests do not answer."""
+    """Return what the tests do not answer."""
     rows, lacking = results["encodings"], lacking_seeds(results)
     seeds = max(len(row["cells"]) for row in rows)
     if len(rows) < 2:
         return []
     key = headline_metric(results)["key"]
     text = (
-        "With one seed each, this speaks of the trained models and not of the encodings: another "
-        "seed may turn it around."
+        "With one seed each, this is about the trained models and not about the encodings: another "
+        "seed may reverse it."
         if seeds == 1
         else f"The tests resample {_items(results)} and seeds together."
     )
@@ -285,9 +285,9 @@ def _limits(results: Facts) -> list[str]:
     if len(rows) > 2 and rows[0]["name"] not in lacking:
         tested = [rows[0]["name"], *results.get("against", ())]
         text += (
-            f" p-values carry Holm’s correction for "
+            f" p is corrected (Holm) for "
             f"{format_count(len(rows) - 1 - len(lacking), 'comparison')}. Each encoding was "
-            f"tested against {format_list(tested)} alone, not against the others."
+            f"tested only against {format_list(tested)}, not against the others."
         )
     return [text]
 

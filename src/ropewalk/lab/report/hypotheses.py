@@ -1,8 +1,8 @@
-"""The answers themselves, of data that is drawn here and belongs to nobody.
+"""The answers of a run, published only if the project generates its data.
 
-``hypotheses/SLUG/seed-SEED.SPLIT.txt`` has a line for each item: the translations of the built-in
-phrases, the very file whose SHA-256 the scores name; or the words of a generated task's answer,
-``=`` where it is right. Of any other corpus no sentence is published.
+`hypotheses/SLUG/seed-SEED.SPLIT.txt` has a line for each item: the translations of the built-in
+phrases, in the file whose SHA-256 is in the scores; or the words of a generated task's answer, `=`
+if it is right. No sentence of any other corpus is published.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BUILT_IN = "phrases"
 
 
 def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
-    """Give the answers of a run that may be published: path in the folder -> content."""
+    """Return the answers of a run that may be published: path in the folder -> content."""
     found = {}
     for row in results["encodings"]:
         for cell in row["cells"]:
@@ -33,7 +33,7 @@ def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
 
 
 def write_hypotheses(folder: Path, found: dict[str, bytes], *, keep: bool) -> None:
-    """Write answers into a published folder; ``keep``: others that lie there stay."""
+    """Write answers into a published folder; with `keep`, other answers in it stay."""
     for name, content in found.items():
         write_bytes(folder / name, content)
     for path in () if keep else list((folder / FOLDER).glob("*/seed-*.txt")):
@@ -46,8 +46,8 @@ def _check_scored(content: bytes | None, scores: Facts, place: Path) -> None:
     if content is None or wanted is None or hashlib.sha256(content).hexdigest() == wanted:
         return
     raise ValueError(
-        f"run must hold the translations that were scored, and {place} are others; give the "
-        f"command of the run again"
+        f"run must contain the translations that were scored, but {place} has changed since; run "
+        f"the command of the run again"
     )
 
 
@@ -55,7 +55,7 @@ def _content(folder: Path, results: Facts, split: str) -> bytes | None:
     task = results.get("task", "translation")
     if task == "translation":
         path = folder / f"{split}.hypotheses.txt"
-        # Who names a folder so has sentences of their own in it.
+        # A user's own folder of this name has sentences of theirs.
         built_in = results["corpus"]["name"] == results["config"].get("data") == BUILT_IN
         return read_bytes(path, MOST_DATA_BYTES) if built_in and path.exists() else None
     path = folder / f"{split}.json"

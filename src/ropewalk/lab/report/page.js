@@ -1,19 +1,19 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const one = (selector, root = document) => root.querySelector(selector);
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/* Plotly's figures: the page lends them its colours, for light and dark alike. */
+/* Plotly's figures take the colors of the page, in light and dark mode. */
 
 function dressed(layout) {
-  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--ink") };
-  const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), automargin: true, ticks: "" };
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--ink") };
+  const axis = { gridcolor: color("--line"), linecolor: color("--line"), automargin: true, ticks: "" };
   const full = { ...layout, font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true };
   for (const name of Object.keys(layout)) {
     if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...layout[name] };
   }
-  full.shapes = (layout.shapes || []).map((shape) => ({ ...shape, line: { color: colour("--soft"), width: 1 } }));
-  full.hoverlabel = { bgcolor: colour("--ink"), bordercolor: colour("--ink"), font: { ...font, size: 13, color: colour("--page") } };
+  full.shapes = (layout.shapes || []).map((shape) => ({ ...shape, line: { color: color("--soft"), width: 1 } }));
+  full.hoverlabel = { bgcolor: color("--ink"), bordercolor: color("--ink"), font: { ...font, size: 13, color: color("--page") } };
   return full;
 }
 
@@ -26,10 +26,10 @@ const plots = [...document.querySelectorAll(".plot")];
 plots.forEach(draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   plots.forEach(draw);
-  if (panels.length) render(); // small maps are painted, not styled
+  if (panels.length) render(); // small maps are drawn on a canvas, so CSS does not recolor them
 });
 
-/* Attention maps. A weight is two characters: thousandths from -2.048 on, in base 64. */
+/* Attention maps. A weight is two characters in base 64: thousandths above -2.048. */
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const WORTH = Object.fromEntries([...DIGITS].map((digit, i) => [digit, i]));
@@ -38,7 +38,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const tip = document.getElementById("tip");
 const sites = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention", self: "self-attention" };
 const panels = [];
-const SMALLEST = 12, LARGEST = 30; // px a cell: labels can be read, a short sentence fills no page
+const SMALLEST = 12, LARGEST = 30; // px per cell: labels stay readable, and a short sentence does not fill the page
 let shownAt = 0;
 
 function element(name, attributes = {}, text = null, space = null) {
@@ -53,7 +53,7 @@ function chosen() {
   return { site: of("site"), sentence: +of("sentence"), layer: +of("layer"), head: +of("head") };
 }
 
-/* The mark of a word's beginning, drawn small. */
+/* Shows the mark of a word's beginning as a small dot. */
 const plain = (token) => token.replace(/^▁/, "·");
 
 function short(token) {
@@ -63,14 +63,14 @@ function short(token) {
 
 const labels = (tokens) => 12 + 6.7 * Math.max(...tokens.map((token) => short(token).length));
 
-/* The weights of a layer's heads as numbers, their mean last. */
+/* The weights of a layer's heads as numbers; the last entry is their mean. */
 function numbers(layer, size) {
   const heads = layer.map((text) => Float32Array.from({ length: size }, (_, i) => read(text, i)));
   const mean = Float32Array.from({ length: size }, (_, i) => heads.reduce((sum, head) => sum + head[i], 0) / heads.length);
   return [...heads, mean];
 }
 
-/* What a panel shows of a sentence and site: labels, and weights as layer -> head -> number. */
+/* The map of a sentence and site: labels, and weights as layer -> head -> numbers. */
 function mapOf(encoding, state) {
   const held = encoding.sentences[state.sentence][state.site];
   const size = held.rows.length * held.columns.length;
@@ -85,7 +85,7 @@ function differenceOf(state) {
 
 const headName = (layer, h) => h === layer.length - 1 ? "mean" : `head ${h + 1}`;
 
-/* A panel, of one encoding or of a difference: the chosen head large, every head small. */
+/* A panel of one encoding or of a difference: the chosen head large, all heads small. */
 function panel(root, mapFor) {
   const box = one(".map", root), said = one(".said", root), heads = one(".heads", root);
   const signed = root.dataset.name === "difference", what = signed ? "difference" : "weight";
@@ -160,7 +160,7 @@ function panel(root, mapFor) {
     cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room / map.columns.length)));
     const width = left + cell * map.columns.length + 2, height = top + cell * map.rows.length + 2;
     const label = `${root.dataset.name}, ${sites[state.site]}, layer ${state.layer + 1}, ${headName(map.weights[0], state.head)}: `
-      + `${map.rows.length} by ${map.columns.length} weights; arrow keys walk through them`;
+      + `${map.rows.length} by ${map.columns.length} weights; use the arrow keys to read them`;
     svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label }, null, SVG);
     map.columns.forEach((token, c) => {
       const x = left + (c + 0.5) * cell + 4;
@@ -207,10 +207,10 @@ function panel(root, mapFor) {
   function thumbnail(weights) {
     const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
     const paper = canvas.getContext("2d");
-    const colours = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, colour(name)]));
+    const colors = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, color(name)]));
     map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
       const value = weights[r * map.columns.length + c];
-      paper.fillStyle = colours[tint(value)];
+      paper.fillStyle = colors[tint(value)];
       paper.globalAlpha = strength(value);
       paper.fillRect(c, r, 1, 1);
     }));
@@ -234,7 +234,7 @@ function render() {
   const state = chosen();
   const { rows, columns } = Object.values(data.attention)[0].sentences[state.sentence][state.site];
   const widest = Math.max(320, labels(rows) + SMALLEST * columns.length + 4);
-  one(".maps").style.setProperty("--panel", `${widest}px`); // long sentences have fewer maps a row
+  one(".maps").style.setProperty("--panel", `${widest}px`); // long sentences get fewer maps per row
   for (const each of panels) each.render(state);
 }
 
@@ -248,7 +248,7 @@ if (data.attention) {
     if (!tip.hidden && !event.target.closest(".map svg")) panels[0].hide();
   });
   addEventListener("scroll", () => {
-    if (Math.abs(scrollY - shownAt) > 12) tip.hidden = true; // a tap may move a phone's page a little
+    if (Math.abs(scrollY - shownAt) > 12) tip.hidden = true; // a tap on a phone may scroll the page a little
   }, { passive: true });
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(); } });

@@ -1,4 +1,4 @@
-"""The page: sections in their order, the figures' data, and the maps packed small."""
+"""The HTML page of a run: its sections, the data of its figures, and compact attention maps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ropewalk.figures.html import html_page
 from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
+from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import (
     column_title,
     headline_metric,
@@ -23,12 +24,12 @@ from ropewalk.lab.report.metrics import (
 from ropewalk.lab.report.sections import section_attention, section_examples, table_html
 from ropewalk.lab.results import read_results, read_summary
 
-LIMIT = 9_500_000  # bytes; the report is promised to stay under 10 MB
+LIMIT = 9_500_000  # bytes; the documentation promises reports under 10 MB
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def write_report(run: Path) -> Path:
-    """Write ``report.html`` of a run from its results, examples and attention; give its path."""
+    """Write `report.html` of a run from its results, examples and attention; return its path."""
     results = read_results(run)
     examples = read_summary(run / "examples.json", "sentences")
     attention = read_summary(run / "attention.json", "sentences", most_bytes=MOST_DATA_BYTES)
@@ -38,7 +39,7 @@ def write_report(run: Path) -> Path:
 
 
 def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT) -> str:
-    """Give the page; to keep the limit, attention maps of the last sentences are left out."""
+    """Return the page; maps of the last sentences are left out to stay within `limit` bytes."""
     shown = len(attention["sentences"])
     while True:
         page = _page(results, examples, attention, shown)
@@ -48,10 +49,10 @@ def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT
 
 
 def pack_weights(weights: Sequence[Sequence[float]]) -> str:
-    """Write attention weights (S, T), row by row, each as two digits to base 64: thousandths.
+    """Return attention weights (S, T) as text, row by row, each as two digits in base 64.
 
-    They count from -2.048, which becomes 0: linear attention may weigh outside 0..1. What is
-    farther off is cut.
+    A number is in thousandths above -2.048, because linear attention can have weights outside
+    0..1. Weights beyond -2.048 and 2.047 are clipped.
     """
     thousandths = (round(1000 * weight) for row in weights for weight in row)
     numbers = (min(max(n + 2048, 0), 4095) for n in thousandths)
@@ -77,7 +78,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
         headline=escape(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
         sections="\n".join(
-            f'<section id="{_id(name)}" aria-labelledby="{_id(name)}-title">'
+            f'<section id="{_id(name)}" aria-labeledby="{_id(name)}-title">'
             f'<h2 id="{_id(name)}-title">{name}</h2>\n{body}</section>'
             for name, body in sections.items()
         ),
@@ -94,7 +95,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
 def _results(results: Facts) -> str:
     rows, splits = results["encodings"], results["splits"]
     name = headline_metric(results)["name"]
-    label = f"{_capital(name)} on {splits[0]}: a dot for each seed, a bar for the mean"
+    label = f"{_capital(name)} on {splits[0]}: dots are seeds, bars are means"
     plots = [_plot("outcome.score", label, rows=len(rows))]
     if any(row["summary"][splits[0]].get("versus_first") for row in rows):
         name = tested_metric(results)["name"]
@@ -102,7 +103,8 @@ def _results(results: Facts) -> str:
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
-        f'<p class="note long">{escape(tables.legend(results))}</p>',
+        f'<p class="note long">{escape(legend(results))}</p>',
+        f'<p class="note">{escape(note)}</p>' if (note := interval_note(results)) else "",
         f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
         _list(findings.findings(results)),
@@ -112,11 +114,11 @@ def _results(results: Facts) -> str:
         parts.append(f"<h3>{others}</h3>")
         parts.append(table_html(results, tables.splits_table(results), others))
     for name in results.get("against", ()):
-        title = f"Against {name}"
+        title = f"Compared with {name}"
         parts.append(f"<h3>{escape(title)}</h3>")
         parts.append(table_html(results, tables.against_table(results, name), title))
-    runs = table_html(results, tables.runs_table(results), "Every run by itself")
-    parts.append(f"<details><summary>Every run by itself</summary>{runs}</details>")
+    runs = table_html(results, tables.runs_table(results), "Every run")
+    parts.append(f"<details><summary>Every run</summary>{runs}</details>")
     if "signatures" in results:
         signatures = "<br>".join(
             f"<code>{escape(s)}</code>" for s in results["signatures"].values()
@@ -129,12 +131,12 @@ def _length(results: Facts) -> str:
     parts = []
     for place, split in enumerate(results["splits"]):
         if not any(by_length(results, split)[1].values()):
-            continue  # no run has a score there: an empty plot would say nothing
-        label = f"BLEU on {split} by sentence length: lines join the means, dots are seeds"
+            continue  # no run has a score on this split: the plot would be empty
+        label = f"BLEU on {split} by sentence length: lines are means, dots are seeds"
         table = table_html(results, tables.length_table(results, split), f"BLEU on {split}")
         parts.append(
             f"<div><h3>{escape(split)}</h3>{_plot(f'length.{place}', label)}"
-            f"<details><summary>The numbers</summary>{table}</details></div>"
+            f"<details><summary>Numbers</summary>{table}</details></div>"
         )
     if not parts:
         return '<p class="note">No run has a score.</p>'
@@ -145,10 +147,10 @@ def _multiples(results: Facts) -> str:
     name, lengths = headline_metric(results)["name"], results["lengths"]
     label = (
         f"{_capital(name)} by length, trained on up to {lengths['trained']:,} {lengths['unit']}: "
-        "lines join the means, dots are seeds"
+        "lines are means, dots are seeds"
     )
     table = table_html(results, tables.multiples_table(results), f"{name} by length")
-    return f"{_plot('multiples', label)}<details><summary>The numbers</summary>{table}</details>"
+    return f"{_plot('multiples', label)}<details><summary>Numbers</summary>{table}</details>"
 
 
 def _training(results: Facts) -> str:
@@ -158,9 +160,9 @@ def _training(results: Facts) -> str:
     )
     smoothed = "label-smoothed batches" if is_translation(results) else "batches"
     note = (
-        "Thin lines are seeds, bold ones their mean; a cross marks a run that diverged. Training "
-        f"loss is a moving mean over {smoothed}, with dropout where the config has it, "
-        "so its level is not that of validation loss; its first steps may rise out of the frame."
+        "Thin lines are seeds, bold lines their mean; a cross marks a run that diverged. Training "
+        f"loss is a moving mean over {smoothed}, with dropout if the config has it, so its level "
+        "cannot be compared with that of validation loss. Its first steps may be above the frame."
     )
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
@@ -199,7 +201,7 @@ def _figures(results: Facts) -> Facts:
 
 
 def _attention(attention: Facts, shown: int) -> Facts | None:
-    """Give the maps of the first sentences as the page's script reads them."""
+    """Return the maps of the first sentences in the form that the page's script reads."""
     if not shown or not attention["encodings"]:
         return None
     return {
@@ -223,7 +225,7 @@ def _attention(attention: Facts, shown: int) -> Facts | None:
 
 
 def _plot(figure: str, label: str, *, rows: int = 0, caption: bool = True) -> str:
-    """Give the place of a figure; one of ``rows`` is as high as they need."""
+    """Return the element of a figure; with `rows`, it is high enough for that many encodings."""
     height = f' style="height:{4 + 2.2 * rows:.1f}rem"' if rows else ""
     figcaption = f"<figcaption>{escape(label)}.</figcaption>" if caption else ""
     return (
@@ -239,7 +241,7 @@ def _facts(facts: list[tuple[str, str]]) -> str:
 
 def _config(results: Facts) -> str:
     facts = [(name, json.dumps(v, ensure_ascii=False)) for name, v in results["config"].items()]
-    return f"<details><summary>The whole config</summary>{_facts(facts)}</details>"
+    return f"<details><summary>Full config</summary>{_facts(facts)}</details>"
 
 
 def _list(sentences: list[str]) -> str:

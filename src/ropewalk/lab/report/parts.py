@@ -1,7 +1,7 @@
-"""A published result in parts: cells of several runs of one comparison, put together.
+"""A published result in parts: cells of several runs of one comparison, combined.
 
-What decides a score must be the same in all parts: the task, its data, the config but for what is
-compared, the precision, torch. Under which conditions a part was taken is kept with its cells.
+Everything that decides a score must be the same in all parts: the task, its data, the config except
+for what is compared, the precision, torch. Each part stores its own conditions with its cells.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ropewalk.lab.summary import summarize
 from ropewalk.lab.tasks import CLASSES
 from ropewalk.lab.verdicts import add_verdicts
 
-#: Fields of a config that may differ: what is compared, and what changes no score.
+#: Fields of a config that may differ: what is compared, and what does not change a score.
 FREE = ("encodings", "seeds", "preset", "device", "splits", "imports")
-#: Facts of the data that must be the same, where both parts have them.
+#: Facts of the data that must be the same if both parts have them.
 DATA = (
     "data_digest",
     "corpus",
@@ -30,7 +30,7 @@ DATA = (
     "share_beyond_training",
     "signatures",
 )
-#: What a part has of its own.
+#: Facts that each part has of its own.
 CONDITIONS = (
     "ropewalk",
     "commit",
@@ -42,24 +42,24 @@ CONDITIONS = (
     "sittings",
     "duration_s",
 )
-#: What all seeds of an encoding share.
+#: Facts that all seeds of an encoding share.
 OF_AN_ENCODING = ("parameters", "settings")
-MOST_NAMED = 5  # differences that a message names
+MOST_NAMED = 5  # most differences that a message lists
 
 
 def with_part(results: Facts, part: Facts) -> Facts:
-    """Give results with the cells of a part among them, judged anew.
+    """Return results with the cells of a part added, with new verdicts.
 
-    Encodings that are new stand behind the others; a cell that was there is replaced.
+    New encodings come after the others; a cell that was there is replaced.
 
     Raises:
-        ValueError: the part is of another comparison; it says what differs.
+        ValueError: the part is of another comparison; the message says what differs.
     """
     found = differences(results, part)
     if found:
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise ValueError(
-            f"run must be of the same comparison as what is published: "
+            f"run must be of the same comparison as the published results, but "
             f"{'; '.join(found[:MOST_NAMED])}{more}; publish it into a folder of its own"
         )
     rows = {row["name"]: row for row in results["encodings"]}
@@ -77,17 +77,17 @@ def with_part(results: Facts, part: Facts) -> Facts:
 
 
 def differences(results: Facts, part: Facts) -> list[str]:
-    """Say in what a part is of another comparison than these results."""
+    """Return how the comparison of a part differs from that of these results."""
     here, there = (held.get("task", "translation") for held in (part, results))
     if here != there:
-        return [f"task is {here}, there {there}"]
+        return [f"task is {here}, published {there}"]
     found = _different(_fixed_fields(results, part), _fixed_fields(part, results))
     found += _different(*({k: h[k] for k in DATA if k in h} for h in (results, part)))
     found += _different(*(_environment(held) for held in (results, part)))
     for split in results["splits"]:
         there, here = (item_columns(held, split) for held in (results, part))
         if there and here and there != here:
-            found.append(f"the items of {split} are others")
+            found.append(f"the items of {split} differ")
     rows = {row["name"]: row for row in results["encodings"]}
     for row in part["encodings"]:
         if row["name"] in rows:
@@ -95,22 +95,25 @@ def differences(results: Facts, part: Facts) -> list[str]:
             own = ({k: r.get(k) for k in OF_AN_ENCODING} for r in (held, row))
             found += [f"{row['name']}: {text}" for text in _different(*own)]
             if "settings" in held and not _replaces(row, held):
-                found.append(f"the settings of {row['name']} were chosen with all of its seeds")
+                found.append(
+                    f"the settings of {row['name']} were chosen with all of its seeds, so all must "
+                    f"be replaced"
+                )
     return found
 
 
 def other_versions(results: Facts, part: Facts) -> list[str]:
-    """Say which packages a part was made with in other versions, of those that may differ."""
+    """Return which packages had other versions in a part, among those that may differ."""
     there, here = (_versions(held) for held in (results, part))
     return [
-        f"{name} is {here[name]}, there {there[name]}"
+        f"{name} is {here[name]}, published {there[name]}"
         for name in here
         if name in there and here[name] != there[name]
     ]
 
 
 def parts_of(results: Facts) -> list[Facts]:
-    """Give the conditions of each part of results, and its cells: encoding -> seeds."""
+    """Return the conditions of each part of results, and its cells: encoding -> seeds."""
     if "parts" in results:
         return list(results["parts"])
     cells = {row["name"]: [c["seed"] for c in row["cells"]] for row in results["encodings"]}
@@ -118,9 +121,10 @@ def parts_of(results: Facts) -> list[Facts]:
 
 
 def with_conditions(results: Facts, parts: Sequence[Facts]) -> Facts:
-    """Give results with the conditions of these parts; one part alone is the results' own.
+    """Return results with the conditions of these parts; one part alone needs no list of parts.
 
-    Of several, the commands stand in lines, the start is the first, and the time is their sum.
+    With several parts, the command has a line for each, the start is the first, and durations are
+    added.
     """
     plain = {name: held for name, held in results.items() if name != "parts"}
     first = parts[0]
@@ -137,7 +141,7 @@ def with_conditions(results: Facts, parts: Sequence[Facts]) -> Facts:
 
 
 def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
-    """Give the parts with those of another, which replace what they had of the same cells."""
+    """Return the parts with those of another, which replace the same cells in the old ones."""
     added = parts_of(part)
     taken = {(name, s) for each in added for name, seeds in each["cells"].items() for s in seeds}
     kept = []
@@ -153,19 +157,19 @@ def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
 
 
 def _replaces(row: Facts, held: Facts) -> bool:
-    """Tell whether a row has a cell for every seed that was held."""
+    """Return whether a row has a cell for every seed of the published row."""
     seeds = {cell["seed"] for cell in row["cells"]}
     return all(cell["seed"] in seeds for cell in held["cells"])
 
 
 def _with_cells(row: Facts, other: Facts) -> Facts:
-    """Give a row with the cells of another run of the same encoding."""
+    """Return a row with the cells of another run of the same encoding added."""
     if _replaces(other, row):
         return other
     cells = {cell["seed"]: cell for held in (row, other) for cell in held["cells"]}
     whole = {**other, **row, "cells": [cells[seed] for seed in sorted(cells)]}
     maps = [held["attention"] for held in (row, other) if "attention" in held]
-    if maps:  # the other run's where both are of one seed: its cell has replaced the other
+    if maps:  # for the same seed, the other run's: its cell has replaced the old one
         whole["attention"] = min(reversed(maps), key=lambda each: each["seed"])
     return whole
 
@@ -181,9 +185,9 @@ def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:
 
 
 def _fixed_fields(results: Facts, other: Facts) -> Facts:
-    """Give the fields of a config that all parts share, those that it is too old to have too.
+    """Return the fields of a config that all parts share, with defaults for those it lacks.
 
-    Where data lies is one of them unless both parts know its digest.
+    The path of the data is one of them unless both parts know the digest of the data.
     """
     free = [*FREE, *(["data"] if all("data_digest" in held for held in (results, other)) else [])]
     held = {name: value for name, value in results["config"].items() if name not in FREE}
@@ -192,7 +196,7 @@ def _fixed_fields(results: Facts, other: Facts) -> Facts:
 
 
 def _environment(results: Facts) -> Facts:
-    torch = results["versions"]["torch"].partition("+")[0]  # behind it, what it was built for
+    torch = results["versions"]["torch"].partition("+")[0]  # after the +: the build
     return {"torch": torch, "precision": results["machine"].get("precision")}
 
 
@@ -202,16 +206,16 @@ def _versions(results: Facts) -> dict[str, str]:
 
 
 def _different(there: Facts, here: Facts) -> list[str]:
-    """Name the facts of both that differ."""
+    """Return the facts that both have and that differ."""
     return [
-        f"{name} is {_short(here[name], there[name])}, there {_short(there[name], here[name])}"
+        f"{name} is {_short(here[name], there[name])}, published {_short(there[name], here[name])}"
         for name in there
         if name in here and there[name] != here[name]
     ]
 
 
 def _short(value: Any, other: Any) -> str:
-    """Show a value, and of facts by name only what the other has not."""
+    """Show a value; of a dictionary, only the entries that differ from the other."""
     if isinstance(value, dict) and isinstance(other, dict):
         value = {name: held for name, held in value.items() if other.get(name) != held}
     return shown(value)

@@ -1,13 +1,12 @@
-"""What of a run may be kept under version control: its numbers and figures, never its sentences.
+"""Publish a run in a folder for version control: numbers and figures, never corpus sentences.
 
-``python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER`` writes them, in the form that
-``ropewalk.lab.published`` describes; answers to data that is drawn here come with them. With a
-README as third argument, the table between its marks ``<!-- result: FOLDER -->`` and
-``<!-- end -->`` is written anew too. ``--add`` puts the run's cells among those that are published
-there, of the same comparison. ``--readme FOLDER… [--overview README]`` writes the READMEs of
-published folders anew from their numbers, when their words have changed; numbers and pictures stay
-as they are. ``--retest FOLDER… [--against NAME]`` tests published scores anew, and writes all that
-follows.
+`python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER` writes the folder in the form that
+`ropewalk.lab.published` describes, with the answers if the project generates the data. With a
+README as third argument, the table between its marks `<!-- result: FOLDER -->` and `<!-- end -->`
+is rewritten too. `--add` adds the run's cells to a published folder of the same comparison.
+`--readme FOLDER… [--overview README]` rewrites the READMEs of published folders from their numbers,
+for when the wording has changed; numbers and pictures stay as they are. `--retest FOLDER…
+[--against NAME]` repeats the tests on published scores, and rewrites what depends on them.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from ropewalk.lab.verdicts import add_verdicts
 
 
 def publish(run: Path, folder: Path) -> None:
-    """Write ``results.json``, ``encodings/``, figures and a README made from them into ``folder``.
+    """Write `results.json`, `encodings/`, figures and a README into `folder`.
 
-    The same run gives the same bytes. A run without ``results.json`` is a ``ValueError``.
+    The same run gives the same bytes. Raises ValueError if the run has no `results.json`.
     """
     results = _results_of_run(run)
     write_published(folder, results)
@@ -53,17 +52,17 @@ def publish(run: Path, folder: Path) -> None:
 
 
 def add(run: Path, folder: Path) -> list[str]:
-    """Put a run's cells among those that ``folder`` holds, and write all that follows anew.
+    """Add a run's cells to the published ones in `folder`, and rewrite what depends on them.
 
-    Gives which packages had other versions. What was tuned stays as it is published. Of another
-    comparison, it is a ``ValueError`` that says what differs, and nothing is written.
+    Returns which packages had other versions. `tuning.json` stays as it is. Raises ValueError that
+    says what differs if the run is of another comparison; then nothing is written.
     """
     if not (folder / "results.json").exists():
         publish(run, folder)
         return []
     results, part = _published(folder), _results_of_run(run)
     whole = with_part(results, part)
-    readme(whole, [], None)  # what it can't say fails before anything is written
+    readme(whole, [], None)  # an error is raised before anything is written
     write_published(folder, whole)
     write_hypotheses(folder, free_hypotheses(run, part), keep=True)
     _draw(folder)
@@ -72,14 +71,16 @@ def add(run: Path, folder: Path) -> list[str]:
 
 
 def _results_of_run(run: Path) -> Facts:
-    """Give what is published of a run: its results, the data's digest and attention."""
+    """Return the published part of a run: its results, the data's digest and attention."""
     if not (run / "results.json").exists():
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
     results: Facts = without_nan(read_results(run))
     corpus, maps = run / "corpus.json", run / "attention.json"
     if corpus.exists():
         results["data_digest"] = read_summary(corpus, "digest")["digest"]
-    for held in results["config"].get("imports", ()):  # known by digest, wherever the file lies
+    for held in results["config"].get(
+        "imports", ()
+    ):  # the digest identifies the file; its path stays private
         held["source"] = Path(held["source"]).name
     attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
     for row in results["encodings"]:
@@ -89,9 +90,9 @@ def _results_of_run(run: Path) -> Facts:
 
 
 def _draw(folder: Path) -> list[str]:
-    """Draw what a published folder holds, and give the names of the pictures.
+    """Draw the figures of a published folder, and return the names of the pictures.
 
-    A picture of attention stays where weights are not known of all that it shows.
+    The old picture of attention stays if the weights of one of its encodings are not known.
     """
     results = read_results(folder)
     pictures = figures(results)
@@ -104,9 +105,9 @@ def _draw(folder: Path) -> list[str]:
 
 
 def rewrite_readme(folder: Path) -> None:
-    """Write a published folder's README anew from its ``results.json``; its pictures are kept.
+    """Rewrite a published folder's README from its `results.json`; its pictures stay.
 
-    A folder that holds no comparison is a ``ValueError``.
+    Raises ValueError if the folder has no comparison.
     """
     results = _published(folder)
     pictures = [name for name in PICTURES if (folder / name).exists()]
@@ -115,10 +116,10 @@ def rewrite_readme(folder: Path) -> None:
 
 
 def retest(folder: Path, against: Sequence[str] | None = None) -> None:
-    """Test a published folder's scores anew, and write numbers, score figures and README.
+    """Repeat the tests on a published folder's scores; rewrite numbers, score figures and README.
 
-    against: encodings to test against besides the first; those of last time if not given. A folder
-    that holds no comparison, and a name that it does not have, are a ``ValueError``.
+    against: encodings to test against besides the first; if not given, those of last time. Raises
+    ValueError if the folder has no comparison, or no encoding of such a name.
     """
     results = _published(folder)
     results["metrics"] = [metric.facts() for metric in CLASSES[results["task"]].metrics]
@@ -134,12 +135,12 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
 def _published(folder: Path) -> Facts:
     path = folder / "results.json"
     if not path.exists() or "ropewalk" not in read_json(path):
-        raise ValueError(f"folder must hold a published comparison, got {folder}")
+        raise ValueError(f"folder must contain a published comparison, got {folder}")
     return read_results(folder)
 
 
 def figures(results: Facts) -> dict[str, bytes]:
-    """Draw the figures of published results, file name -> PNG."""
+    """Return the figures of published results, file name -> PNG."""
     training, validation = (curves(results, kind) for kind in ("training", "validation"))
     drawn = _score_figures(results)
     drawn["loss.png"] = static.loss_curves(training, validation, "steps")
@@ -170,12 +171,12 @@ def _score_figures(results: Facts) -> dict[str, Any]:
 
 
 def _has_no_model(row: Facts) -> bool:
-    """Tell whether attention has nothing to show: it is that of the first seed."""
+    """Return whether there is no model to show attention of: the first seed's run diverged."""
     return bool(row["cells"][0]["status"] == "diverged")
 
 
 def _middle_attention(results: Facts, attention: Facts | None, slug: str) -> Facts | None:
-    """Give an encoding's self-attention over the middle example; None where there is no model."""
+    """Return an encoding's self-attention on the middle example, or None without a model."""
     if not attention or slug not in attention["encodings"] or not attention["sentences"]:
         return None
     middle, held = len(attention["sentences"]) // 2, attention["encodings"][slug]
@@ -188,13 +189,13 @@ def _middle_attention(results: Facts, attention: Facts | None, slug: str) -> Fac
 
 
 def write_excerpt(overview: Path, folder: str) -> None:
-    """Write a folder's headline and table between its marks in a README."""
+    """Rewrite a folder's headline and table between its marks in a README."""
     text = with_excerpt(overview.read_text("utf-8"), folder, read_results(Path(folder)))
     write_bytes(overview, text.encode())
 
 
 def _rewrite_overview(overview: Path | None, folders: Sequence[str]) -> None:
-    """Write the excerpts of those folders that a README has marks for."""
+    """Rewrite the excerpts of the folders that a README has marks for."""
     if overview is None:
         return
     text = overview.read_text("utf-8")
@@ -204,36 +205,39 @@ def _rewrite_overview(overview: Path | None, folders: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Publish a run, and write its table into a README where one is named."""
+    """Publish a run, and write its table into a README if one is given."""
     program = "python -m ropewalk.lab.report.publish"
     parser = argparse.ArgumentParser(prog=program, description="Publish a run.")
     parser.add_argument("run", type=Path, nargs="?", help="folder of a finished run")
-    parser.add_argument("folder", nargs="?", help="where results.json, figures and README go")
+    parser.add_argument("folder", nargs="?", help="folder for results.json, figures and README")
     parser.add_argument("overview", type=Path, nargs="?", help="a README with marks for the table")
     parser.add_argument(
-        "--add", action="store_true", help="put the run's cells among those of the folder"
+        "--add", action="store_true", help="add the run's cells to those in the folder"
+    )
+    parser.add_argument("--readme", nargs="+", metavar="FOLDER", help="rewrite these READMEs only")
+    parser.add_argument(
+        "--retest", nargs="+", metavar="FOLDER", help="repeat the tests on the scores in these"
     )
     parser.add_argument(
-        "--readme", nargs="+", metavar="FOLDER", help="write these READMEs anew, and nothing else"
-    )
-    parser.add_argument(
-        "--retest", nargs="+", metavar="FOLDER", help="test the scores in these anew"
-    )
-    parser.add_argument(
-        "--against", action="append", metavar="NAME", help="with --retest: this encoding too"
+        "--against",
+        action="append",
+        metavar="NAME",
+        help="with --retest: test against this encoding too",
     )
     parser.add_argument(
         "--overview",
         type=Path,
         dest="marked",
         metavar="README",
-        help="with --readme and --retest: as above",
+        help="with --readme and --retest: a README with marks for the table",
     )
     options = parser.parse_args(arguments)
     try:
         if options.readme is not None or options.retest is not None:
             if options.run is not None or options.add:
-                raise ValueError("--readme and --retest take their folders behind them, and no run")
+                raise ValueError(
+                    "--readme and --retest take only their own folders, not a run or --add"
+                )
             for folder in options.readme or ():
                 rewrite_readme(Path(folder))
             for folder in options.retest or ():
@@ -241,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _rewrite_overview(options.marked, [*(options.readme or ()), *(options.retest or ())])
             return
         if options.folder is None:
-            raise ValueError("a run and a folder are needed, or --readme with folders")
+            raise ValueError("give a run and a folder, or --readme or --retest with folders")
         if options.add:
             for text in add(options.run, Path(options.folder)):
                 print(f"warning: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The README of a results folder, written out of its numbers alone."""
+"""The README of a results folder, written from its numbers alone."""
 
 from __future__ import annotations
 
@@ -7,55 +7,59 @@ import re
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import format_count, format_list, format_number, language_name
+from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
 
-_NOT_IN_EXCERPT = ("parameters", "extra", "peak memory, MiB")
-_CAPTIONS = {  # what a figure shows, and how it is to be read
+_DOTS = "dots are seeds, bars are means; the right panel shows the difference from the baseline"
+_LINES = "lines are means, small dots are seeds"
+_CAPTIONS = {  # what a figure shows, and how to read it
     "bleu.png": (
         "BLEU on the first test split",
-        "a dot for each seed, a bar for the mean; beside it the difference from the baseline",
+        _DOTS,
     ),
     "bleu-by-length.png": (
         "BLEU on the first test split by sentence length",
-        "lines join the means, small dots are seeds",
+        _LINES,
     ),
     "score.png": (
         "The score on the first split",
-        "a dot for each seed, a bar for the mean; beside it the difference from the baseline",
+        _DOTS,
     ),
     "score-by-length.png": (
-        "The score by length, trained on and past it",
-        "lines join the means, small dots are seeds",
+        "The score by length, from the trained length on",
+        _LINES,
     ),
     "loss.png": (
         "Training loss (moving mean) and validation loss",
-        "thin lines are seeds, bold ones their mean",
+        "thin lines are seeds, bold lines their mean",
     ),
     "attention.png": (
-        "Self-attention over one sequence, every head",
-        "layers from top to bottom, heads from left to right; in each, rows attend and columns are "
-        "attended to, by position; colour grows with the square root of the weight, from 0 to 1",
+        "Self-attention on one sequence, every head",
+        "layers from top to bottom, heads from left to right; in each map, rows are queries and "
+        "columns are keys, in order of position; color grows with the square root of the weight, "
+        "from 0 to 1",
     ),
 }
 
 
-#: The pictures that a results folder may have, in the order of its README.
+#: File names of the pictures in a results folder, in the order of its README.
 PICTURES = tuple(_CAPTIONS)
 
 
 def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
-    """Write the README of a results folder, in Markdown, out of its numbers alone."""
+    """Return the README of a results folder, in Markdown, written from its numbers alone."""
     parts = [
         f"# {_escape(findings.title(results))}",
-        "<!-- Generated from results.json; the next run writes it anew. -->",
+        "<!-- Generated from results.json; the next run overwrites it. -->",
         _question(results),
         f"```sh\n{results['command']}\n```",
         "## Result",
         f"**{_escape(findings.headline(results))}**",
         _markdown(tables.main_table(results)),
-        _escape(tables.legend(results)),
+        _escape(legend(results)),
+        *filter(None, [_escape(interval_note(results))]),
         "\n".join(f"- {_escape(sentence)}" for sentence in findings.findings(results)),
     ]
     if len(results["splits"]) > 1:
@@ -63,40 +67,49 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         parts += [f"### {others}", _markdown(tables.splits_table(results))]
     for name in results.get("against", ()):
         parts += [
-            f"### Against {_escape(name)}",
+            f"### Compared with {_escape(name)}",
             _markdown(tables.against_table(results, name)),
-            "p is corrected for all comparisons of a split with this encoding (Holm).",
+            f"p is corrected (Holm) for all comparisons with {_escape(name)} on a split, the "
+            "interval is not.",
         ]
     for name in pictures:
         shown, how = (_escape(text) for text in _CAPTIONS[name])
         parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
     parts += _by_length(results)
-    parts += ["## Every run by itself", _markdown(tables.runs_table(results))]
+    parts += ["## Every run", _markdown(tables.runs_table(results))]
     parts += _sweep(results)
     if tuning is not None:
-        parts += ["## What was tuned", _tuning(tuning)]
+        parts += ["## Tuned settings", _tuning(tuning)]
     data = "Corpus" if is_translation(results) else "Task"
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
     each = "sentence's BLEU" if is_translation(results) else "item's score"
     parts += [
-        f"The whole config is in `results.json`, each {each} and the loss curves in `encodings/`."
+        f"`results.json` has the full config, `encodings/` has each {each} and the loss curves."
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def with_excerpt(text: str, name: str, results: Facts) -> str:
-    """Give a README's text with these results' headline and table between ``name``'s marks."""
+    """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
-    table = tables.main_table(results)
-    shown = [i for i, title in enumerate(table.columns) if title not in _NOT_IN_EXCERPT]
-    columns = tuple(table.columns[i] for i in shown)
-    rows = tuple(tuple(row[i] for i in shown) for row in table.rows)
-    body = f"{_escape(findings.headline(results))}\n\n{_markdown(Table(columns, rows))}\n"
+    table = _means_table(results)
+    body = f"{_escape(findings.headline(results))}\n\n{_markdown(table)}\n"
+    if note := interval_note(results):
+        body += f"\n{_escape(note)}\n"
     new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
     if not found:
         raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
     return new
+
+
+def _means_table(results: Facts) -> Table:
+    """Return the part of the main table that a reader needs first: means and their tests."""
+    table = tables.main_table(results)
+    verdict = table.columns.index("verdict")
+    shown = (0, 1, verdict - 3, verdict - 2, verdict)  # name, score, difference, interval, verdict
+    rows = tuple(tuple(TableCell(row[i].main) for i in shown) for row in table.rows)
+    return Table(tuple(table.columns[i] for i in shown), rows)
 
 
 def _question(results: Facts) -> str:
@@ -105,24 +118,24 @@ def _question(results: Facts) -> str:
     seeds = seeds_each(rows)
     if not is_translation(results):
         return _escape(
-            f"Asked: what does the position encoding change in "
-            f"{findings.task_description(results)}? The same model was trained with {names} in "
-            f"turn, {seeds} each, {_others(results)}."
+            f"Question: how does the position encoding affect the task "
+            f"“{findings.task_description(results)}”? The same model was trained with each "
+            f"encoding ({names}), {seeds} each. {_others(results)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _escape(
-        f"Asked: what does the position encoding change in translation from "
+        f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
-        f"model was trained on {train} of {corpus['name']} with {names} in turn, "
-        f"{seeds} each, {_others(results)}."
+        f"model was trained on {train} of {corpus['name']} with each encoding ({names}), "
+        f"{seeds} each. {_others(results)}"
     )
 
 
 def _others(results: Facts) -> str:
     if not tuned.is_tuned(results):
-        return "all other settings the same"
+        return "All other settings are the same."
     fields = format_list(results["config"]["sweep"])
-    return f"each with its own choice of {fields}, all other settings the same"
+    return f"Each encoding has its own {fields}; all other settings are the same."
 
 
 def _by_length(results: Facts) -> list[str]:
@@ -130,7 +143,7 @@ def _by_length(results: Facts) -> list[str]:
         parts = ["## By sentence length"]
         for each in results["splits"]:
             table = _markdown(tables.length_table(results, each))
-            parts += [f"{_escape(each)}, words in the source:", table]
+            parts += [f"{_escape(each)}, by the number of words in the source:", table]
         return parts
     if len(results["splits"]) == 1:
         return []
@@ -142,7 +155,7 @@ def _sweep(results: Facts) -> list[str]:
         return []
     tried = (tuned.training_trials(results), tuned.decoding_trials(results))
     return [
-        "## What each encoding chose",
+        "## Settings of each encoding",
         _escape(" ".join(tuned.sentences(results))),
         *(_markdown(table) for table in tried if table is not None),
     ]
@@ -159,10 +172,10 @@ def _tuning(tuning: Facts) -> str:
         *(TableCell(format_number(tuning["mean"][n], 2)) for n in names),
     )
     return (
-        "How many of the last snapshots are averaged, and the length penalty, were chosen by BLEU "
-        "on the validation split: one grid and one choice for all encodings, made before any test "
-        f"split was translated. Chosen: {_escape(tuning['chosen'])}.\n\n"
-        + _markdown(Table(("", *names), (*cells, means)))
+        "Two settings were chosen by BLEU on the validation split: how many of the last snapshots "
+        "are averaged, and the length penalty. There was one grid and one choice for all "
+        "encodings, before any test split was translated. Chosen: "
+        f"{_escape(tuning['chosen'])}.\n\n" + _markdown(Table(("", *names), (*cells, means)))
     )
 
 
@@ -183,7 +196,7 @@ def _facts(facts: list[tuple[str, str]]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape what Markdown or HTML would take for markup."""
+    """Escape the signs that are markup in Markdown or HTML."""
     for sign in "\\`*[]|":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

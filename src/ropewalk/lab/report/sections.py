@@ -1,4 +1,4 @@
-"""Tables, translations and the frame of attention maps as HTML; text from outside is escaped."""
+"""Tables, translations and attention panels as HTML; text from corpora and users is escaped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
 
-MENU = 80  # characters of a sentence in a menu
-OPEN = 5  # sentences of translations shown before the rest unfolds
+MENU = 80  # most characters of a sentence in a menu
+OPEN = 5  # sentences that are shown without unfolding
 
 _SHAPES = {  # in a square of side 12
     "circle": '<circle cx="6" cy="6" r="5"/>',
@@ -40,19 +40,19 @@ _SITES = {
 
 
 def encoding_label(results: Facts, name: str) -> str:
-    """Give an encoding's name behind its key: its shape in its colour."""
+    """Return an encoding's name after its key, which is its shape in its color."""
     names = [row["name"] for row in results["encodings"]]
     look = style(names.index(name))
     return (
-        f'<svg class="key" viewBox="0 0 12 12" fill="{look.colour}" aria-hidden="true">'
+        f'<svg class="key" viewBox="0 0 12 12" fill="{look.color}" aria-hidden="true">'
         f"{_SHAPES[look.symbol]}</svg>{escape(name)}"
     )
 
 
 def table_html(results: Facts, table: Table, caption: str) -> str:
-    """Give a table; where the page is narrow each row is a list of its cells with their titles.
+    """Return a table as HTML; on a narrow page each row is a list of its cells with their titles.
 
-    The roles keep it a table to whoever has it read out, however it is laid out.
+    The ARIA roles keep it a table for screen readers in both layouts.
     """
     head = "".join(_title(title) for title in table.columns)
     names = {row["name"] for row in results["encodings"]}
@@ -74,32 +74,32 @@ def table_html(results: Facts, table: Table, caption: str) -> str:
 
 
 def section_examples(results: Facts, examples: Facts) -> str:
-    """Give what was asked, what is right and what every encoding made of it, as was chosen."""
+    """Return example inputs with their references and the output of every encoding."""
     sentences = [_sentence(results, examples, sentence) for sentence in examples["sentences"]]
     rest = "".join(sentences[OPEN:])
     more = (
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
     note = (
-        f"Chosen by rule: {escape(examples['rule'])}. <mark>Marked</mark> words are not in the "
-        f"reference at this place, and {_GAP} stands for words of the reference that are missing"
+        f"Selection rule: {escape(examples['rule'])}. <mark>Marked</mark> words are not in the "
+        f"reference at this place; {_GAP} marks words of the reference that are missing."
     )
     if is_translation(results):
         note += (
-            "; another wording may be as good a translation. The small number is BLEU of the "
-            "sentence alone"
+            " Another wording may be as good a translation. The small number is the BLEU of this "
+            "sentence."
         )
-    return f'<p class="note">{note}.</p>{"".join(sentences[:OPEN])}{more}'
+    return f'<p class="note">{note}</p>{"".join(sentences[:OPEN])}{more}'
 
 
 def section_attention(results: Facts, attention: Facts, shown: int) -> str:
-    """Give the choices and an empty panel for each encoding, which the page's script fills."""
+    """Return the menus and an empty panel for each encoding, which the page's script fills."""
     sentences = attention["sentences"]
-    rule = f'<p class="note">Chosen by rule: {escape(attention["rule"])}.'
+    rule = f'<p class="note">Selection rule: {escape(attention["rule"])}.'
     if shown < len(sentences):
         rule += (
-            f" The maps of {shown} of these {len(sentences)} sentences are here, to keep this file "
-            "under 10 MB."
+            f" The maps of {shown} of these {len(sentences)} sentences are here; the others are "
+            "left out to keep this file under 10 MB."
         )
     rule += "</p>"
     maps = attention["encodings"]
@@ -109,13 +109,13 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     sites = [(site, label) for site, label in _SITES.items() if site in first]
     weights = first[sites[0][0]]["weights"]
     pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
-    mark = " A token that begins a word starts with ·." if pieces else ""
+    mark = " A token that begins a word is shown with ·." if pieces else ""
     heads = [str(i + 1) for i in range(len(weights[0]))]
     linear = results["config"].get("attention", "softmax") != "softmax"
     rows = (
-        "where rotated features weigh, rows need not add up to 1, and what weighs below 0 is blank"
+        "with rotated features a row may not sum to 1, and weights below 0 are blank"
         if linear
-        else "each row adds up to 1"
+        else "each row sums to 1"
     )
     texts = [_short(sentence["source"]) for sentence in sentences[:shown]]
     choices = (
@@ -128,9 +128,9 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     panels += _difference_panel(results, maps)
     return (
         f'{rule}<div class="choose">{choices}</div>'
-        f'<p class="note long">Rows attend, columns are attended to; {rows}. Point at a cell, '
-        "tap it, or walk with the arrow keys for its weight in all maps. Below each map are all "
-        f"heads of all layers in small, and each layer's mean.{mark}</p>"
+        f'<p class="note long">Rows are queries, columns are keys; {rows}. Point at a cell, tap '
+        "it or use the arrow keys to see its weight in all maps. The small maps below show all "
+        f"heads of all layers, and the mean of each layer.{mark}</p>"
         f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )
 
@@ -176,16 +176,16 @@ def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
 
 
 def _reason_for_no_text(row: Facts, sentence: Facts, examples: Facts) -> str:
-    """Say why there is nothing to show."""
+    """Return why there is no output to show."""
     if row["cells"][0]["status"] == "diverged":
-        return "nothing: the run diverged"
+        return "no output: the run diverged"
     split = sentence.get("split", examples["split"])
     reason = (row["cells"][0]["scores"].get(split) or {}).get("no_result", "there is no result")
-    return escape(f"nothing: {reason}")
+    return escape(f"no output: {reason}")
 
 
 def mark_differences(hypothesis: str, reference: str, *, ignore_case: bool = False) -> str:
-    """Give the hypothesis as HTML, words marked that differ from the reference, and gaps in it."""
+    """Return the hypothesis as HTML, with marks where it differs from the reference."""
     words, wanted = hypothesis.split(), reference.split()
     left, right = ([w.lower() for w in ws] if ignore_case else ws for ws in (wanted, words))
     parts: list[str] = []
@@ -219,26 +219,26 @@ def _panel(results: Facts, row: Facts, maps: Facts) -> str:
 
 
 def _difference_panel(results: Facts, maps: Facts) -> str:
-    """Give the panel of one encoding's weights less another's, where there are two."""
+    """Return the panel of one encoding's weights minus another's; empty for one encoding."""
     held = [(row["slug"], row["name"]) for row in results["encodings"] if row["slug"] in maps]
     if len(held) < 2:
         return ""
     choices = _select("more", "Weight of", [held[1], held[0], *held[2:]])
-    choices += _select("less", "less that of", held)
+    choices += _select("less", "minus that of", held)
     return (
-        '<figure class="panel" data-name="difference"><h3>Difference of two encodings</h3>'
+        '<figure class="panel" data-name="difference"><h3>Difference between two encodings</h3>'
         f'<div class="choose">{choices}</div>{_PANEL}</figure>'
     )
 
 
 def _scale(*, both: bool) -> str:
-    """Give the colour bars: one scale for all maps, and one for all differences."""
+    """Return the color bars: one scale for all maps, and one for all differences."""
     bars = _bar("weight", "weights", [0.01, 0.1, 0.25, 0.5, 1], [0])
     if both:
         bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
     return (
-        f'<div class="scales">{bars}</div><p class="note">Colour grows with the square root, on '
-        "the same scale in every map.</p>"
+        f'<div class="scales">{bars}</div><p class="note">Color grows with the square root of '
+        "the value. All maps share one scale.</p>"
     )
 
 
@@ -257,7 +257,7 @@ def _bar(name: str, kind: str, marks: list[float], more: list[float]) -> str:
 
 
 def _short(text: str) -> str:
-    """Cut a long text for a menu, behind a whole word."""
+    """Cut a long text for a menu at the end of a word."""
     return shorten(text, MENU, placeholder=" …")
 
 

@@ -1,4 +1,4 @@
-"""The tables of a comparison as text in cells; the report and the README only dress them."""
+"""The tables of a comparison as text in cells; the report and the README only format them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ropewalk.files import Facts
-from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import bin_label, format_duration, format_number, format_p_value
 from ropewalk.lab.report.metrics import (
     brevity_penalty,
@@ -20,12 +19,11 @@ from ropewalk.lab.report.metrics import (
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 _COMPARED = ("95 % interval", "p (Holm)", "verdict")
-BUILT_IN = "phrases"  # the corpus whose split "long" is drawn to be longer than training
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """What a cell says; below it, smaller, the same for each seed."""
+    """The text of a cell; `seeds` is the same for each seed, in small below it."""
 
     main: str
     seeds: tuple[str, ...] = ()
@@ -33,16 +31,16 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Table:
-    """Column titles, and rows that begin with the encoding's name."""
+    """Column titles and rows; a row has a cell for each column."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
 
 
 def main_table(results: Facts) -> Table:
-    """Give one row an encoding: first test split with its test, long sentences, losses, cost.
+    """Return a row for each encoding: the first test split, the other splits, loss and cost.
 
-    Long sentences are the other test splits, or where there is none the longest of the first one.
+    Without other splits, a translation shows the longest sentences of the first one instead.
     """
     split, *others = results["splits"]
     titles = [column_title(metric, split) for metric in metrics(results)]
@@ -50,54 +48,12 @@ def main_table(results: Facts) -> Table:
     columns += [column_title(headline_metric(results), other) for other in others]
     if not others and (bins := _bins(results, split)):
         columns.append(f"BLEU {bin_label(bins[-1])} words")
-    columns += ["validation loss", "parameters", "extra", "peak memory, MiB"]
+    columns += ["validation loss", "parameters", "extra parameters", "peak memory, MiB"]
     return Table(tuple(columns), tuple(_row(results, row) for row in results["encodings"]))
 
 
-def legend(results: Facts) -> str:
-    """Say how the main table is to be read."""
-    rows = results["encodings"]
-    seeds = results["config"]["seeds"]
-    sentences = [
-        "Large: the mean. Small: every seed." if len(seeds) > 1 else f"Seed {seeds[0]} alone."
-    ]
-    if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
-        sentences.append("†: this run diverged.")
-    if len(rows) > 1:
-        sentences.append(
-            f"Against {rows[0]['name']}, the baseline: difference in mean "
-            f"{tested_metric(results)['name']}."
-        )
-        sentences.append(
-            "Small below “no difference shown”: the least difference that would have been shown."
-        )
-    if len(rows) > 2:
-        sentences.append(
-            "p is corrected for all comparisons of a split (Holm), the interval is not."
-        )
-    sentences += _split_meanings(results)
-    sentences.append(
-        "Extra: parameters above those of the leanest model. Peak memory: of the whole process."
-    )
-    return " ".join(sentences)
-
-
-def _split_meanings(results: Facts) -> list[str]:
-    """Say what the names of splits mean that do not say it themselves."""
-    if not is_translation(results):
-        lengths = results["lengths"]
-        trained = {lengths["trained"]: f" {lengths['unit']}, as trained"}
-        texts = (f"{split}: {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items())
-        return [f"{'; '.join(texts)}."]
-    if results["corpus"]["name"] != BUILT_IN or "long" not in results["splits"]:
-        return []
-    bins = _bins(results, "long")
-    words = f"{bins[0]['from']}–{bins[-1]['to']}"
-    return [f"The split long has sentences of {words} words, training of at most {LONGEST}."]
-
-
 def splits_table(results: Facts) -> Table:
-    """Give one row a further test split and encoding: scores, and the test against the baseline."""
+    """Return a row for each further split and encoding: scores and test against the baseline."""
     rows = tuple(
         (TableCell(split), _name(row), *_split_cells(results, row, split))
         for split in results["splits"][1:]
@@ -108,7 +64,7 @@ def splits_table(results: Facts) -> Table:
 
 
 def against_table(results: Facts, name: str) -> Table:
-    """Give one row a test split and encoding: the test against this encoding."""
+    """Return a row for each test split and encoding: the test against the encoding `name`."""
     metric = tested_metric(results)
     rows = tuple(
         (
@@ -125,7 +81,7 @@ def against_table(results: Facts, name: str) -> Table:
 
 
 def length_table(results: Facts, split: str) -> Table:
-    """Give BLEU of each encoding in bins of the source's length: mean, and every seed."""
+    """Return BLEU of each encoding by the length of the source: the mean and every seed."""
     bins = results["length_bins"][split]
     columns = ("encoding", *(f"{bin_label(b)} words ({b['sentences']:,} sentences)" for b in bins))
     rows = []
@@ -136,7 +92,7 @@ def length_table(results: Facts, split: str) -> Table:
 
 
 def multiples_table(results: Facts) -> Table:
-    """Give the headline score of each encoding at each length, trained and past it."""
+    """Return the headline score of each encoding at each length, from the trained length on."""
     metric, lengths = headline_metric(results), results["lengths"]
     columns = ("encoding", *(f"{n:,} {lengths['unit']} ({s})" for s, n in lengths["of"].items()))
     rows = [
@@ -147,7 +103,7 @@ def multiples_table(results: Facts) -> Table:
 
 
 def runs_table(results: Facts) -> Table:
-    """Give one row a training: how it ended, what it took, what it scored."""
+    """Return a row for each training: how it ended, its cost and its scores."""
     splits = results["splits"]
     columns = [
         "encoding",
@@ -185,8 +141,16 @@ def runs_table(results: Facts) -> Table:
 
 
 def format_memory(size: float | None) -> str:
-    """Write an amount of memory in MiB."""
+    """Return an amount of memory in MiB as text."""
     return format_number(None if size is None else size / 2**20, 0)
+
+
+def least_shown(versus: Facts) -> float | None:
+    """Return the smallest difference that the test would have shown.
+
+    None if a difference was shown, or if it is 0: then both have the same score of every item.
+    """
+    return versus.get("detectable") or None if versus["verdict"] == NOT_SHOWN else None
 
 
 def _row(results: Facts, row: Facts) -> tuple[TableCell, ...]:
@@ -210,7 +174,7 @@ def _name(row: Facts) -> TableCell:
 
 
 def _seeds(texts: Iterable[str]) -> tuple[str, ...]:
-    """Give what each seed has to say; one seed alone says the same as the mean."""
+    """Return the text of each seed; none for one seed, because the mean says the same."""
     values = tuple(texts)
     return values if len(values) > 1 else ()
 
@@ -249,11 +213,11 @@ def _comparison_columns(results: Facts) -> list[str]:
     first = results["encodings"][0]["name"]
     if len(results["encodings"]) < 2:
         return []
-    return [f"against {first}", *_COMPARED]
+    return [f"difference from {first}", *_COMPARED]
 
 
 def _score_cell(spread: Facts, diverged: list[bool], digits: int) -> TableCell:
-    """Write mean and every seed, a dagger beside those that diverged."""
+    """Return the mean and every seed, with a dagger after those that diverged."""
     seeds = tuple(
         f"{format_number(value, digits)}{' †' if gone else ''}"
         for value, gone in zip(spread["values"], diverged, strict=True)
@@ -287,11 +251,10 @@ def _versus_cells(results: Facts, versus: Facts | None) -> list[TableCell]:
     difference, low, high = (
         format_number(versus[name], digits, signed=True) for name in ("difference", "low", "high")
     )
-    least = versus.get("detectable")
-    hidden = versus["verdict"] == NOT_SHOWN and least is not None
+    least = least_shown(versus)
     return [
         TableCell(difference),
         TableCell(f"{low} to {high}"),
         TableCell(format_p_value(versus["p_holm"])),
-        TableCell(versus["verdict"], (f"±{format_number(least, digits)}",) if hidden else ()),
+        TableCell(versus["verdict"], (f"±{format_number(least, digits)}",) if least else ()),
     ]

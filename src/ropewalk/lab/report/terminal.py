@@ -1,4 +1,4 @@
-"""The table of a comparison, on a terminal."""
+"""The table of a comparison in a terminal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.report import tables, tuned
 from ropewalk.lab.report.findings import without_result
 from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.legend import interval_note
 from ropewalk.lab.report.metrics import (
     column_title,
     headline_metric,
@@ -23,7 +24,7 @@ from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 
 def print_table(console: Console, results: Facts) -> None:
-    """Print what each encoding scored, and what it cost."""
+    """Print the scores of each encoding, the tests and the cost."""
     rows, splits = results["encodings"], results["splits"]
     cost = _table("encoding", "validation loss", "parameters", "peak memory")
     for row in rows:
@@ -46,12 +47,11 @@ def print_table(console: Console, results: Facts) -> None:
                 if found is not None:
                     line = _comparison(results, row["name"], split, other, found)
                     console.print(line, highlight=False)
-    for sentence in without_result(results):
-        console.print(sentence, highlight=False)
+    notes = [*without_result(results), interval_note(results)]
     if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
-        console.print(
-            "One seed: this holds for these trained models, not for the encodings.", highlight=False
-        )
+        notes.append("One seed: this is about these trained models, not about the encodings.")
+    for note in filter(None, notes):
+        console.print(note, highlight=False)
     console.print()
     console.print(cost)
     for name, signature in results.get("signatures", {}).items():
@@ -59,7 +59,7 @@ def print_table(console: Console, results: Facts) -> None:
 
 
 def print_summary(console: Console, all_results: Sequence[Facts]) -> None:
-    """Print the headline score of each task and encoding, on the first split and the last."""
+    """Print the headline score of each task and encoding, on the first and the last split."""
     names = list(dict.fromkeys(row["name"] for each in all_results for row in each["encodings"]))
     table = _table("task", "score", *names)
     for results in all_results:
@@ -82,7 +82,7 @@ def _plain(table: tables.Table) -> Table:
 
 
 def _scores(results: Facts) -> Table:
-    """Give one row an encoding: every score of the first split, the headline's of the others."""
+    """Return a row for each encoding: all scores of the first split, the headline of the others."""
     head, *others = results["splits"]
     first, *more = metrics(results)
     by_length = not is_translation(results)
@@ -96,7 +96,7 @@ def _scores(results: Facts) -> Table:
     table = _table(*columns)
     if by_length:
         unit, trained = results["lengths"]["unit"], results["lengths"]["trained"]
-        table.title = f"{column_title(first)}; x1 is {trained} {unit}, as trained"
+        table.title = f"{column_title(first)}; x1 is {trained} {unit}, the trained length"
         table.title_justify = "left"
     for row in results["encodings"]:
         cells = [row["name"], _score(row, head, first, 1)]
@@ -126,12 +126,12 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     verdict, digits = versus["verdict"], tested["digits"] + 1
     if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {other}"
-    elif versus.get("detectable") is not None:
-        verdict = f"{verdict}, {versus['detectable']:.{digits}f} or more would have been"
+    elif (least := tables.least_shown(versus)) is not None:
+        verdict = f"{verdict} (the test would have shown {least:.{digits}f} or more)"
     return (
         f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {other}, "
         f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "
-        f"p {versus['p_holm']:.4f}: {verdict}"
+        f"p (Holm) {versus['p_holm']:.4f}: {verdict}"
     )
 
 

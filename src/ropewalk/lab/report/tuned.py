@@ -1,4 +1,4 @@
-"""What a sweep tried on validation data and chose, as tables and sentences."""
+"""The settings that a sweep tried on validation data and chose, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LEAST = {"beam": 1, "average": 1, "length_penalty": 0.0, "dropout": 0.0, "label_
 
 
 def is_tuned(results: Facts) -> bool:
-    """Tell whether the encodings of these results have settings of their own."""
+    """Return whether the encodings of these results have settings of their own."""
     return any("settings" in row for row in results["encodings"])
 
 
 def training_trials(results: Facts) -> Table | None:
-    """Give validation loss of each encoding with each training setting; None if none were tried.
+    """Return validation loss of each encoding with each training setting; None if none were tried.
 
-    Behind it stand the setting that was chosen, and what choosing changes of the difference from
-    the first encoding.
+    The last columns have the chosen setting, and how much tuning changes the difference from the
+    first encoding.
     """
     rows = [row for row in results["encodings"] if row.get("trials")]
     if not rows:
@@ -39,8 +39,8 @@ def training_trials(results: Facts) -> Table | None:
     columns = ["encoding", *(_name(trial["settings"]) for trial in first["trials"]), "chosen"]
     if len(rows) > 1:
         columns += [
-            f"against {first['name']}, both with {_name(shared)}",
-            "each with its own",
+            f"difference from {first['name']}, both with {_name(shared)}",
+            "difference, each with its own",
             "change by tuning",
         ]
     lines = []
@@ -55,7 +55,7 @@ def training_trials(results: Facts) -> Table | None:
 
 
 def decoding_trials(results: Facts) -> Table | None:
-    """Give the mean score on validation of each encoding and decoding setting; None if none."""
+    """Return the mean validation score of each encoding and decoding setting; None if none."""
     rows = [row for row in results["encodings"] if row.get("decoding_trials")]
     if not rows:
         return None
@@ -70,58 +70,58 @@ def decoding_trials(results: Facts) -> Table | None:
 
 
 def sentences(results: Facts) -> list[str]:
-    """Say how settings were chosen, and how to read the tables."""
+    """Return how settings were chosen, and how to read the tables."""
     row = results["encodings"][0]
     seeds = [cell["seed"] for cell in row["cells"]]
     said = []
     if trials := row.get("trials"):
         said.append(
-            f"Every encoding was trained with {format_count(len(trials), 'setting')} and seed "
-            f"{trials[0]['seed']}, and kept the one of the lowest validation loss."
+            f"Each encoding was trained with {format_count(len(trials), 'setting')} and seed "
+            f"{trials[0]['seed']}; the setting with the lowest validation loss was chosen."
         )
         if len(seeds) > 1:
-            said[-1] += " Its other seeds were trained with that one."
+            said[-1] += " The other seeds were trained with that setting."
         said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
-                f"Change by tuning: how far the difference in validation loss moves when each "
-                f"encoding has its own setting instead of {row['name']}'s (seed "
+                f"Change by tuning is how much the difference in validation loss changes if each "
+                f"encoding has its own setting instead of that of {row['name']} (seed "
                 f"{trials[0]['seed']})."
             )
     if tried := row.get("decoding_trials"):
         metric = CLASSES[results["task"]].tuned_metric
-        penalty = ", in brackets its brevity penalty" if "mean_brevity_penalty" in tried[0] else ""
+        penalty = "; the brevity penalty is in brackets" * ("mean_brevity_penalty" in tried[0])
         said.append(
-            f"How each encoding is decoded was chosen by {metric.name} on validation data, the "
-            f"mean of {format_count(len(tried[0][metric.key]), 'seed')}{penalty}: the same "
-            f"{format_count(len(tried), 'setting')} for every encoding."
+            f"Decoding settings were chosen by {metric.name} on validation data (the mean of "
+            f"{format_count(len(tried[0][metric.key]), 'seed')}{penalty}). Each encoding tried the "
+            f"same {format_count(len(tried), 'setting')}."
         )
     return said + _edges(results)
 
 
 def _unequal(results: Facts) -> list[str]:
-    """Say which swept fields make the model or its training larger."""
+    """Return which swept fields make the model or its training larger."""
     fields = [name for name in results["config"]["sweep"] if name in LARGER]
     if not fields:
         return []
     return [
-        f"Encodings that chose another {format_list(fields)} differ in size or in training too, "
-        f"not in the encoding alone."
+        f"Encodings with another chosen {format_list(fields)} also differ in size or training, not "
+        f"only in the encoding."
     ]
 
 
 def _edges(results: Facts) -> list[str]:
-    """Say which numbers were chosen at an end of what was tried: a better one may lie beyond."""
+    """Return which settings were chosen at an end of their range: a better one may lie beyond."""
     said = []
     for name, values in results["config"].get("sweep", {}).items():
         if len(values) < 3 or not all(isinstance(value, (int, float)) for value in values):
             continue
-        ends = {min(values), max(values)} - {LEAST.get(name)}  # nothing lies below the least
+        ends = {min(values), max(values)} - {LEAST.get(name)}  # the least value cannot be passed
         at_end = [r["name"] for r in results["encodings"] if r["settings"].get(name) in ends]
         if at_end:
             said.append(
-                f"{format_list(at_end)} chose {name} at an end of what was tried, from "
-                f"{min(values)} to {max(values)}: a better value may lie beyond."
+                f"For {format_list(at_end)}, the chosen {name} is at an end of the range that was "
+                f"tried, {min(values)} to {max(values)}: a better value may lie beyond it."
             )
     return said
 
@@ -145,7 +145,7 @@ def _chosen_trial(row: Facts) -> Facts:
 
 
 def _gaps(row: Facts, first: Facts, shared: Mapping[str, Any]) -> list[str]:
-    """Give the difference from the first with its settings, with own ones, and between both."""
+    """Return the difference from the first with shared settings, with own ones, and the change."""
     base = _chosen_trial(first)["validation_loss"]
     same = next(t["validation_loss"] for t in row["trials"] if t["settings"] == shared)
     own = _chosen_trial(row)["validation_loss"]

@@ -1,1 +1,1 @@
-"""Scores of answers, and whether their differences could be chance."""
+"""Scores of answers, and tests whether their differences could be chance."""

@@ -1,7 +1,7 @@
-"""BLEU and chrF by sacrebleu, of a whole, of single sentences and by sentence length.
+"""BLEU and chrF by sacrebleu: of a corpus, of single sentences and by sentence length.
 
-Hypotheses and references are detokenised text, one string a sentence, one reference each. Case is
-folded by sacrebleu (`lowercase=True`), never beforehand, so that the signature tells it.
+Hypotheses and references are detokenized text, one string per sentence, one reference each. Only
+sacrebleu lower-cases text (`lowercase=True`), so that the signature shows it.
 
 Axes: N sentences, 10 BLEU statistics (length of the hypothesis, of the reference, matched n-grams
 of order 1 to 4, n-grams of order 1 to 4).
@@ -30,7 +30,7 @@ ORDERS = 4
 class Score:
     """The scores of one system on one split; BLEU and chrF from 0 to 100.
 
-    `sentence_bleu` has one value a sentence (effective order); `by_length` is corpus BLEU in each
+    `sentence_bleu` has one value per sentence (effective order); `by_length` is corpus BLEU in each
     bin of `length_bins`.
     """
 
@@ -48,10 +48,10 @@ def score(
     lowercase: bool = False,
     bins: int = 5,
 ) -> Score:
-    """Give BLEU and chrF of the whole, BLEU of each sentence and of each length bin of the sources.
+    """Return corpus BLEU and chrF, and BLEU of each sentence and of each length bin of the sources.
 
     Raises:
-        ValueError: the three differ in length, or are empty.
+        ValueError: if the three differ in length, or are empty.
     """
     check_lengths(hypotheses=hypotheses, references=references, sources=sources)
     bleu, chrf = _metrics(lowercase)
@@ -69,20 +69,20 @@ def score(
 
 
 def signatures(*, lowercase: bool = False) -> dict[str, str]:
-    """Give sacrebleu's signatures of "bleu" and "chrf" as `score` computes them."""
+    """Return sacrebleu's signatures of "bleu" and "chrf" as `score` computes them."""
     bleu, chrf = _metrics(lowercase, references=[["one reference"]])
     return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
 
 
 def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
-    """Give ranges of length in words that hold about equally many sentences each.
+    """Return ranges of length in words with about equally many sentences each.
 
-    "from" and "to" are both inclusive, ranges touch, and none is empty: sentences of one length
-    stay together, so there may be fewer than `bins`.
+    "from" and "to" are both inclusive, ranges are adjacent, and none is empty. Sentences of one
+    length stay together, so there may be fewer than `bins` ranges.
     """
     lengths = sorted(_words(sentence) for sentence in sentences)
     if not lengths or bins < 1:
-        raise ValueError(f"length_bins needs a sentence and bins >= 1, received bins={bins}")
+        raise ValueError(f"length_bins needs a sentence and bins >= 1, got bins={bins}")
     upper = sorted({lengths[math.ceil(len(lengths) * k / bins) - 1] for k in range(1, bins + 1)})
     lower = [lengths[0], *(edge + 1 for edge in upper[:-1])]
     return [
@@ -92,10 +92,10 @@ def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
 
 
 def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int]:
-    """Give the place in `bins` of each sentence, by its length in words.
+    """Return the index in `bins` of each sentence, by its length in words.
 
     Raises:
-        ValueError: a sentence is shorter or longer than every bin.
+        ValueError: if no bin has the length of a sentence.
     """
     places = {
         length: place
@@ -104,14 +104,14 @@ def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int
     }
     for sentence in sentences:
         if _words(sentence) not in places:
-            raise ValueError(f"no length bin holds a sentence of {_words(sentence)} words")
+            raise ValueError(f"no length bin contains a sentence of {_words(sentence)} words")
     return [places[_words(sentence)] for sentence in sentences]
 
 
 def bleu_statistics(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> tuple[Tensor, list[float]]:
-    """Give BLEU statistics (N, 10), whole numbers in float64, and BLEU of each sentence."""
+    """Return BLEU statistics (N, 10), integers in float64, and BLEU of each sentence."""
     bleu, _ = _metrics(lowercase, effective_order=True)
     rows = [
         bleu.sentence_score(hypothesis, [reference])
@@ -124,9 +124,9 @@ def bleu_statistics(
 def whole_statistics(
     length: Sequence[int], reference_length: Sequence[int], matches: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Form BLEU statistics (N, 10) from those that results keep: matches are (4, N)."""
+    """Return BLEU statistics (N, 10) from those stored in results; `matches` is (4, N)."""
     kept = torch.tensor([length, reference_length, *matches], dtype=torch.float64)
-    # The n-grams of order n that a hypothesis has are max(0, length - n + 1).
+    # A hypothesis has max(0, length - n + 1) n-grams of order n.
     totals = [(kept[0] - order).clamp(min=0) for order in range(ORDERS)]
     return torch.cat((kept, torch.stack(totals))).t()
 
@@ -134,10 +134,10 @@ def whole_statistics(
 def sentence_scores(
     length: Sequence[int], reference_length: Sequence[int], matches: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Form BLEU of each sentence, 0 to 100, from the statistics that results keep.
+    """Return BLEU of each sentence, 0 to 100, from the statistics stored in results.
 
-    Equal to sacrebleu's with effective order: orders that the hypothesis is too short for are left
-    out of the mean; matches are (4, N).
+    Equal to sacrebleu's with effective order: the mean leaves out orders for which the hypothesis
+    is too short. `matches` is (4, N).
     """
     rows = zip(length, reference_length, zip(*matches, strict=True), strict=True)
     return [_sentence_score(*row) for row in rows]
@@ -156,11 +156,11 @@ def _sentence_score(length: int, reference_length: int, matches: Sequence[int]) 
 
 
 def bleu_from_statistics(sums: Tensor) -> Tensor:
-    """Give corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
+    """Return corpus BLEU, 0 to 100, of summed statistics (..., 10) -> (...).
 
     Equal to sacrebleu's default: brevity penalty, geometric mean of four precisions, exponential
     smoothing (the k-th order without a match counts as 1 / 2^k matches; Chen and Cherry 2014,
-    method 3); 0 where nothing matches or some order has no n-gram at all.
+    method 3); 0 if nothing matches or some order has no n-gram at all.
     """
     matches, totals = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
     missing = matches == 0
@@ -171,9 +171,9 @@ def bleu_from_statistics(sums: Tensor) -> Tensor:
 
 
 def brevity_penalty(sums: Tensor) -> Tensor:
-    """Give the factor of BLEU that punishes short output, of statistics (..., 10) -> (...).
+    """Return BLEU's factor for short output, of summed statistics (..., 10) -> (...).
 
-    1 where the output is as long as the reference, less where it is shorter. Source: Papineni et
+    1 if the output is at least as long as the reference, less if it is shorter. Source: Papineni et
     al. 2002, section 2.2.2.
     """
     return _log_brevity(sums).exp()
@@ -185,22 +185,21 @@ def _log_brevity(sums: Tensor) -> Tensor:
 
 
 def check_lengths(**texts: Sequence[str]) -> None:
-    """Refuse texts of different length, or none.
+    """Raise ValueError if texts are empty or differ in length.
 
-    Raises:
-        ValueError: names each text with its number of sentences.
+    The message names each text with its number of sentences.
     """
     counts = {name: len(text) for name, text in texts.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise ValueError(f"need as many sentences in each, and at least one; received {listed}")
+        raise ValueError(f"texts must have equally many sentences, at least one, got {listed}")
 
 
 def _metrics(
     lowercase: bool, *, effective_order: bool = False, references: Any = None
 ) -> tuple[BLEU, CHRF]:
     try:
-        from sacrebleu.metrics.bleu import BLEU  # late: only the lab needs it
+        from sacrebleu.metrics.bleu import BLEU  # lazy: only the lab needs it
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise ImportError(

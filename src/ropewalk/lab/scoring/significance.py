@@ -1,6 +1,6 @@
-"""Whether one system's score differs from another's by more than chance.
+"""Tests whether one system's score differs from another's by more than chance.
 
-A score is formed from sums over items of a few statistics: BLEU from ten of each sentence (see
+A score is computed from sums over items of a few statistics: BLEU from ten per sentence (see
 `scoring.bleu`), a mean loss from each window's loss and tokens, exact match from ones and zeros.
 
 Axes: N items (sentences, windows, examples), C statistics of each, Z training seeds, M resamples.
@@ -18,19 +18,19 @@ from torch import Tensor
 
 from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics, check_lengths
 
-#: Takes sums of statistics (..., C) to scores (...).
+#: Maps sums of statistics (..., C) to scores (...).
 ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: Items below which nothing is tested: resamples of so few have hardly another mean.
+#: With fewer items nothing is tested: resamples of so few hardly vary.
 FEWEST = 10
 
-# Items are weighed for this many resamples times items at once, to bound memory (32 MB).
+# Resamples times items that are weighted in one step, to bound memory (32 MB).
 CHUNK = 4_000_000
 
 
-#: Resamples: with fewer, the smallest p that can be had is large once it is corrected for many.
+#: Resamples: with fewer, the smallest possible p is large after correction for many systems.
 RESAMPLES = 20_000
 
 
@@ -38,7 +38,7 @@ RESAMPLES = 20_000
 class Comparison:
     """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
 
-    detectable: the least difference that would have been shown at the level asked for.
+    detectable: the smallest difference that would have been shown at the requested level.
     """
 
     difference: float
@@ -50,9 +50,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versus:
-    """A `Comparison` with a reference system, after Holm's correction over all the others.
+    """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
-    detectable: the least difference that would have been shown, whatever the others' p-values are.
+    detectable: the smallest difference that would have been shown whatever the others' p-values.
     """
 
     difference: float
@@ -73,39 +73,39 @@ def compare_statistics(
     seed: int = 0,
     alpha: float = 0.05,
 ) -> Comparison:
-    """Tell whether `other` differs from `first` in mean score, over items and over training seeds.
+    """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is its statistics (Z, N, C), whose sums `score` takes; their Z may differ. A
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ. A
     resample draws the items with replacement, the same for both systems and all seeds (paired
     bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make it
-    hold for few seeds:
+    valid for few seeds:
 
-    - Z seeds drawn with replacement vary too little by (Z - 1) / Z: their part of a resample is
-      widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What teachers should know about the
-      bootstrap").
-    - Their spread is itself uncertain: that part is given Student's tails by sqrt(df / chi2(df)),
-      df being the number of seeds less one, summed over the two systems.
-    - What chance does to single items of single runs shows in both draws (Owen 2007, "The
-      pigeonhole bootstrap"); the draw of seeds keeps it and the draw of items is narrowed by its
-      variance.
+    - The variance of Z seeds drawn with replacement is too small by (Z - 1) / Z: the seeds' part
+      of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What teachers should know
+      about the bootstrap").
+    - Their spread is itself uncertain: that part gets Student's tails by sqrt(df / chi2(df)),
+      where df is the number of seeds less one, summed over the two systems.
+    - Chance in single items of single runs contributes to both draws (Owen 2007, "The pigeonhole
+      bootstrap"). The draw of seeds keeps it; the draw of items is narrowed by its variance.
 
     Few seeds may agree by chance, which makes the draw of seeds too narrow. So p and the interval
-    are never narrower than those of the draw of items alone, of the seeds' mean scores.
+    are never narrower than those from drawing items only, with the seeds' mean scores.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): the share of
     resamples at least as far from the resamples' mean as the observed difference is from 0, with
-    one added to both counts, so never 0. The interval is symmetric, of the same distances: it
-    leaves out 0 where p < 0.05. Of simulated systems that are alike, 1 to 5 % come out different;
-    of those whose two to five seeds agree by chance, 4 to 14 %, and 0 to 3 % of the
-    others (``studies/rejections.py``). alpha: the level of `Comparison.detectable`.
+    one added to both counts, so never 0. The interval is symmetric and uses the same distances: it
+    excludes 0 if p < 0.05. In simulations, 1 to 5 % of equal systems come out different: 4 to 14 %
+    of those whose two to five seeds agree by chance, and 0 to 3 % of the others
+    (`studies/rejections.py`). alpha: the level of `Comparison.detectable`.
 
-    Limits: a system with one seed adds no seed variance; with one seed each, the answer holds for
-    these two trained models, not for the two encodings. The two systems' seeds are taken to spread
-    about equally. They are not drawn in pairs, though the systems may share them: what a seed does
-    to both alike is not credited, for caution. Less than some fifty items are too few.
+    Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
+    these two trained models, not for the two encodings. The two systems' seeds are assumed to
+    spread about equally. As a precaution they are not drawn in pairs, even if the systems share
+    them: an effect of a seed on both systems is not credited. Fewer than about fifty items are too
+    few.
 
     Raises:
-        ValueError: no seed, no item, or not the same items in both.
+        ValueError: if there is no seed or no item, or the items differ.
     """
     systems = {"first": first, "other": other}
     for name, system in systems.items():
@@ -127,10 +127,11 @@ def compare_systems(
     seed: int = 0,
     lowercase: bool = False,
 ) -> Comparison:
-    """Compare BLEU by `compare_statistics`: each system is a list of hypotheses for each seed.
+    """Compare BLEU by `compare_statistics`: each system has one list of hypotheses per seed.
 
     Raises:
-        ValueError: no seed, no sentence, or hypotheses that are not as many as the references.
+        ValueError: if there is no seed or no sentence, or hypotheses and references differ in
+            number.
     """
     return compare_statistics(
         _seed_statistics("first", first, references, lowercase),
@@ -151,10 +152,10 @@ def compare_with(
     seed: int = 0,
     alpha: float = 0.05,
 ) -> list[Versus | None]:
-    """Compare every system with that at this place, under Holm's correction over them all.
+    """Compare every system with the one at index `reference`, with Holm's correction over all.
 
-    Returns one row a system: None for the reference, where a system, or the reference, has none,
-    and where there are fewer than ten items.
+    Returns one row per system: None for the reference, for a system without statistics, and for
+    all systems if the reference has none or there are fewer than ten items.
     """
     rows: list[Versus | None] = [None] * len(systems)
     against = systems[reference]
@@ -171,7 +172,7 @@ def compare_with(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Give Holm's step-down adjusted p-values (Holm 1979), in the order given.
+    """Return Holm's step-down adjusted p-values (Holm 1979), in the given order.
 
     The k-th smallest of n is multiplied by n - k + 1, is at least the one before it, at most 1.
     """
@@ -184,7 +185,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
-    """Give what may be said of a gain, up or down: "better", "worse" or "no difference shown"."""
+    """Return the verdict on a gain: "better", "worse" or "no difference shown"."""
     if p_holm >= alpha or gain == 0:
         return NOT_SHOWN
     return BETTER if gain > 0 else WORSE
@@ -228,7 +229,7 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 
 def _reach(far: Tensor, level: float) -> float:
-    """Give the distance beyond which p is below this level; infinite if resamples are too few."""
+    """Return the distance beyond which p is below this level; infinite if resamples are too few."""
     beyond = math.ceil(level * (len(far) + 1)) - 2  # resamples that may lie as far, at most
     return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
 
@@ -236,7 +237,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """How far each resample lies from the resamples' mean (M,): of items and seeds, of items."""
+    """Return each resample's distance from their mean (M,): with items and seeds, items only."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     twice = _run_variance(first.on_items) + _run_variance(other.on_items)
@@ -251,7 +252,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Give the variance that single runs bring into the mean over Z of resampled scores (M, Z)."""
+    """Return the variance that single runs add to the mean over Z of resampled scores (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0
@@ -260,7 +261,7 @@ def _run_variance(scores: Tensor) -> float:
 
 
 def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> Tensor:
-    """Give what drawing seeds with replacement adds to the mean of `scores` (Z,), widened: (M,)."""
+    """Return (M,): what drawing seeds with replacement adds to the mean of `scores`, widened."""
     seeds = len(scores)
     widen = math.sqrt(seeds / (seeds - 1)) if seeds > 1 else 0.0
     drawn = torch.randint(seeds, (resamples, seeds), generator=generator)
@@ -268,7 +269,7 @@ def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> T
 
 
 def _student(freedom: int, count: int, generator: torch.Generator) -> Tensor:
-    """Give factors (count,) that turn a normal variable into Student's t of `freedom` degrees."""
+    """Return factors (count,) that turn a normal variable into Student's t of `freedom` degrees."""
     if freedom == 0:
         return torch.zeros(count, dtype=torch.float64)
     normal = torch.randn(count, freedom, dtype=torch.float64, generator=generator)
@@ -279,7 +280,7 @@ def _seed_statistics(
     name: str, system: Sequence[Sequence[str]], references: Sequence[str], lowercase: bool
 ) -> Tensor:
     if not system:
-        raise ValueError(f"{name} must have the hypotheses of at least one seed, received none")
+        raise ValueError(f"{name} must have the hypotheses of at least one seed, got none")
     for hypotheses in system:
         check_lengths(**{name: hypotheses, "references": references})
     return torch.stack([bleu_statistics(h, references, lowercase=lowercase)[0] for h in system])

@@ -1,4 +1,4 @@
-"""Every task behind one interface; ``open_task`` gives the one that a config names."""
+"""All tasks behind one interface; `open_task` returns the task of a config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES: dict[str, type[Task]] = {
 
 
 def open_task(config: Config, run: Path) -> Task:
-    """Give the config's task in its run folder."""
+    """Return the config's task in its run folder."""
     return CLASSES[config.task](config, run)
 
 

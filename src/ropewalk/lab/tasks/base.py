@@ -1,4 +1,4 @@
-"""What a task is to the lab: all that training and comparison have to ask of it."""
+"""The interface of a task: everything that training and comparison call."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ropewalk.lab.former_names import current_evaluation
 
 
 class TaskBatch(Protocol):
-    """What a task makes of some rows for one pass through the model."""
+    """The data of some rows for one pass through the model."""
 
     @property
     def target_tokens(self) -> int:
-        """Number of tokens that the model is to predict."""
+        """Number of tokens that the model predicts."""
 
     def to(self: B, device: torch.device) -> B:
-        """Give the batch on this device."""
+        """Return the batch on this device."""
 
 
 B = TypeVar("B", bound=TaskBatch)
@@ -34,12 +34,12 @@ B = TypeVar("B", bound=TaskBatch)
 
 @dataclass(frozen=True)
 class Metric:
-    """A score: its key in results, its name for people, and how it is formed.
+    """A score: its key in results, its display name, and how it is computed.
 
-    ``score`` takes sums over items ``(..., C)`` of the task's statistics to scores ``(...)``; None
-    where a score has no such statistics and is not tested. ``unit`` stands behind the number.
-    ``floor``: below it nothing has been learned, so that differences mean little; ``solved``: from
-    it on a task is solved.
+    `score` maps sums over items `(..., C)` of the task's statistics to scores `(...)`. It is None
+    if the score has no such statistics and is not tested. `unit` is written after the number.
+    Below `floor` nothing has been learned, so differences mean little. From `solved` on, the task
+    counts as solved.
     """
 
     key: str
@@ -52,99 +52,99 @@ class Metric:
     solved: float | None = None
 
     def facts(self) -> Facts:
-        """Give what a report has to know."""
+        """Return the fields that a report needs."""
         names = ("key", "name", "unit", "higher_is_better", "digits", "floor", "solved")
         return {name: getattr(self, name) for name in names}
 
 
 class Task(ABC):
-    """A task in its run folder, which ``prepare`` fills; all else is read from there.
+    """A task in its run folder: `prepare` writes the data there, other methods read it.
 
-    Rows are places in the training data. A subclass says how they are drawn, what a batch of them
-    is and what the model is to make of it; a finished model is evaluated split by split.
+    Rows are indices into the training data. A subclass defines how they are drawn, how a batch is
+    made of them and its loss. A trained model is evaluated split by split.
     """
 
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline
-    tested_metric: ClassVar[Metric]  # the one whose differences are tested
-    tuned_metric: ClassVar[Metric] = Metric(  # what decoding settings are chosen by
+    tested_metric: ClassVar[Metric]  # its differences are tested for significance
+    tuned_metric: ClassVar[Metric] = Metric(  # decides between decoding settings
         "loss", "validation loss", higher_is_better=False, digits=3
     )
-    evaluation_phase: ClassVar[str] = "scoring"  # what a cell does behind training
+    evaluation_phase: ClassVar[str] = "scoring"  # what a cell does after training
 
     def __init__(self, config: Config, run: Path) -> None:
         self.config, self.run = config, run
 
-    # What the data is.
+    # The data.
 
     @abstractmethod
     def digest(self) -> str:
-        """Read or draw the data, check that it will do, and give its digest: no file is written."""
+        """Read or draw the data, check it and return its digest; write no file."""
 
     @abstractmethod
     def prepare(self) -> Facts:
-        """Write what cells need into the run folder and give what is to be known of the data."""
+        """Write what cells need into the run folder and return facts about the data."""
 
     @property
     def data_facts(self) -> Facts:
-        """What ``prepare`` gave, "vocabulary" among it."""
+        """The facts that `prepare` returned, including "vocabulary"."""
         return read_checked_json(self.run / "corpus.json", "digest", "vocabulary")
 
     @cached_property
     def vocabulary(self) -> int:
-        """Number of tokens that a model of the prepared run has to know."""
+        """Number of tokens in the vocabulary of the prepared run."""
         return int(self.data_facts["vocabulary"])
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits that a finished model is scored on."""
+        """The names of the splits that a trained model is scored on."""
 
     def cautions(self) -> list[str]:
-        """Say what in the data makes its scores mean little, if anything does."""
+        """Return warnings about data whose scores mean little."""
         return []
 
-    # How a cell trains.
+    # Training.
 
     @abstractmethod
     def plan(self, seed: int, epoch: int) -> list[list[int]]:
-        """Give one epoch's batches as lists of rows, the same number in every epoch."""
+        """Return one epoch's batches as lists of rows; every epoch has the same number."""
 
     @abstractmethod
     def batch(self, rows: Sequence[int], draw: int) -> TaskBatch:
-        """Make a batch of rows; what is drawn for it, such as masks, ``draw`` determines."""
+        """Make a batch of rows; `draw` seeds its random parts, such as masks."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """Give the loss that is trained on, a mean over the batch's target tokens."""
+        """Return the training loss, a mean over the batch's target tokens."""
 
     @abstractmethod
     def validation_loss(self, model: nn.Module, precision: str) -> float:
-        """Give the mean negative log-likelihood of a target token in nats, on validation data."""
+        """Return the mean negative log-likelihood of a validation target token, in nats."""
 
-    # What becomes of a finished model.
+    # Evaluation.
 
     def validation_scores(self, model: nn.Module, configs: Sequence[Config]) -> list[Facts]:
-        """Score validation data as each of these configs decodes, under ``tuned_metric``'s key.
+        """Return the score of each config's decoding on validation data, under `tuned_metric.key`.
 
-        They differ in decoding alone, and not in which snapshots the model is the mean of.
+        The configs differ only in decoding settings, not in the snapshots that the model averages.
         """
         return [{"loss": round(self.validation_loss(model, "float32"), 5)}] * len(configs)
 
     @abstractmethod
     def evaluate(self, model: nn.Module, split: str, folder: Path) -> Facts:
-        """Let a model answer a split; what is long goes to files in ``folder``, the rest is given.
+        """Run a model on a split; write long outputs to files in `folder` and return the rest.
 
-        Raises ValueError where the model cannot, as with positions that its encoding refuses.
+        Raises ValueError if the model cannot, for example if its encoding refuses the positions.
         """
 
     def evaluate_diverged(self, split: str, folder: Path) -> Facts:
-        """Give what stands for the answers of a training that diverged."""
+        """Return what replaces the answers if the training diverged."""
         return {"no_result": "the training diverged"}
 
     def is_evaluated(self, split: str, folder: Path) -> bool:
-        """Tell whether the split's answers are there, made as the config says by the model there.
+        """Return whether the split's answers exist, from this folder's model and decoding config.
 
-        What an earlier version wrote does not name its model, and is taken to be of this one.
+        Files of earlier versions do not name their model; they are assumed to match.
         """
         if not (folder / f"{split}.json").exists():
             return False
@@ -154,7 +154,7 @@ class Task(ABC):
         return "made_from" not in held or bool(held["made_from"] == made)
 
     def made_from(self, split: str, folder: Path) -> Facts:
-        """Give what a split's score is made from: checksums of the model and of the data."""
+        """Return the checksums of the model and the data that a split's score is made from."""
         model = folder / "model.safetensors"
         return {
             "model": read_checksum(model) if model.exists() else None,
@@ -162,35 +162,35 @@ class Task(ABC):
         }
 
     def evaluation(self, split: str, folder: Path) -> Facts:
-        """Read what the file of a split holds: what ``evaluate`` gave, and how it was asked."""
+        """Read the file of a split: what `evaluate` returned, and the settings it ran with."""
         held = read_checked_json(folder / f"{split}.json", most_bytes=MOST_DATA_BYTES)
         if not isinstance(held.get("decoding", {}), dict):
-            raise ValueError(f"{folder / f'{split}.json'} holds no scores; delete it")
+            raise ValueError(f"{folder / f'{split}.json'} contains no scores; delete it")
         return current_evaluation(held)
 
     @abstractmethod
     def score(self, split: str, folder: Path) -> Facts:
-        """Score the answers of a cell, whose folder this is, as results keep it.
+        """Score the answers in a cell's folder, in the form that results store.
 
-        A value for each metric's key, the statistics of each item, and whatever else tells more.
-        Where there is no result, "no_result" has the reason.
+        Returns a value for each metric's key, the statistics of each item, and further details.
+        If there is no result, "no_result" has the reason.
         """
 
     @classmethod
     @abstractmethod
     def statistics_of(cls, scores: Facts) -> Tensor:
-        """Form the statistics ``(N, C)`` that ``metrics`` score, from what ``score`` gave."""
+        """Return the statistics `(N, C)` that `metrics` use, from what `score` returned."""
 
-    # What a comparison tells of the task.
+    # What a comparison reports.
 
     @abstractmethod
     def describe_data(self) -> Facts:
-        """Give what results hold of the data and the splits."""
+        """Return the entries about data and splits in the results."""
 
     @abstractmethod
     def examples(self, results: Facts) -> Facts:
-        """Choose examples by rule, with what every encoding's first seed makes of them."""
+        """Choose examples by rule, with the outputs of every encoding's first seed."""
 
     @abstractmethod
     def attention(self, results: Facts) -> Facts:
-        """Give every head's attention over a few examples, for every encoding's first seed."""
+        """Return every head's attention over a few examples, for every encoding's first seed."""

@@ -13,7 +13,7 @@ from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import LanguageBatch
 from ropewalk.lab.tasks.text import LOSS, PASSAGES_SHOWN, TextTask, mean_loss
 
-CONTINUED = 20  # tokens, about, that a decoder foretells in a report's passage
+CONTINUED = 20  # approximate number of tokens that a decoder predicts in a report's passage
 
 
 def _perplexity(sums: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=Fa
 
 
 class CausalText(TextTask):
-    """Foretell each token of a window from those before it: perplexity."""
+    """Predict each token of a window from the tokens before it, scored by perplexity."""
 
     metrics: ClassVar = (PERPLEXITY, LOSS)
     goal: ClassVar = "the next token of running text"
@@ -37,7 +37,7 @@ class CausalText(TextTask):
         length, decode = self.config.train_length, self.tokens.decode
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         ids = [self.data["test"][s : s + length].tolist() for s in starts]
-        # What is read ends where a word does; as many tokens are foretold as are left.
+        # The prompt ends at the end of a word; all remaining tokens are predicted.
         prompts = [self.whole_words(row[: length - min(CONTINUED, length // 2)]) for row in ids]
         found = {
             slug: [
@@ -57,9 +57,9 @@ class CausalText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; "
-            f"about the last {min(CONTINUED, length // 2)} are foretold, the likeliest token each "
-            f"time, and shown to their last whole word; "
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; "
+            f"about the last {min(CONTINUED, length // 2)} are predicted, the likeliest token each "
+            f"time, and shown up to their last complete word; "
             f"seed {self.config.seeds[0]}"
         )
         terms = ("text", "continuation")

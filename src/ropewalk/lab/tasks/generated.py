@@ -1,4 +1,4 @@
-"""Generated sequences: a prompt, an answer, exact match at and past the trained length."""
+"""Generated sequences: a prompt, an answer, exact match at and beyond the trained length."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from ropewalk.lab.tasks.language_task import (
 from ropewalk.lab.tokens import EOS
 
 EXAMPLES_SHOWN = 3  # examples of each split in a report
-SEED = 0  # of the data: every training seed meets the same examples, in an order of its own
+SEED = 0  # of the data: all training seeds see the same examples, each in its own order
 
 
 def _exact_match(sums: Tensor) -> Tensor:
-    """Give the share of examples that are right as a whole, in percent."""
+    """Return the share of examples whose complete answer is right, in percent."""
     return 100 * sums[..., 0] / sums[..., 1]
 
 
 def _token_accuracy(sums: Tensor) -> Tensor:
-    """Give the share of answers' tokens that stand where they should, in percent."""
+    """Return the share of answer tokens that are right at their position, in percent."""
     return 100 * sums[..., 2] / sums[..., 3]
 
 
@@ -54,7 +54,7 @@ TOKENS = Metric("tokens", "tokens right", _token_accuracy, unit="%")
 
 
 class Generated(LanguageTask):
-    """Train a decoder on generated examples, let it answer longer ones."""
+    """Train a decoder on generated examples and test it on longer ones."""
 
     metrics: ClassVar = (EXACT, TOKENS)
     tested_metric: ClassVar = EXACT
@@ -63,20 +63,20 @@ class Generated(LanguageTask):
 
     @property
     def sequence(self) -> SequenceTask:
-        """What is generated."""
+        """The definition of the generated task."""
         return SEQUENCE_TASKS[self.config.task]
 
     def draw(self, split: Split, lengths: tuple[int, int], count: int) -> EncodedSplit:
-        """Draw examples of these lengths."""
+        """Return examples of these sizes as token ids."""
         drawn = draw_examples(
             self.config.task, split=split, lengths=lengths, count=count, seed=SEED
         )
-        # The end mark is added where a batch is made.
+        # `_batch` adds the end mark.
         return EncodedSplit([list(e.prompt) for e in drawn], [list(e.answer[:-1]) for e in drawn])
 
     @cached_property
     def drawn_splits(self) -> dict[str, EncodedSplit]:
-        """What is trained on and validated with."""
+        """Training and validation examples, newly drawn."""
         task, length, most = self.config.task, self.config.train_length, self.sequence.max_size
         if most is not None and length > most:
             raise ValueError(
@@ -96,7 +96,7 @@ class Generated(LanguageTask):
 
     @cached_property
     def lengths_in_training(self) -> list[int]:
-        """Tokens of each training example, the end mark included."""
+        """Number of tokens of each training example, including the end mark."""
         train = self.data["train"]
         return [len(p) + len(a) + 1 for p, a in zip(train.source, train.target, strict=True)]
 
@@ -133,7 +133,7 @@ class Generated(LanguageTask):
         if split not in self.data:
             raise ValueError(
                 f"{self.config.task} has at most {self.sequence.max_size} "
-                f"{self.sequence.size_unit}, and {split} asks for "
+                f"{self.sequence.size_unit}, but {split} needs "
                 f"{self.multiple(split) * self.config.train_length}"
             )
         held = self.data[split]

@@ -1,4 +1,4 @@
-"""What the tasks of one stack have in common: batches, loss, scores by length."""
+"""Common parts of tasks with a single stack: batches, loss, scores by length."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
 
 MAPPED_EXAMPLES = 3  # examples whose attention is drawn
-MAPPED_TOKENS = 40  # of such an example at most: beyond, a map's cells are too small to see
-HELD_OUT = 200  # examples or windows that validation loss is taken on
-SCORED_TOKENS = 4096  # of a batch in scoring, at most
+MAPPED_TOKENS = 40  # most tokens of such an example: beyond, a map's cells are too small to see
+HELD_OUT = 200  # examples or windows for the validation loss
+SCORED_TOKENS = 4096  # most tokens of a batch in scoring
 
 
 @dataclass(frozen=True)
 class LanguageBatch:
-    """Token ids ``(B, S)`` and what is to be predicted at each, PAD where nothing is."""
+    """Token ids `(B, S)` and the target at each position, PAD where nothing is predicted."""
 
     tokens: Tensor
     targets: Tensor
@@ -38,12 +38,12 @@ class LanguageBatch:
         return int((self.targets != PAD).sum())
 
     def to(self, device: torch.device) -> LanguageBatch:
-        """Give the batch on this device."""
+        """Return the batch on this device."""
         return LanguageBatch(self.tokens.to(device), self.targets.to(device))
 
 
 class LanguageTask(Task):
-    """A task of one stack that is scored at multiples of the trained length: x1, x2, …"""
+    """A task with a single stack, scored at multiples of the trained length: x1, x2, …"""
 
     columns: ClassVar[tuple[str, ...]]  # the statistics of an item
 
@@ -52,12 +52,12 @@ class LanguageTask(Task):
         return tuple(f"x{multiple}" for multiple in self.config.length_multiples)
 
     def multiple(self, split: str) -> int:
-        """Give by how much a split's items are longer than what was trained on."""
+        """Return the length of a split's items as a multiple of the trained length."""
         return int(split.removeprefix("x"))
 
     @abstractmethod
     def validation_batches(self) -> Iterator[LanguageBatch]:
-        """Give what validation loss is taken on."""
+        """Yield the batches for the validation loss."""
 
     def loss(self, model: Any, batch: LanguageBatch) -> Tensor:
         return token_loss(model(batch.tokens), model.embedding.weight, batch.targets)
@@ -94,12 +94,12 @@ class LanguageTask(Task):
         return torch.tensor(columns, dtype=torch.float64).t()
 
     def length_facts(self, unit: str) -> Facts:
-        """Give what results hold of the lengths that are scored."""
+        """Return the entries about scored lengths in the results."""
         of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
         return {"unit": unit, "trained": self.config.train_length, "of": of}
 
     def first_models(self, results: Facts) -> Iterator[tuple[str, LanguageModel]]:
-        """Give each encoding's slug and the model of its first seed; a diverged one has none."""
+        """Yield each encoding's slug and the model of its first seed, unless it diverged."""
         for row in results["encodings"]:
             cell = Cell.of_row(row, self.config.seeds[0])
             path = cell.folder(self.run) / "model.safetensors"
@@ -111,7 +111,7 @@ class LanguageTask(Task):
     def attention_facts(
         self, results: Facts, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
     ) -> Facts:
-        """Give attention over these: the index of each, its token ids, and how they are written."""
+        """Return attention over the examples in `shown`: (index, token ids, token labels)."""
         encodings = {
             slug: {
                 "seed": self.config.seeds[0],
@@ -145,6 +145,6 @@ def pad_examples(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Languag
 def _map_facts(labels: list[str], layers: list[Tensor]) -> Facts:
     weights = [
         [[[round(w, 3) for w in row] for row in head] for head in layer[0].clamp(0, 1).tolist()]
-        for layer in layers  # linear attention may weigh with less than 0 or more than 1
+        for layer in layers  # weights of linear attention may be below 0 or above 1
     ]
     return {"rows": labels, "columns": labels, "weights": weights}

@@ -18,8 +18,8 @@ FIRST_WORD = len(SPECIAL)
 class MaskedText(TextTask):
     """Fill in masked tokens of a window from all others.
 
-    Of the tokens, a share is chosen and at least one; 80 % of these are masked, 10 % replaced by
-    another word and 10 % left. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
+    A share of the tokens, at least one, is chosen: 80 % of these are masked, 10 % replaced by
+    a random word and 10 % unchanged. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
     """
 
     metrics: ClassVar = (LOSS,)
@@ -27,7 +27,7 @@ class MaskedText(TextTask):
 
     @property
     def mask(self) -> int:
-        """The id of the mask, behind those of the words."""
+        """The id of the mask token, after the ids of all words."""
         return self.vocabulary - 1
 
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
@@ -64,8 +64,8 @@ class MaskedText(TextTask):
             for i, start in enumerate(starts)
         ]
         rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens that lie evenly over the test text; the "
-            f"likeliest token at each masked place; seed {self.config.seeds[0]}"
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; the "
+            f"likeliest token at each mask; seed {self.config.seeds[0]}"
         )
         terms = ("masked", "text")
         return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}

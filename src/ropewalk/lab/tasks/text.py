@@ -1,4 +1,4 @@
-"""Running text: windows of a corpus or of built-in tales, to train on and to score."""
+"""Running text: training and scoring on windows of a corpus or of built-in tales."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from ropewalk.lab.tasks.language_task import (
 from ropewalk.lab.tokens import EOS, PAD, Tokens
 
 TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
-SEED = 0  # of the tales: every training seed reads the same, in an order of its own
-LONGEST_WORD = 64  # tokens within which a word's beginning is looked for
+SEED = 0  # of the tales: all training seeds read the same tales, each in its own order
+LONGEST_WORD = 64  # tokens to search for the beginning of a word
 PASSAGES_SHOWN = 5  # passages in a report
 
 
 def begins_word(piece: str) -> bool:
-    """Tell whether a token, as the vocabulary writes it, begins a word."""
+    """Return whether a token, as written in the vocabulary, begins a word."""
     return piece.startswith("▁")
 
 
 def mean_loss(sums: Tensor) -> Tensor:
-    """Give the mean negative log-likelihood of a token in nats."""
+    """Return the mean negative log-likelihood of a token in nats."""
     return sums[..., 0] / sums[..., 1]
 
 
@@ -51,10 +51,10 @@ LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
 
 
 class TextTask(LanguageTask):
-    """Train on windows of running text, score windows as long and longer.
+    """Train on windows of running text and score windows of the same length and longer.
 
-    Documents of a split stand in a row, an end mark behind each. Windows of every length cover the
-    same test tokens, so that lengths can be compared.
+    The documents of a split are concatenated, with an end mark after each. Windows of every length
+    cover the same test tokens, so that lengths can be compared.
     """
 
     tested_metric: ClassVar = LOSS
@@ -67,7 +67,7 @@ class TextTask(LanguageTask):
 
     @cached_property
     def texts(self) -> Texts:
-        """The documents themselves, told or read where the config says."""
+        """The documents: generated tales, or the texts that the config names."""
         config = self.config
         if config.data != "tales":
             return _with_one_test_split(load_texts(config.data))
@@ -92,7 +92,7 @@ class TextTask(LanguageTask):
         return {name: ids.long() for name, ids in tensors.items()}
 
     def digest(self) -> str:
-        # Of tales, how much is tested may change from sitting to sitting.
+        # The number of test tales may change between sessions, so the digest leaves them out.
         generated = self.config.data == "tales"
         held = [(k, v) for k, v in self.texts.splits.items() if not generated or k != "test"]
         return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
@@ -112,7 +112,7 @@ class TextTask(LanguageTask):
             if len(ids[name]) < least:
                 raise ValueError(
                     f"train_length must leave room for windows in the {name} text, got {length}: "
-                    f"it has {len(ids[name])} tokens; give more text"
+                    f"it has {len(ids[name])} tokens; add more text"
                 )
         digest = tokens.save(self.run / "tokenizer.json")
         write_tensors(self.run / "text.safetensors", ids, {})
@@ -141,7 +141,7 @@ class TextTask(LanguageTask):
             yield self.windows("validation", starts, length, int(starts[0]))
 
     def scored_tokens(self) -> int:
-        """Give how many test tokens are scored: whole windows of every length that fits."""
+        """Return how many test tokens are scored: complete windows of every length that fits."""
         known, length = len(self.data["test"]) - 1, self.config.train_length
         fitting = [m * length for m in self.config.length_multiples if m * length <= known]
         if not fitting:
@@ -154,7 +154,7 @@ class TextTask(LanguageTask):
         length, known = self.multiple(split) * self.config.train_length, len(self.data["test"]) - 1
         if length > known:
             raise ValueError(
-                f"the test text has {known} tokens to foretell, {split} needs {length}"
+                f"the test text has {known} tokens to predict, but {split} needs {length}"
             )
         device = model.embedding.weight.device
         nll: list[float] = []
@@ -189,17 +189,17 @@ class TextTask(LanguageTask):
         }
 
     def passage_starts(self, length: int, count: int) -> list[int]:
-        """Give where so many windows begin that lie evenly over the test text, each at a word."""
+        """Return the starts of `count` windows, evenly over the test text, each at a word."""
         room = len(self.data["test"]) - 1 - length
         return [self._next_word(room * k // count, room) for k in range(count)] if room >= 0 else []
 
     def _next_word(self, place: int, last: int) -> int:
-        """Give the first place from here on where a word begins, or this one if none does."""
+        """Return the first index from `place` on where a word begins, or `place` if none does."""
         pieces = self.tokens.pieces(self.data["test"][place : last + 1][:LONGEST_WORD].tolist())
         return place + next((i for i, piece in enumerate(pieces) if begins_word(piece)), 0)
 
     def whole_words(self, ids: list[int]) -> list[int]:
-        """Give ids without their last word, which may be cut; one word alone is given as it is."""
+        """Return ids without their last word, which may be cut; a single word is unchanged."""
         pieces = self.tokens.pieces(ids)
         last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
         return ids[:last]
@@ -210,12 +210,12 @@ class TextTask(LanguageTask):
         for start in self.passage_starts(length, MAPPED_EXAMPLES):
             ids = self.data["test"][start : start + length].tolist()
             shown.append((start, ids, self.tokens.pieces(ids)))
-        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens that lie evenly over the test text"
+        rule = f"{MAPPED_EXAMPLES} passages of {length} tokens, evenly spaced over the test text"
         return self.attention_facts(results, rule, shown)
 
 
 def _with_one_test_split(texts: Texts) -> Texts:
-    """Give training, validation and the first test split, which is called "test" here."""
+    """Return the texts with training, validation and the first test split, renamed to "test"."""
     first = next((name for name in texts.splits if name not in ("train", "validation")), None)
     if first is None:
         raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")

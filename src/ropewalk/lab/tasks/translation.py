@@ -37,12 +37,12 @@ from ropewalk.model import Transformer
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
 
-FEW_TRAINING = 1_000  # pairs; below, the model learns them by heart
-FEW_TESTED = 100  # pairs; below, a score of the corpus hangs on single sentences
+FEW_TRAINING = 1_000  # pairs; a model memorizes fewer
+FEW_TESTED = 100  # pairs; with fewer, single sentences dominate the corpus score
 
 
 class Translation(Task):
-    """Train on sentence pairs, translate test splits."""
+    """Train on sentence pairs and translate test splits."""
 
     metrics: ClassVar = (BLEU, CHRF)
     tested_metric: ClassVar = BLEU
@@ -51,7 +51,7 @@ class Translation(Task):
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The sentences themselves, read where the config says."""
+        """The sentence pairs of the corpus that the config names."""
         config = self.config
         return load_corpus(config.data, source=config.source, target=config.target)
 
@@ -76,7 +76,7 @@ class Translation(Task):
         if not config.splits and not corpus.test_splits:
             raise ValueError(
                 f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
-                f"test.{corpus.target}, or score another with splits=validation"
+                f"test.{corpus.target}, or score another split with splits=validation"
             )
         text = json.dumps([corpus.source, corpus.target, dict(corpus.splits)], ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -157,7 +157,7 @@ class Translation(Task):
         return total / tokens
 
     def validation_scores(self, model: Any, configs: Sequence[Config]) -> list[Facts]:
-        """Give BLEU and its brevity penalty; one search serves all length penalties of a beam."""
+        """Return BLEU and brevity penalty; all length penalties of a beam size share one search."""
         searches = {
             beam: translate_ids(model, self.data["validation"].source, beam=beam)
             for beam in {config.beam for config in configs}
@@ -186,7 +186,7 @@ class Translation(Task):
         return [self.tokens.decode(best(found, length_penalty).ids) for found in searches]
 
     def evaluate_diverged(self, split: str, folder: Path) -> Facts:
-        """Give empty translations, which count as such."""
+        """Write empty translations, which are scored as such."""
         write_hypotheses(folder, split, [""] * len(self.data[split]))
         return {}
 
@@ -194,7 +194,7 @@ class Translation(Task):
         return (folder / f"{split}.hypotheses.txt").exists() and super().is_evaluated(split, folder)
 
     def made_from(self, split: str, folder: Path) -> Facts:
-        """Give what a score is made from, the translations themselves among it."""
+        """Return the checksums of model, data and translations that a score is made from."""
         path = folder / f"{split}.hypotheses.txt"
         content = read_bytes(path, MOST_DATA_BYTES) if path.exists() else None
         digest = None if content is None else hashlib.sha256(content).hexdigest()

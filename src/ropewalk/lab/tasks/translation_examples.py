@@ -1,4 +1,4 @@
-"""What a reader looks at beside the numbers: translations and attention maps, chosen by rule."""
+"""Example translations and attention maps for a report, chosen by rule."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ropewalk.lab.tokens import BOS, EOS, Tokens
 
 EXAMPLES_PER_BIN = 4
 MAPPED_SENTENCES = 3
-MAPPED_TOKENS = 40  # at most, on either side: beyond, a map's cells are too small to see
+MAPPED_TOKENS = 40  # most on either side: beyond, a map's cells are too small to see
 
 
 def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
-    """Choose sentences and give them with every encoding's translation by its first seed."""
+    """Choose sentences and return them with the translations of every encoding's first seed."""
     split, seed = results["splits"][0], results["config"]["seeds"][0]
     pairs = corpus.splits[split]
     bins = results["length_bins"][split]
@@ -53,9 +53,9 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
 
 
 def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
-    """Give every head's attention over a few sentences, for every encoding's first seed.
+    """Return every head's attention over a few sentences, for every encoding's first seed.
 
-    The decoder reads the reference, so that all encodings look at the same tokens.
+    The decoder reads the reference, so that all encodings attend to the same tokens.
     """
     split, seed = results["splits"][0], results["config"]["seeds"][0]
     encoded = read_splits(run / "splits.safetensors")[split]

@@ -1,4 +1,4 @@
-"""What the code of a family of models does and config.json does not say, as data."""
+"""What the code of a family of models does and config.json does not state, as data."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ropewalk.rotary.spec import Pairing
 
 DEFAULT_THETA = 10_000.0
 FULL, SLIDING = "full_attention", "sliding_attention"
-PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # by which a few configs state it
+PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # a few configs have them
 
 
 @dataclass(frozen=True)
 class IndexerConventions:
-    """How the indexer of sparse attention rotates: by the layer's frequencies, in heads of its own.
+    """The rotation of sparse attention's indexer: the layer's frequencies on heads of its own.
 
-    head_dim_key: the key that holds the size of its heads. trailing: whether the last dimensions of
-    them rotate, and not the first.
+    head_dim_key: the key with the size of its heads. trailing: whether the last dimensions of these
+    heads rotate, not the first.
     """
 
     pairing: Pairing
@@ -29,50 +29,50 @@ class IndexerConventions:
 
 @dataclass(frozen=True)
 class RopeConventions:
-    """How the layers of one stack are read, and what their code takes where config.json is silent.
+    """How to read the layers of one stack, and the defaults of their code.
 
     Which dimensions rotate, and in what order:
-    head_layout: which dimensions of a head rotate: its `head` or the first part of it, the rope
+    head_layout: which dimensions of a head rotate: the full `head` or its first part, the rope
         part of `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
-    partial_rotary: whether `partial_rotary_factor` counts.
-    rotary_dim_key: a key that holds R itself.
-    axis_order: the order of axes, where positions have several.
+    partial_rotary: whether `partial_rotary_factor` is used.
+    rotary_dim_key: the key of R itself.
+    axis_order: the order of axes, if positions have several.
 
-    What stands where:
-    defaults: keys of the config, and what the model's code takes where they are missing.
+    Where values are:
+    defaults: keys of the config, and the defaults of the model's code.
     rope_defaults: the same for fields of the rope.
-    required_keys: keys that config.json must have, for what the code takes without them is no
-        plain rope.
-    aliases: keys that stand for the usual ones, and those.
-    rope_theta_section: a key whose dictionary holds the model's `rope_theta`.
+    required_keys: keys that config.json must have, because the default of the code is not a plain
+        rope.
+    aliases: keys with another name, and the usual name of each.
+    rope_theta_section: the key of a dictionary that has the model's `rope_theta`.
     rope_ratio_key: a key that multiplies the usual theta.
-    extra_fields: further fields of the rope that are read elsewhere, or without effect.
-    yarn_fields: fields that the model's code sets itself where the rule is YaRN.
+    extra_fields: more fields of the rope that are read elsewhere, or have no effect.
+    yarn_fields: fields that the model's code sets itself if the rule is YaRN.
 
     Which layer has which type:
-    full_attention_interval_key: a key that holds how far apart layers of full attention are, where
-        `layer_types` is absent, as in the next three.
+    full_attention_interval_key: the key of the distance between layers of full attention. It and
+        the next three are used if `layer_types` is absent.
     full_attention_at: whether they are the first or the last of each interval.
     full_attention_index_key: a key that lists the layers of full attention.
     other_layer_type: the type of the other layers, for both.
-    layer_type_pattern_key: a key that holds types which repeat.
+    layer_type_pattern_key: the key of a pattern of types that repeats.
     layer_types_by_ratio: types of layers by the entries of `compress_ratios`.
 
     What differs between layers:
     nope_layer_types: types of layers without rope.
-    reads_no_rope_layers: whether `no_rope_layers` says which layers have none.
+    reads_no_rope_layers: whether `no_rope_layers` lists the layers without rope.
     rope_switches: keys that must have these values, or there is no rope.
-    keys_by_layer_type: for a type of layer, keys of its own that it reads instead of the usual.
-    unscaled_layer_types: types of layers that the legacy `rope_scaling` does not touch.
-    scaled_layers_key: a key that lists the layers which it does touch.
-    one_theta: whether `layer_rope_theta` says only which layers rotate, all by `rope_theta`.
-    rope_parameters_by_layer_type: whether `rope_parameters` must be there, by types of layers.
-    rope_parameters_names: what `rope_parameters` calls types of layers.
+    keys_by_layer_type: keys that a type of layer reads instead of the usual ones.
+    unscaled_layer_types: types of layers that legacy `rope_scaling` does not apply to.
+    scaled_layers_key: a key that lists the layers that it applies to.
+    one_theta: whether `layer_rope_theta` only selects layers, which all rotate by `rope_theta`.
+    rope_parameters_by_layer_type: whether `rope_parameters` is required, by types of layers.
+    rope_parameters_names: the names of types of layers in `rope_parameters`.
 
     The indexer that chooses the keys of sparse attention:
-    indexer: how it rotates; None: there is none, or it has no rope.
-    indexer_layer_types: types of layers that have one; None: all.
-    shares_indexers: whether layers may do without one, by `indexer_types` and the like.
+    indexer: how it rotates. None: there is none, or it has no rope.
+    indexer_layer_types: types of layers that have one. None: all.
+    shares_indexers: whether layers may have none of their own, by `indexer_types` and similar keys.
     """
 
     head_layout: Literal["head", "latent", "trailing", "axial"] = "head"
@@ -125,10 +125,10 @@ class ConventionsByModelType(dict[str, RopeConventions]):
         theta: float | None = DEFAULT_THETA,
         **conventions: Any,
     ) -> None:
-        """Add these model types, with the conventions of `base` but for those given.
+        """Add these model types, with the conventions of `base` except for the arguments.
 
-        theta: what stands for a missing one; None: it must be given. What `defaults` and
-        `rope_defaults` hold is added to those of `base`.
+        theta: the default theta; None: the config must have one. `defaults` and `rope_defaults` are
+        added to those of `base`.
         """
         base = RopeConventions() if base is None else base
         defaults = {**base.defaults, **conventions.pop("defaults", {})}
@@ -146,7 +146,7 @@ class ConventionsByModelType(dict[str, RopeConventions]):
             )
 
     def set_head_dim(self, head_dim: int, model_types: str) -> None:
-        """Say the head_dim that these types' code takes, whatever the width and number of heads."""
+        """Set the head_dim that these types' code uses, whatever the width and number of heads."""
         for model_type in model_types.split():
             conventions = self[model_type]
             defaults = {"head_dim": head_dim, **conventions.defaults}

@@ -1,6 +1,6 @@
-"""The size of a head that a model's code takes where config.json is silent, by model type.
+"""Sizes of heads that are defaults of the model's code, if config.json has none, by model type.
 
-For all others it is the width over the number of heads.
+For all other types the size is the width over the number of heads.
 """
 
 from __future__ import annotations

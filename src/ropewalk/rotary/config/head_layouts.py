@@ -1,4 +1,4 @@
-"""Which dimensions of a head rotate, and along which axes, for each layout that models have."""
+"""The dimensions of a head that rotate, and their axes, for each layout that models have."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def read_rope(
 def _head(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
-    """A rope on a head's leading dimensions, or on all."""
+    """Return a rope on a head's leading dimensions, or on all."""
     head_dim = _head_dim(layer_config)
     if "qk_rope_head_dim" in layer_config:
         raise ValueError(
-            f"qk_rope_head_dim must be absent, for this model rotates its heads' leading "
-            f"dimensions, got {shown(layer_config['qk_rope_head_dim'])}"
+            f"qk_rope_head_dim must be absent, as this model rotates the leading dimensions of "
+            f"its heads, got {shown(layer_config['qk_rope_head_dim'])}"
         )
     scaling = read_scaling(layer_config, conventions, rope_fields)
     rotary_dim = _rotary_dim(layer_config, conventions, rope_fields, scaling, head_dim)
@@ -48,15 +48,15 @@ def _rotary_dim(
     scaling: Scaling | None,
     head_dim: int,
 ) -> int:
-    """R, from the part of the head that rotates or from a key that holds it."""
+    """Return R, from the part of the head that rotates or from a key for R."""
     part = rope_fields.get("partial_rotary_factor", 1.0)
     if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 < part <= 1:
         raise ValueError(f"partial_rotary_factor must be above 0 and at most 1, got {shown(part)}")
-    if isinstance(scaling, Proportional):  # it is the rule's own field there
+    if isinstance(scaling, Proportional):  # there it is a field of the rule
         part = 1.0
     elif part != 1.0 and not conventions.partial_rotary:
         raise ValueError(
-            f"partial_rotary_factor must be absent, for this model rotates whole heads, "
+            f"partial_rotary_factor must be absent, as this model rotates full heads, "
             f"got {shown(part)}"
         )
     rotary_dim = int(head_dim * part)
@@ -68,11 +68,11 @@ def _rotary_dim(
         if "partial_rotary_factor" in rope_fields and int(head_dim * part) != rotary_dim:
             raise ValueError(
                 f"{key} must be the part of head_dim={head_dim} that partial_rotary_factor gives, "
-                f"{int(head_dim * part)}, got {rotary_dim}: take one of them out"
+                f"{int(head_dim * part)}, got {rotary_dim}; remove one of them"
             )
     elif layer_config.get("rotary_dim", rotary_dim) != rotary_dim:
         raise ValueError(
-            f"rotary_dim must be absent or {rotary_dim}, as partial_rotary_factor has it, "
+            f"rotary_dim must be absent or {rotary_dim}, as partial_rotary_factor gives, "
             f"got {shown(layer_config['rotary_dim'])}"
         )
     return rotary_dim
@@ -81,7 +81,7 @@ def _rotary_dim(
 def _latent(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
-    """Multi-head latent attention: a part of the head has no position, the rest rotates."""
+    """Return the rope of multi-head latent attention: only the last part of a head rotates."""
     nope_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
     rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     _check_one_axis(rope_fields)
@@ -93,15 +93,15 @@ def _latent(
 def _check_part(
     layer_config: JsonObject, rope_fields: JsonObject, head_dim: int, rotary_dim: int
 ) -> None:
-    """Raise where `partial_rotary_factor` gives another R than the sizes; 1 is of their own part.
+    """Raise if `partial_rotary_factor` gives another R than the sizes; 1 is always accepted.
 
-    Mistral 4 states it of the whole head, dots3.note of a `head_dim` that is neither; DeepSeek's
-    code counts the part that rotates alone.
+    In Mistral 4 it is a part of the full head, in dots3.note a part of `head_dim`, which is another
+    size. In DeepSeek's code it is a part of the dimensions that rotate, so it is 1.
     """
     part = rope_fields.get("partial_rotary_factor", 1.0)
     stated = layer_config.get("head_dim")
-    whole = [head_dim, stated] if isinstance(stated, int) else [head_dim]
-    if part != 1 and not any(size * part == rotary_dim for size in whole):
+    sizes = [head_dim, stated] if isinstance(stated, int) else [head_dim]
+    if part != 1 and not any(size * part == rotary_dim for size in sizes):
         raise ValueError(
             f"partial_rotary_factor must be absent, or qk_rope_head_dim over the head's size, "
             f"{rotary_dim}/{head_dim}, got {shown(part)}"
@@ -111,7 +111,7 @@ def _check_part(
 def _trailing(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
-    """A rope on a head's last dimensions (DeepSeek-V4)."""
+    """Return a rope on a head's last dimensions (DeepSeek-V4)."""
     head_dim = _head_dim(layer_config)
     rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     _check_one_axis(rope_fields)
@@ -126,7 +126,7 @@ def _trailing(
 def _axial(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
-    """Image patches: all frequencies of half a head for height, and again for width."""
+    """Return the rope of image patches: height and width have all frequencies of half a head."""
     head_dim, order = _head_dim(layer_config), conventions.axis_order
     if head_dim % 4 and order != "time too":
         raise ValueError(f"head_dim must be a multiple of 4, for two axes, got {head_dim}")
@@ -177,7 +177,7 @@ def _spec(
         )
     if rotary_dim % 2:  # GLM-4.5 shrunk: 21 of 42 dimensions make 11 pairs
         if rotary_dim == head_dim:
-            raise ValueError(f"head_dim must be even where all of it rotates, got {head_dim}")
+            raise ValueError(f"head_dim must be even if all of it rotates, got {head_dim}")
         pair_axes = tuple((0, Fraction(2 * i, rotary_dim)) for i in range((rotary_dim + 1) // 2))
         rotary_dim += 1
     return RotarySpec(
@@ -196,23 +196,23 @@ def _spec(
 
 
 def _check_one_axis(rope_fields: JsonObject) -> None:
-    """Raise where fields speak of several axes, and the model has one."""
+    """Raise if the fields are those of several axes, and the model has one."""
     for name in ("mrope_section", *INTERLEAVED_AXES_FIELDS):
         if rope_fields.get(name):
             raise ValueError(
-                f"{name} must be absent, for this model's positions have one axis, "
+                f"{name} must be absent, as this model's positions have one axis, "
                 f"got {shown(rope_fields[name])}"
             )
     if rope_fields["rope_type"] == "mrope":
         raise ValueError(
-            "rope_type must not be 'mrope' here, for this model's positions have one axis"
+            "rope_type must not be 'mrope' here, as this model's positions have one axis"
         )
 
 
 def _mrope_axes(
     conventions: RopeConventions, rope_fields: JsonObject, rotary_dim: int
 ) -> Axes | None:
-    """M-RoPE's axes, in this family's order; None where positions have one axis."""
+    """Return M-RoPE's axes in this family's order, or None if positions have one axis."""
     order, pairs = conventions.axis_order, rotary_dim // 2
     if order is None:
         _check_one_axis(rope_fields)
@@ -229,13 +229,13 @@ def _mrope_axes(
     sections = rope_fields.get("mrope_section")
     if not isinstance(sections, (list, tuple)) or len(sections) != 3:
         raise ValueError(
-            f"mrope_section must hold three numbers of pairs, for time, height and width, "
+            f"mrope_section must have three numbers of pairs, for time, height and width, "
             f"got {shown(sections)}"
         )
     for count in sections:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"mrope_section must hold integers above 0, got {shown(sections)}")
-    # Small versions of models have the sections of the large one, which their code cuts short.
+            raise ValueError(f"mrope_section must have integers above 0, got {shown(sections)}")
+    # Small versions of models have the sections of the large one, which their code truncates.
     if sum(sections) != pairs and sections != conventions.rope_defaults.get("mrope_section"):
         raise ValueError(
             f"mrope_section must sum to the {pairs} pairs of {rotary_dim} dimensions, "
@@ -243,7 +243,7 @@ def _mrope_axes(
         )
     if order == "ernie" and sections[0] != sections[1]:
         raise ValueError(
-            f"mrope_section must hold height, width and time, the first two equal, "
+            f"mrope_section must be height, width and time, the first two equal, "
             f"got {shown(list(sections))}"
         )
     if interleaved:
@@ -252,7 +252,7 @@ def _mrope_axes(
 
 
 def _head_dim(layer_config: JsonObject) -> int:
-    """D: said outright, or the width over the number of heads."""
+    """Return D: its own key, or the width over the number of heads."""
     sizes = {
         key: positive_int(layer_config, key, most=MAX_HEAD_DIM)
         for key in HEAD_DIM_KEYS
@@ -264,7 +264,7 @@ def _head_dim(layer_config: JsonObject) -> int:
         return head_dim
     width = positive_int(layer_config, *WIDTH_KEYS)
     heads = positive_int(layer_config, *HEAD_COUNT_KEYS)
-    head_dim = width // heads  # rounded down, as models' own code has it
+    head_dim = width // heads  # rounded down, as in models' own code
     if head_dim > MAX_HEAD_DIM:
         raise ValueError(
             f"{first_present(layer_config, WIDTH_KEYS)} must give heads of at most "

@@ -1,4 +1,4 @@
-"""The rope of the indexer that chooses the keys of sparse attention (DeepSeek-V3.2 and its kin)."""
+"""The rope of the indexer that chooses keys in sparse attention (DeepSeek-V3.2 and similar)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ INDEXER_TYPES = {"full": True, "F": True, "shared": False, "S": False}
 def indexed_layers(
     settings: JsonObject, conventions: RopeConventions, layer_types: Sequence[str | None]
 ) -> list[bool]:
-    """Say of each layer whether it has an indexer of its own.
+    """Return whether each layer has an indexer of its own.
 
-    A layer of another type has none; one that is "shared" takes the keys that an earlier one chose.
+    Layers of other types have none. A "shared" layer uses the keys that an earlier indexer chose.
     """
     count = len(layer_types)
     if conventions.indexer is None:
@@ -38,7 +38,7 @@ def indexed_layers(
             raise ValueError(f"{key} must name each of {count} layers, got {len(names)}")
         for name in names:
             if not isinstance(name, str) or name not in INDEXER_TYPES:
-                raise ValueError(f'{key} must hold "full" or "shared", got {shown(name)}')
+                raise ValueError(f'{key} must have "full" or "shared", got {shown(name)}')
         return [own and INDEXER_TYPES[name] for own, name in zip(of_type, names, strict=True)]
     every = positive_int(
         {"index_topk_freq": 1, **_given(settings, "index_topk_freq")}, "index_topk_freq"
@@ -56,9 +56,9 @@ def _given(settings: JsonObject, key: str) -> dict[str, object]:
 def read_indexer(
     layer_config: JsonObject, conventions: RopeConventions, rope: RotarySpec
 ) -> RotarySpec | None:
-    """Return the rope of a layer's indexer: the layer's own frequencies, on heads of its own.
+    """Return the rope of a layer's indexer: the layer's frequencies, on the indexer's heads.
 
-    It often pairs otherwise than the layer, and rotates the other end of its heads.
+    Its pairing often differs from the layer's, and it often rotates the other end of its heads.
     """
     indexer = conventions.indexer
     if indexer is None or layer_config.get(indexer.head_dim_key) is None:

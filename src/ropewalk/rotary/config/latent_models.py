@@ -1,6 +1,6 @@
-"""Conventions of language models whose heads rotate in a part alone: latent attention, DeepSeek-V4.
+"""Conventions of language models with a rope on a part of each head: latent attention, DeepSeek-V4.
 
-They were read where those of `text_models` were.
+Their sources are those of `text_models`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pair
 INDEX_HEADS_OF_128 = {"index_head_dim": 128}
 
 LATENT_TEXT.add("axk1 deepseek_v3 glm4_moe_lite kimi_k2 youtu", LATENT)
-# DeepSeek-V3.2's indexer rotates halves although the model rotates neighbours; GLM's does not.
+# DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
 LATENT_TEXT.add(
     "axk2 deepseek_v32", LATENT, indexer=IndexerConventions("half"), defaults=INDEX_HEADS_OF_128
 )

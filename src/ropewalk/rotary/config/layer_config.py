@@ -1,4 +1,4 @@
-"""What a config.json says of one layer: the settings of its stack, and what is the layer's own."""
+"""The settings of one layer in a config.json: those of its stack, and its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OwnSettings = Mapping[int, dict[str, Any]]
 
 
 def read_own_settings(settings: JsonObject, count: int) -> OwnSettings:
-    """Return what `per_layer_config` and `layer_rope_theta` say of each layer that they name."""
+    """Return the settings that `per_layer_config` and `layer_rope_theta` have, by layer."""
     own_settings: dict[int, dict[str, Any]] = {}
     layers = settings.get("per_layer_config", {})
     if not isinstance(layers, Mapping):
@@ -23,7 +23,7 @@ def read_own_settings(settings: JsonObject, count: int) -> OwnSettings:
         number = str(index)[:10]
         if not (number.isdecimal() and number.isascii()) or not isinstance(values, Mapping):
             raise ValueError(
-                f"per_layer_config must hold a dictionary for each layer, "
+                f"per_layer_config must have a dictionary for each layer, "
                 f"got {shown(values)} for {shown(index)}"
             )
         own = {key: value for key, value in values.items() if value is not None}
@@ -38,7 +38,7 @@ def read_own_settings(settings: JsonObject, count: int) -> OwnSettings:
 def scaled_layers(
     settings: JsonObject, conventions: RopeConventions, count: int
 ) -> set[int] | None:
-    """Return the layers that the legacy `rope_scaling` counts in; None: their types say so."""
+    """Return the layers that legacy `rope_scaling` applies to, or None if their types decide."""
     key = conventions.scaled_layers_key
     if key is None or key not in settings:
         return None
@@ -53,10 +53,10 @@ def read_layer_overrides(
     *,
     scaled: bool | None,
 ) -> dict[str, Any]:
-    """Return the settings that this layer has otherwise; None: it has not got the setting.
+    """Return the settings in which this layer differs; None removes a setting.
 
-    `layer_rope_theta` is then the theta that the config gives this layer alone, which goes before
-    that of its type; 0 says that the layer has no rope.
+    `layer_rope_theta` is the theta that the config has for this one layer. It overrides that of the
+    layer's type; 0 means that the layer has no rope.
     """
     overrides = dict(own_settings)
     overrides["layer_rope_theta"] = overrides.pop("rope_theta", None)

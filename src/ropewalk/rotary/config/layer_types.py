@@ -1,4 +1,4 @@
-"""Of what type each layer of a stack is, and which layers have a rope."""
+"""The type of each layer of a stack, and which layers have a rope."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EARLIER_LAYER_TYPES = {
     "mamba2": "linear_attention",
     "recurrent": "linear_attention",
 }
-# The keys that say whether there is a rope at all, and what they may say.
+# The keys that switch ropes on or off, and their possible values.
 SWITCH_VALUES: dict[str, tuple[Any, ...]] = {
     "alibi": (True, False),
     "use_mem_rope": (True, False),
@@ -37,7 +37,7 @@ SWITCH_VALUES: dict[str, tuple[Any, ...]] = {
 
 
 def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list[str | None]:
-    """Return the type of each layer: None for all, where layers have no types."""
+    """Return the type of each layer, None for all if layers have no types."""
     count = positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS)
     types_key = first_present(settings, LAYER_TYPES_KEYS)
     if types_key is not None:
@@ -64,12 +64,12 @@ def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list
         or conventions.nope_layer_types
         or conventions.unscaled_layer_types
     ):
-        raise ValueError("layer_types must be given, for this model's layers differ, got none")
+        raise ValueError("layer_types must be given, since this model's layers differ, got none")
     return [None] * count
 
 
 def _known_types(key: str, value: object, count: int) -> list[str | None]:
-    """Return the types that this value lists, as they are called today."""
+    """Return the types that this value lists, by today's names."""
     names = as_list(key, value)
     if len(names) != count:
         raise ValueError(f"{key} must name each of {count} layers, got {len(names)}")
@@ -79,7 +79,7 @@ def _known_types(key: str, value: object, count: int) -> list[str | None]:
         if layer_type not in ATTENTION_TYPES | OTHER_TYPES:
             known = sorted(ATTENTION_TYPES | OTHER_TYPES)
             raise ValueError(
-                f"{key}[{i}] must be a type of layer that is known, got {shown(name)}"
+                f"{key}[{i}] must be a known type of layer, got {shown(name)}"
                 + (did_you_mean(str(name)[:80], known) or f"; they are {', '.join(known)}")
             )
         layer_types.append(layer_type)
@@ -87,17 +87,17 @@ def _known_types(key: str, value: object, count: int) -> list[str | None]:
 
 
 def _types_by_ratio(value: object, conventions: RopeConventions, count: int) -> list[str | None]:
-    """DeepSeek-V4's types; entries beyond the layers are those of its extra prediction layers."""
+    """Return DeepSeek-V4's types; entries beyond the layers are for its extra prediction layers."""
     ratios = as_list("compress_ratios", value)
     by_ratio = conventions.layer_types_by_ratio
     if len(ratios) < count:
         raise ValueError(
-            f"compress_ratios must hold one for each of {count} layers, got {shown(ratios)}"
+            f"compress_ratios must have one for each of {count} layers, got {shown(ratios)}"
         )
     for ratio in ratios[:count]:
         if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio not in by_ratio:
             raise ValueError(
-                f"compress_ratios must be of {', '.join(map(str, by_ratio))}, got {shown(ratio)}"
+                f"compress_ratios must be from {', '.join(map(str, by_ratio))}, got {shown(ratio)}"
             )
     return [by_ratio[ratio] for ratio in ratios[:count]]
 
@@ -109,14 +109,14 @@ def layer_indices(key: str, value: object, count: int) -> Collection[int]:
         raise ValueError(f"{key} must list each of {count} layers once, got {len(indices)}")
     for i in indices:
         if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < count:
-            raise ValueError(f"{key} must hold layers 0..{count - 1}, got {shown(i)}")
+            raise ValueError(f"{key} must have layers 0..{count - 1}, got {shown(i)}")
     return frozenset(indices)
 
 
 def has_rope(
     layer_config: JsonObject, conventions: RopeConventions, layer: int, layer_type: str | None
 ) -> bool:
-    """Say whether this layer has a rope, by its type and by the keys that switch ropes off."""
+    """Return whether this layer has a rope, by its type and by the keys that switch ropes off."""
     if layer_type in OTHER_TYPES or layer_type in conventions.nope_layer_types:
         return False
     if layer_config.get("layer_rope_theta") == 0:
@@ -133,7 +133,7 @@ def has_rope(
     if layer_config.get("no_rope_layers"):
         switch = entry_of_layer(layer_config, "no_rope_layers", layer)
         if switch not in (0, 1):
-            raise ValueError(f"no_rope_layers must hold 1 (rope) or 0 (none), got {shown(switch)}")
+            raise ValueError(f"no_rope_layers must have 1 (rope) or 0 (none), got {shown(switch)}")
         return bool(switch)
     key = "no_rope_layer_interval"
     interval = positive_int(layer_config, key) if key in layer_config else 4
@@ -147,5 +147,5 @@ def entry_of_layer(settings: JsonObject, key: str, layer: int) -> Any:
         positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS),
     )
     if len(entries) != count:
-        raise ValueError(f"{key} must hold one for each of {count} layers, got {len(entries)}")
+        raise ValueError(f"{key} must have one for each of {count} layers, got {len(entries)}")
     return entries[layer]

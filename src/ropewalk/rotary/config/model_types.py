@@ -1,4 +1,4 @@
-"""The conventions of every model type that is known, and the types that no spec can say."""
+"""The conventions of every known model type, and the types that no spec can describe."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ CONVENTIONS = ConventionsByModelType({**TEXT, **LATENT_TEXT, **VISION_AUDIO})
 for _head_dim, _names in HEAD_DIMS.items():
     CONVENTIONS.set_head_dim(_head_dim, _names)
 
-# What rotates, but not as a rope does, or with more than a `RotarySpec` says: the reason.
+# Types that rotate, but not as a `RotarySpec` can describe, and the reason.
 UNSUPPORTED = {
-    "qwen2_5_omni_dit": "its code rotates the first head alone",
-    "vjepa2": "its code mixes up pairs, so that norms change: it is no rotation",
+    "qwen2_5_omni_dit": "its code rotates only the first head",
+    "vjepa2": "its code mixes up pairs, so that norms change: it is not a rotation",
     "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
     "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
     "clvp": "it rotates values too",
     "neucodec": "its code rotates heads by their number, not tokens by their position",
     "xcodec2": "its code rotates heads by their number, not tokens by their position",
-    "qwen": "its dynamic rule goes by powers of two and is none of ropewalk.scaling",
+    "qwen": "its dynamic rule grows by powers of two, and ropewalk.scaling does not have it",
     "esmfold2": "its axes have different thetas within one head",
 }
 
-# What has no rope: how it knows positions instead.
+# Types without rope, and what encodes positions instead.
 WITHOUT_ROPE = {
     **dict.fromkeys(
         """
@@ -46,7 +46,7 @@ WITHOUT_ROPE = {
         ("t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano", "pix2struct"),
         "T5's biases are added to its scores by distance",
     ),
-    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores know distances"),
-    **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores know distances"),
+    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores depend on distances"),
+    **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores depend on distances"),
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
 }

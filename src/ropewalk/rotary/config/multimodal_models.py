@@ -1,4 +1,4 @@
-"""Models of several stacks: in which section of their config.json each of them stands."""
+"""Models of several stacks: the section of each stack in their config.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ MULTIMODAL_MODELS: dict[str, dict[str, tuple[str, str]]] = {}
 
 
 def _add(model_types: str, **stacks: str) -> None:
-    """Add these models: stack="path=model type", {} standing for the model's own type."""
+    """Add these models: stack="path=model type"; {} is replaced by the model's own type."""
     for model_type in model_types.split():
         assert model_type not in MULTIMODAL_MODELS, model_type
         MULTIMODAL_MODELS[model_type] = {
@@ -90,7 +90,7 @@ _add("pe_audio", audio="audio_config=pe_audio_encoder")
 _add("pe_video", vision="video_config=pe_video_encoder")
 _add("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
 
-# Models whose sections leave out sizes that are those of the section's class, and these sizes.
+# Models with sections that leave out the default sizes of the section's class; these sizes.
 WITH_CLASS_SIZES = frozenset(
     """
     gemma3 idefics2 idefics3 internvl llava llava_next llava_next_video llava_onevision mistral3

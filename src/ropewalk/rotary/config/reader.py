@@ -1,4 +1,4 @@
-"""A model's layers from its config.json."""
+"""Read a model's layers from its config.json."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
 from ropewalk.rotary.config.origins import ARGUMENT, LayerSources, read_origins
 from ropewalk.rotary.config.rope_fields import read_rope_fields
 from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
-from ropewalk.rotary.config.sections import find_sections, normalise_section
+from ropewalk.rotary.config.sections import find_sections, normalize_section
 from ropewalk.rotary.config.source import load_config
 from ropewalk.rotary.config.values import JsonObject, positive_float, positive_length
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 
-MAX_PAIRS = 12_288  # of the different ropes of a model; the most in published models is some 500
+MAX_PAIRS = 12_288  # of all different ropes of a model; published models have up to some 500
 
 
 class ModelLayers(NamedTuple):
-    """What a config.json says of a model: the layers of each stack."""
+    """The model of a config.json: the layers of each stack."""
 
     stacks: dict[str, tuple[LayerSpec, ...]]
     model_type: str | None
@@ -65,7 +65,7 @@ def read_config(
     if pairing is not None and usual and usual != {pairing}:
         raise ValueError(
             f"pairing must be left out for model_type {shown(model_type)}, which has "
-            f"{usual.pop()!r}, got {pairing!r}; where weights were permuted, "
+            f"{usual.pop()!r}, got {pairing!r}; if weights were permuted, use "
             f"dataclasses.replace(rope, pairing=...)"
         )
     if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
@@ -80,8 +80,8 @@ def read_layers(
     most_pairs: int = MAX_PAIRS,
     stated_pairing: bool = False,
 ) -> tuple[LayerSpec, ...]:
-    """Return one `LayerSpec` for each layer of a stack; layers that are alike share theirs."""
-    section, conventions = normalise_section(raw_section, conventions)
+    """Return one `LayerSpec` for each layer of a stack; equal layers share one."""
+    section, conventions = normalize_section(raw_section, conventions)
     defaults = dict(conventions.defaults)
     settings = ChainMap(section, defaults)
     layer_types = read_layer_types(settings, conventions)
@@ -100,25 +100,25 @@ def read_layers(
         )
         layer_config = ChainMap(overrides, section, defaults)
         rotates = has_rope(layer_config, conventions, layer, layer_type)
-        alike = layer_type, rotates, indexed[layer], repr(sorted(overrides.items(), key=str))
-        if alike not in shared:
+        same_rope = layer_type, rotates, indexed[layer], repr(sorted(overrides.items(), key=str))
+        if same_rope not in shared:
             spec = _layer_spec(
                 layer_config, conventions, layer_type, rotates=rotates, indexed=indexed[layer]
             )
             if spec.rope is not None:
-                said = LayerSources(section, own_settings.get(layer, {}), layer_config)
-                origins = read_origins(said, conventions, layer_type)
+                sources = LayerSources(section, own_settings.get(layer, {}), layer_config)
+                origins = read_origins(sources, conventions, layer_type)
                 if stated_pairing:
                     origins["pairing"] = ARGUMENT
                 spec = replace(spec, origins=origins)
             pairs += 0 if spec.rope is None else spec.rope.pairs
             if pairs > most_pairs:
                 raise ValueError(
-                    f"per_layer_config and the like must leave layers alike, whose ropes have at "
-                    f"most {most_pairs:,} different pairs together, got more by layer {layer}"
+                    f"per_layer_config and similar keys must give ropes with at most "
+                    f"{most_pairs:,} different pairs together, got more by layer {layer}"
                 )
-            shared[alike] = spec
-        layers.append(shared[alike])
+            shared[same_rope] = spec
+        layers.append(shared[same_rope])
     return tuple(layers)
 
 
@@ -141,7 +141,7 @@ def _layer_spec(
 
 
 def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
-    """DeepSeek-V2's: with YaRN, latent attention sharpens the softmax besides."""
+    """Return DeepSeek-V2's factor: with YaRN, latent attention also sharpens the softmax."""
     rule = rope.scaling
     if conventions.head_layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:
         return rule.sharpening(rule.mscale_all_dim) ** 2
@@ -151,7 +151,7 @@ def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
 def _temperature_without_rope(
     layer_config: JsonObject, conventions: RopeConventions
 ) -> QueryTemperature | None:
-    """Llama 4's, in layers without rope."""
+    """Return Llama 4's temperature, in layers without rope."""
     if not conventions.reads_no_rope_layers or not layer_config.get("attn_temperature_tuning"):
         return None
     beta = positive_float("attn_scale", layer_config.get("attn_scale", 0.1))
@@ -160,12 +160,12 @@ def _temperature_without_rope(
 
 
 def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
-    """Ministral 3's, a field of its rope."""
+    """Return Ministral 3's temperature, a field of its rope."""
     beta = rope_fields.get("llama_4_scaling_beta")
     if not beta:
         return None
     if ORIGINAL_LENGTH not in rope_fields:
-        raise ValueError(f"{ORIGINAL_LENGTH} must be given beside llama_4_scaling_beta, got none")
+        raise ValueError(f"{ORIGINAL_LENGTH} must be given with llama_4_scaling_beta, got none")
     return QueryTemperature(
         positive_float("llama_4_scaling_beta", beta),
         positive_length(ORIGINAL_LENGTH, rope_fields[ORIGINAL_LENGTH]),

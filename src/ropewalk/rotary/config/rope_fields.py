@@ -1,6 +1,6 @@
-"""The fields of one layer's rope, in all forms that there have been, as one.
+"""The fields of one layer's rope, from all forms of the past, in today's form.
 
-Earlier: `rope_scaling: {"type": …}` beside `rope_theta`, `partial_rotary_factor`, `rotary_pct`, …;
+Earlier: `rope_scaling: {"type": …}` next to `rope_theta`, `partial_rotary_factor`, `rotary_pct`, …;
 now: `rope_parameters: {"rope_type": …, "rope_theta": …}`, for all layers or by layer type.
 """
 
@@ -15,7 +15,7 @@ from ropewalk.rotary.config.source import named
 from ropewalk.rotary.config.values import JsonObject, positive_float, positive_theta
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
-# Fields that may stand beside the rope's own dictionary, by the keys that they have had there.
+# Fields that may be next to the rope's own dictionary, by the keys that they have had there.
 ROPE_KEYS = {
     "rope_theta": "rope_theta",
     "rotary_emb_base": "rope_theta",
@@ -37,7 +37,7 @@ COMMON_FIELDS = {  # of every rope type
 def read_rope_fields(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
 ) -> dict[str, Any] | None:
-    """Return the rope's fields in today's form; None where the config says there is no rope."""
+    """Return the rope's fields in today's form, or None if the config has no rope."""
     written, place = rope_dictionary(layer_config, conventions, layer_type)
     by_layer_type = "." in place
     if written is None:
@@ -56,8 +56,8 @@ def read_rope_fields(
         path = f"{place}.{name}" if written.get(name) is not None else name
         if not by_layer_type and rope_fields.get(name, value) != value:
             raise ValueError(
-                f"{key} must say the same as {path}, {shown(rope_fields[name])}, "
-                f"got {shown(value)}: take one of them out"
+                f"{key} must be the same as {path}, {shown(rope_fields[name])}, "
+                f"got {shown(value)}; remove one of them"
             )
         rope_fields.setdefault(name, value)
     rope_type = _rope_type(rope_fields)
@@ -65,7 +65,7 @@ def read_rope_fields(
         rope_fields.pop(name, None)
     rope_fields["rope_type"] = rope_type
     for name, value in conventions.rope_defaults.items():
-        # Where each type has its own theta, no model says which would stand for a missing one.
+        # If each type has its own theta, no model has a default for a missing one.
         if not (by_layer_type and name == "rope_theta"):
             rope_fields.setdefault(name, value)
     if "rope_theta" in rope_fields:
@@ -75,8 +75,8 @@ def read_rope_fields(
         positive_theta("layer_rope_theta", own_theta)
         if conventions.one_theta and rope_fields["rope_theta"] != own_theta:
             raise ValueError(
-                f"layer_rope_theta must hold 0 or the model's rope_theta, "
-                f"{shown(rope_fields['rope_theta'])}, for its code rotates by no other, "
+                f"layer_rope_theta must be 0 or the model's rope_theta, "
+                f"{shown(rope_fields['rope_theta'])}, since its code uses no other, "
                 f"got {shown(own_theta)}"
             )
         rope_fields["rope_theta"] = own_theta
@@ -86,10 +86,10 @@ def read_rope_fields(
 def rope_dictionary(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
 ) -> tuple[JsonObject | None, str]:
-    """Return the dictionary that holds for this layer, and its place.
+    """Return the dictionary of this layer's rope, and its place.
 
-    The place is "rope_parameters" or "rope_scaling", and the layer type behind a full stop where
-    each has its own.
+    The place is "rope_parameters" or "rope_scaling", followed by a dot and the layer type if each
+    type has its own.
     """
     written, is_today = _today_or_earlier(layer_config)
     place = "rope_parameters" if is_today else "rope_scaling"
@@ -104,24 +104,24 @@ def rope_dictionary(
         differ = conventions.keys_by_layer_type or conventions.unscaled_layer_types
         if conventions.rope_parameters_by_layer_type or (is_today and differ):
             raise ValueError(
-                f"rope_parameters must hold a dictionary for each type of layer, as {shown(name)}, "
-                f"got {shown(written)}"
+                f"rope_parameters must have a dictionary for each type of layer, such as "
+                f"{shown(name)}, got {shown(written)}"
             )
         return written, place
-    outside = [key for key in written if _is_outside(key, written, layer_types)]
-    if outside:
+    misplaced = [key for key in written if _is_misplaced(key, written, layer_types)]
+    if misplaced:
         raise ValueError(
-            f"{named(outside[0])} must stand in the fields of each layer type where they have "
-            f"their own, got {shown(written[outside[0]])} beside {_names(layer_types)}"
+            f"{named(misplaced[0])} must be in the fields of each layer type if they have "
+            f"their own, got {shown(written[misplaced[0]])} next to {_names(layer_types)}"
         )
     if name is None:
         raise ValueError(
-            f"layer_types must say what each layer is, for rope_parameters has "
+            f"layer_types must name the type of each layer, since rope_parameters has "
             f"{_names(layer_types)}"
         )
     if name not in written:
         raise ValueError(
-            f"rope_parameters must hold {shown(name)}, a layer type, got {_names(layer_types)}"
+            f"rope_parameters must have {shown(name)}, a layer type, got {_names(layer_types)}"
         )
     return written[name], f"{place}.{name}"
 
@@ -131,7 +131,7 @@ def _names(layer_types: list[str]) -> str:
 
 
 def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
-    """Return `rope_parameters` or `rope_scaling`, and whether it is the first, today's."""
+    """Return `rope_parameters` or `rope_scaling`, and whether it is the first, today's form."""
     dictionaries = []
     for key in ("rope_parameters", "rope_scaling"):
         value = {} if layer_config.get(key) is None else layer_config[key]
@@ -141,14 +141,14 @@ def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
     today, earlier = dictionaries
     if today and earlier and today != earlier:
         raise ValueError(
-            f"rope_scaling must be absent where there are rope_parameters that differ from it, "
+            f"rope_scaling must be absent if there are rope_parameters that differ from it, "
             f"got both: {shown(earlier)} and {shown(today)}"
         )
     return today or earlier, bool(today)
 
 
-def _is_outside(key: str, written: JsonObject, layer_types: list[str]) -> bool:
-    """Say whether a key beside the layer types says more than is repeated in them (Laguna)."""
+def _is_misplaced(key: str, written: JsonObject, layer_types: list[str]) -> bool:
+    """Return whether a key next to the layer types differs from its repetition in them (Laguna)."""
     value = written[key]
     if key in layer_types or value is None:
         return False
@@ -157,7 +157,7 @@ def _is_outside(key: str, written: JsonObject, layer_types: list[str]) -> bool:
 
 
 def _rope_type(rope_fields: JsonObject) -> str:
-    """Return the name of the rule; `type` is what `rope_type` was called earlier."""
+    """Return the name of the rule; `type` is the earlier name of `rope_type`."""
     names = []
     for key in ("rope_type", "type"):
         name = rope_fields.get(key)
@@ -172,5 +172,5 @@ def _rope_type(rope_fields: JsonObject) -> str:
         )
     others = sorted(map(str, rope_fields.keys() - COMMON_FIELDS))
     if not names and others:
-        raise ValueError(f"rope_type must be given beside {shown(others)}, got none")
+        raise ValueError(f"rope_type must be given with {shown(others)}, got none")
     return names[-1] if names else "default"

@@ -1,4 +1,4 @@
-"""The scaling rule in the fields of a rope, read and written."""
+"""Read and write the scaling rule in the fields of a rope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
-# What has a name of its own in a config.json; other fields of a rule are called as there.
+# Fields of rules that have another name in a config.json.
 JSON_NAMES = {"original_length": ORIGINAL_LENGTH, "fraction": "partial_rotary_factor"}
 RULES_BY_ROPE_TYPE: dict[str, type[Scaling]] = {
     "linear": scaling.Linear,
@@ -25,7 +25,7 @@ RULES_BY_ROPE_TYPE: dict[str, type[Scaling]] = {
     "llama3": scaling.Llama3,
     "proportional": scaling.Proportional,
 }
-# Fields that files have beside those of the rule, and that have no effect.
+# Fields that files have in addition to those of the rule, without effect.
 UNUSED_BY_ALPHA = {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}  # Hunyuan's
 UNUSED_BY_YARN = {"finetuned"}
 
@@ -33,7 +33,7 @@ UNUSED_BY_YARN = {"finetuned"}
 def read_scaling(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> Scaling | None:
-    """Return the rule that these fields describe; every field must be one that it knows."""
+    """Return the rule that these fields describe; raise if it does not have one of them."""
     rope_type = rope_fields["rope_type"]
     if rope_type == "yarn":
         rope_fields = {**rope_fields, **conventions.yarn_fields}
@@ -61,11 +61,11 @@ def read_scaling(
 
 
 def _read_alpha(rope_fields: JsonObject, extra_fields: set[str]) -> Scaling:
-    """Hunyuan's rule: it is called dynamic, but its alpha does not go by the length."""
+    """Return Hunyuan's rule: it is called dynamic, but its alpha does not depend on the length."""
     check_unknown_fields(rope_fields, UNUSED_BY_ALPHA | extra_fields)
     if rope_fields.get("factor", 1.0) != 1.0:
         raise ValueError(
-            f"factor must be 1.0 where there is an alpha, got {shown(rope_fields['factor'])}"
+            f"factor must be 1.0 if there is an alpha, got {shown(rope_fields['factor'])}"
         )
     return scaling.NTKAware(factor=positive_float("alpha", rope_fields["alpha"]))
 
@@ -96,7 +96,7 @@ def _read_rule(
 
 
 def _checked(key: str, value: Any) -> Any:
-    """Return a field's value, which must be of the type that the rule takes."""
+    """Return a field's value; raise if its type is not that of the rule."""
     if key in ("short_factor", "long_factor"):
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{key} must be a list of numbers, got {shown(value)}")
@@ -111,14 +111,14 @@ def _checked(key: str, value: Any) -> Any:
             raise ValueError(f"truncate must be true or false, got {shown(value)}")
         return value
     if key == ORIGINAL_LENGTH:
-        return value  # checked where it was found
+        return value  # already checked
     if key in ("mscale", "mscale_all_dim"):
         return positive_float(key, value, zero=True, least=0.0)
     return positive_float(key, value)
 
 
 def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int | None:
-    """Return the original length, from where this rule's models have it."""
+    """Return the original length, from the key where models with this rule have it."""
     dynamic = rope_fields["rope_type"] == "dynamic"
     top_key = "max_position_embeddings" if dynamic else ORIGINAL_LENGTH
     at_top, inside = layer_config.get(top_key), rope_fields.get(ORIGINAL_LENGTH)
@@ -139,7 +139,7 @@ def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int |
 
 
 def _length_ratio(layer_config: JsonObject, rope_fields: JsonObject) -> float | None:
-    """Return how much longer the model's length is than the original one."""
+    """Return the ratio of the model's length to the original one."""
     key = "max_position_embeddings"
     longest = layer_config.get(key)
     original = _original_length(layer_config, rope_fields)
@@ -149,7 +149,7 @@ def _length_ratio(layer_config: JsonObject, rope_fields: JsonObject) -> float | 
 
 
 def write_scaling(rule: Scaling | None) -> dict[str, Any]:
-    """Write a rule as fields of a rope, which `read_scaling` reads back to the same."""
+    """Return a rule as fields of a rope, which `read_scaling` reads back to an equal rule."""
     if rule is None:
         return {"rope_type": "default"}
     if isinstance(rule, scaling.NTKAware):

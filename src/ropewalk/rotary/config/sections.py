@@ -1,4 +1,4 @@
-"""The section of a config.json that belongs to each stack, and the conventions it is read by."""
+"""The section of a config.json for each stack, and the conventions that apply to it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
 from ropewalk.rotary.config.values import JsonObject, positive_int, positive_length
 
-# Sections of a model that puts known stacks together under a type of its own (LLaVA).
+# Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-STATE_PAIRING = 'state pairing="half" or "interleaved"'
+PASS_PAIRING = 'pass pairing="half" or "interleaved"'
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 
 
 def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
-    """Find each stack's section as it stands in the config, and its model type's conventions."""
+    """Return each stack's section as the config has it, and its model type's conventions."""
     if model_type is None:
         raise ValueError(
             f"model_type must be given, got none: it says how dimensions are paired; "
-            f"or {STATE_PAIRING}"
+            f"or {PASS_PAIRING}"
         )
     if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
     if model_type in MULTIMODAL_MODELS:
         return _sections_of_multimodal(config, model_type)
     if model_type in CONVENTIONS:
-        # The first revision of DeepSeek-V2 has the type of the models before it.
+        # The first revision of DeepSeek-V2 has the type of earlier models.
         latent = model_type == "deepseek" and "qk_rope_head_dim" in config
         return {"text": (config, CONVENTIONS["deepseek_v2" if latent else model_type])}
     return _sections_by_own_type(config, model_type)
@@ -63,7 +63,7 @@ def _sections_of_multimodal(config: JsonObject, model_type: str) -> RawSections:
 
 
 def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
-    """Find the sections of known types in a model that is put together of others."""
+    """Return the sections of known types in a model that combines other models."""
     raw_sections: RawSections = {}
     unknown_key: str = "model_type"
     unknown_type: object = model_type
@@ -87,8 +87,8 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         raise unsupported
     guess = did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
     raise ValueError(
-        f"{unknown_key} must be one whose pairing is known, got {shown(unknown_type)}{guess}"
-        f"{' If not,' if guess else '; or'} {STATE_PAIRING}"
+        f"{unknown_key} must be one with a known pairing, got {shown(unknown_type)}{guess}"
+        f"{' If not,' if guess else '; or'} {PASS_PAIRING}"
     )
 
 
@@ -96,29 +96,28 @@ def _unsupported(key: str, model_type: str) -> ValueError:
     if model_type in WITHOUT_ROPE:
         return ValueError(
             f"{key} must be of a model with a rope, got {model_type!r}, which has none: "
-            f"{WITHOUT_ROPE[model_type]}; where its own code has one after all, state "
-            f'pairing="half" or "interleaved"'
+            f"{WITHOUT_ROPE[model_type]}; if its own code has one after all, {PASS_PAIRING}"
         )
     return ValueError(
-        f"{key} must be one whose rope a RotarySpec can say, got {shown(model_type)}: "
+        f"{key} must be one with a rope that RotarySpec can describe, got {shown(model_type)}: "
         f"{UNSUPPORTED[model_type]}"
     )
 
 
 def _with_sizes(conventions: RopeConventions, sizes: Mapping[str, int]) -> RopeConventions:
-    """Return the conventions with these sizes where the section leaves them out."""
+    """Return the conventions with these sizes as defaults."""
     return (
         replace(conventions, defaults={**conventions.defaults, **sizes}) if sizes else conventions
     )
 
 
 def _class_sizes(model_type: str, section_type: str) -> Mapping[str, int]:
-    """Return the sizes that sections leave out where they are those of the section's class."""
+    """Return the sizes that sections leave out if they are the defaults of the section's class."""
     return CLASS_SIZES.get(section_type, {}) if model_type in WITH_CLASS_SIZES else {}
 
 
 def _at_path(config: JsonObject, path: str) -> JsonObject | None:
-    """Return the section at a dotted path, None where it is missing."""
+    """Return the section at a dotted path, or None if it is missing."""
     raw_section = config
     for key in path.split(".") if path else ():
         inner = raw_section.get(key)
@@ -131,7 +130,7 @@ def _at_path(config: JsonObject, path: str) -> JsonObject | None:
 
 
 def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: str) -> None:
-    """Raise where the top level says another rope than the text's section, which is read."""
+    """Raise if the rope at the top level differs from that of the text's section, which is read."""
     if not path.endswith("text_config"):
         return
     for key in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
@@ -145,7 +144,7 @@ def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: s
 
 
 def _without_default_type(value: Any) -> Any:
-    """Drop the type that says nothing from a rope's fields (Qwen2-VL's mrope, saved again)."""
+    """Drop a default type from a rope's fields (Qwen2-VL's mrope, saved again)."""
     if not isinstance(value, Mapping):
         return value
     return {
@@ -155,13 +154,13 @@ def _without_default_type(value: Any) -> Any:
     }
 
 
-def normalise_section(
+def normalize_section(
     raw_section: JsonObject, conventions: RopeConventions
 ) -> tuple[dict[str, Any], RopeConventions]:
-    """Resolve aliases, drop nulls and check the keys; return also what then holds by convention.
+    """Resolve aliases, drop nulls and check the keys; return also the conventions that apply.
 
-    Of the conventions, a section can change the pairing, where the family lets its config state
-    it, and take back the family's own sizes of heads with a null.
+    A section can change two conventions. It can set the pairing, if the family's code reads it, and
+    remove the family's own sizes of heads with a null.
     """
     section = {
         conventions.aliases.get(key, key): value
@@ -169,11 +168,9 @@ def normalise_section(
         if value is not None
     }
     conventions = _with_stated_pairing(section, conventions)
-    taken_back = {
-        key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None
-    }
-    if taken_back & conventions.defaults.keys():
-        defaults = {k: value for k, value in conventions.defaults.items() if k not in taken_back}
+    removed = {key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None}
+    if removed & conventions.defaults.keys():
+        defaults = {k: value for k, value in conventions.defaults.items() if k not in removed}
         conventions = replace(conventions, defaults=defaults)
     check_unknown_keys(section, conventions)
     for key in ("max_position_embeddings", "original_max_position_embeddings"):
@@ -183,7 +180,7 @@ def normalise_section(
     ratio_key, theta_section = conventions.rope_ratio_key, conventions.rope_theta_section
     if ratio_key is not None and ratio_key in section:
         if "rope_theta" in section:
-            raise ValueError(f"rope_theta must be absent where there is a {ratio_key}, got both")
+            raise ValueError(f"rope_theta must be absent if there is a {ratio_key}, got both")
         section["rope_theta"] = DEFAULT_THETA * positive_int(section, ratio_key)
     if theta_section is not None and isinstance(section.get(theta_section), Mapping):
         theta = section[theta_section].get("rope_theta")
@@ -193,7 +190,7 @@ def normalise_section(
 
 
 def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:
-    """Return the conventions with the pairing that the config states, where its family lets it."""
+    """Return the conventions with the pairing that the config sets, if its family allows it."""
     for key in PAIRING_KEYS:
         value = section.get(key)
         if value is None:
@@ -205,14 +202,14 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
         if key == "rope_interleave" and conventions.write_pairing == "half":  # DeepSeek-V3's
             return replace(conventions, pairing="half")
         raise ValueError(
-            f"{key} must be {str(not value).lower()} or absent for this model, whose pairing is "
+            f"{key} must be {str(not value).lower()} or absent for this model, which has pairing "
             f"{shown(conventions.pairing)}, got {str(value).lower()}"
         )
     return conventions
 
 
 def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> None:
-    """Raise where a required key is missing, and what may stand for it too."""
+    """Raise if a required key and all alternatives to it are missing."""
     rope_parameters = section.get("rope_parameters") or section.get("rope_scaling")
     if not isinstance(rope_parameters, Mapping):
         rope_parameters = {}
@@ -230,6 +227,6 @@ def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> N
         within = ROPE_KEYS.get(key) == key and all(key in each for each in dictionaries)
         if not within and not alternatives.get(key, {key}) & section.keys():
             raise ValueError(
-                f"{key} must be given for this model, whose own code takes no plain value for it, "
-                f"got none"
+                f"{key} must be given for this model, got none: the default of its own code is "
+                f"not a plain rope"
             )

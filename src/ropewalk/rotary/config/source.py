@@ -1,4 +1,4 @@
-"""The contents of a config.json, from wherever they are. Plain JSON; no other library is asked."""
+"""Load the contents of a config.json from any source, as plain JSON, without other libraries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ropewalk.checks import shown
 from ropewalk.files import json_problem, read_text
 from ropewalk.rotary.config.values import JsonObject
 
-# Bounds, each many times what published files have, so that no file asks for endless work.
+# Bounds, each many times what published files have, so that no file causes endless work.
 MAX_BYTES = 4 * 2**20  # a few have 1 MB, of labels
-MAX_DEPTH = 64  # objects and lists within one another; they have 6
-MAX_VALUES = 3_000_000  # of all objects and lists together
-MAX_BITS = 10_000  # of an integer: Python writes no longer ones
+MAX_DEPTH = 64  # of nested objects and lists; they have 6
+MAX_VALUES = 3_000_000  # in all objects and lists together
+MAX_BITS = 10_000  # of an integer; Python refuses more than 4,300 digits
 MAX_KEYS = 10_000  # of one section; they have 200
 
 
@@ -36,7 +36,7 @@ def load_config(source: str | PathLike[str] | JsonObject) -> JsonObject:
         )
     if not isinstance(config, Mapping):
         raise ValueError(
-            f"config must hold a JSON object, got {type(config).__name__} in {shown(source, 200)}"
+            f"config must be a JSON object, got {type(config).__name__} in {shown(source, 200)}"
         )
     check_bounds(config)
     return config
@@ -44,13 +44,13 @@ def load_config(source: str | PathLike[str] | JsonObject) -> JsonObject:
 
 def _read(path: str) -> Any:
     try:
-        # A path with a NUL is no folder; what it is, `read_text` says.
+        # A path with a NUL is not a folder; `read_text` raises for it.
         file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
         text = read_text(file, MAX_BYTES)
     except (ValueError, OSError) as error:
-        # `read_text` names the file; what asks whether it is a folder does not.
-        said = f"{shown(path, 200)}: {error.strerror}" if isinstance(error, OSError) else error
-        raise ValueError(f"config must be a config.json or its folder, got {said}") from None
+        # An error of `read_text` names the file; an OSError of `is_dir` does not.
+        reason = f"{shown(path, 200)}: {error.strerror}" if isinstance(error, OSError) else error
+        raise ValueError(f"config must be a config.json or its folder, got {reason}") from None
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_doubles)
     except DoubledKeyError:
@@ -61,19 +61,19 @@ def _read(path: str) -> Any:
             f"got more in {shown(str(file), 200)}"
         ) from None
     except ValueError as error:
-        said = json_problem(error)
+        reason = json_problem(error)
     raise ValueError(
         f"config must be a readable JSON file, or its contents as a dictionary, "
-        f"got {shown(str(file), 200)}: {said}"
+        f"got {shown(str(file), 200)}: {reason}"
     ) from None
 
 
 class DoubledKeyError(ValueError):
-    """A key that stands twice in one object, with different values."""
+    """A key that one object has twice, with different values."""
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of a file's pairs; no key may stand twice with different values."""
+    """Return a file's object; raise if it has a key twice, with different values."""
     values = dict(pairs)
     if len(values) == len(pairs):
         return values
@@ -87,13 +87,13 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def named(key: object) -> str:
-    """Return a key as a message names it: bare where it is a plain word, cut where it is long."""
+    """Return a key as a message shows it: bare if it is a plain word, cut if it is long."""
     plain = isinstance(key, str) and len(key) <= 80 and key.isascii() and key.isprintable()
     return str(key) if plain else shown(key)
 
 
 def check_bounds(config: JsonObject) -> None:
-    """Raise where a config is deeper or larger than any that describes a model."""
+    """Raise if a config is deeper or larger than that of any model."""
     level: list[Any] = [config]
     count = 0
     for _ in range(MAX_DEPTH):
@@ -102,11 +102,11 @@ def check_bounds(config: JsonObject) -> None:
             is_object = isinstance(each, Mapping)
             count += len(each)
             if count > MAX_VALUES:
-                raise ValueError(f"config must hold at most {MAX_VALUES:,} values, got more")
+                raise ValueError(f"config must have at most {MAX_VALUES:,} values, got more")
             values = each.values() if is_object else each
             if any(type(value) is int and value.bit_length() > MAX_BITS for value in values):
                 raise ValueError(
-                    f"config must hold integers of at most {MAX_BITS:,} bits, got more"
+                    f"config must have integers of at most {MAX_BITS:,} bits, got more"
                 )
             inner.extend(value for value in values if isinstance(value, (Mapping, list, tuple)))
         if not inner:

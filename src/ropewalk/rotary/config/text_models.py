@@ -1,7 +1,7 @@
 """Conventions of language models.
 
-They were read in the modeling files of transformers 5.23 and, where that library has none, in the
-model's own code.
+They were read in the modeling files of transformers 5.23, or in the model's own code if that
+library has none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INDEX_128 = {"index_head_dim": 128}
 PARTIAL = RopeConventions(partial_rotary=True)
 PAIRWISE = RopeConventions(pairing="interleaved")
 
-# Whole heads in halves, as Llama has it; others differ in the theta that stands for a missing one.
+# Full heads, paired in halves, as in Llama; entries differ in the default theta.
 TEXT.add(
     """
     Yi arcee aria_text chameleon deepseek deepseek_ocr2_encoder deepseek_ocr2_text dia_decoder
@@ -98,7 +98,7 @@ TEXT.add(
     required_keys=("attention_head_dim", "layer_types"),
 )
 
-# Types of layers that differ in theta or in rule.
+# Types of layers with another theta or another rule.
 TEXT.add("beam mellum ultrabert", theta=None, rope_parameters_by_layer_type=True)
 TEXT.add("lfm3", theta=None, rope_parameters_by_layer_type=True)
 TEXT.add(
@@ -173,12 +173,12 @@ TEXT.add(
     layer_type_pattern_key="block_types",
     required_keys=NEEDS_LAYER_TYPES,
 )
-# Its own code has 25,000, and what transformers takes has changed.
+# Its own code has 25,000, and the default of transformers has changed.
 TEXT.add("persimmon", HALF_HEAD, None)
 NEEDS_ROTARY_DIM = ("rotary_dim",)
 TEXT.add("minimax_m2", PARTIAL, 5e6, rotary_dim_key="rotary_dim")
 TEXT.add(
-    # transformers documents `rotary_dim` and passes it over, so that there whole heads rotate.
+    # transformers documents `rotary_dim` but ignores it, and rotates full heads.
     "minimax_m3_vl_text",
     PARTIAL,
     5e6,
@@ -190,7 +190,7 @@ TEXT.add(
 )
 TEXT.add("phi-msft", rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM)
 
-# Neighbours make a pair.
+# Neighboring dimensions make a pair.
 TEXT.add("blt_patcher roformer", PAIRWISE)
 TEXT.add("helium", PAIRWISE, 1e5)
 TEXT.add("openai_privacy_filter", PAIRWISE, 15e4, required_keys=NEEDS_ROPE)

@@ -1,7 +1,6 @@
-"""What a config.json says of a rope that nobody would read: an error, never a silence.
+"""Raise on rope-related keys that no reader uses.
 
-Both refusals are here: of keys of a section, and of fields within `rope_parameters` or
-`rope_scaling`.
+They are keys of a section, or fields within `rope_parameters` or `rope_scaling`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KEYS_OF_ALL = {
     "qk_rope_head_dim",
     "rotary_dim",
 }
-# What says nothing of frequencies and pairs, as long as it has one of these values.
+# Keys that do not change frequencies and pairs as long as they have one of these values.
 HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
     "rotary": (True,),
     "original_rope": (True,),
@@ -43,7 +42,7 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
     known = _known_keys(conventions)
     if len(section) > MAX_KEYS:
         raise ValueError(
-            f"config must have at most {MAX_KEYS:,} keys a section, got {len(section):,}"
+            f"config must have at most {MAX_KEYS:,} keys in a section, got {len(section):,}"
         )
     for key, value in section.items():
         if (
@@ -55,8 +54,8 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
         ):
             continue
         raise ValueError(
-            f"{named(key)} must be absent, for it is not known what it means to the rope of this "
-            f"model, got {shown(value)}"
+            f"{named(key)} must be absent, since its effect on the rope of this model is not "
+            f"known, got {shown(value)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Values of a config.json, checked as they are read; errors name the key."""
+"""Checks of the values of a config.json; errors name the key."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ropewalk.checks import as_python, shown
 
 JsonObject = Mapping[str, Any]
 
-# Bounds, each many times what published models have, so that no config asks for endless work.
+# Bounds, each many times what published models have, so that no config causes endless work.
 MAX_SIZE = 2**24  # widths and counts: 16,777,216; the widest have some 20,000
 MAX_LENGTH = 2**31  # in positions; the longest have 10,000,000
-LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e9  # factors and the like; they have 0.1 to 100,000
-LEAST_THETA, MOST_THETA = 1.0, 1e15  # they have 100 to 100,000,000
+LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e9  # of factors; published ones have 0.1 to 100,000
+LEAST_THETA, MOST_THETA = 1.0, 1e15  # published models have 100 to 100,000,000
 
 
 def first_present(values: JsonObject, keys: tuple[str, ...]) -> str | None:
-    """Return the first of these keys that has a value, None if none has."""
+    """Return the first of these keys that has a value, or None if none has."""
     return next((key for key in keys if values.get(key) is not None), None)
 
 
 def positive_int(values: JsonObject, *keys: str, most: int = MAX_SIZE) -> int:
-    """Return the value of the first of these keys that is there, an integer above 0."""
+    """Return the value of the first of these keys that is present, an integer above 0."""
     key = first_present(values, keys)
     if key is None:
         others = f", got none of {', '.join(keys)}" if len(keys) > 1 else ""
@@ -46,7 +46,7 @@ def positive_float(
     least: float = LEAST_NUMBER,
     most: float = MOST_NUMBER,
 ) -> float:
-    """Return this value of a key: from `least` to `most`, or 0 where `zero` lets it in."""
+    """Return this value of a key: from `least` to `most`, or 0 if `zero` allows it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{key} must be a number, got {shown(value)}{_as_python(key, value)}")
     if not (0 < value <= sys.float_info.max or (zero and value == 0)):
@@ -77,9 +77,10 @@ def positive_length(key: str, value: Any, least: int = 1) -> int:
 
 
 def _as_python(key: str, value: object) -> str:
-    """Say what is wrong with a number of another library, which no JSON has; "" of all else."""
+    """Return what is wrong with a number of another library, which JSON never has; else ""."""
     way_out = as_python(key, value)
-    return f", of type {type(value).__name__}, which is no Python number{way_out}" * bool(way_out)
+    kind = type(value).__name__
+    return f", of type {kind}, which is not a Python number{way_out}" if way_out else ""
 
 
 def as_list(key: str, value: Any) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""A model's layers as fields of a config.json, which `reader` reads back to the same."""
+"""Write a model's layers as fields of a config.json, which `reader` reads back to equal layers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ FieldsByLayerType = dict[str | None, dict[str, Any]]
 
 
 def write_config(stacks: Stacks, model_type: str | None, form: str) -> dict[str, Any]:
-    """Write the layers of each stack that the model's type has; see `ModelSpec.to_config`."""
+    """Return the layers of each stack of the model's type as fields; see `ModelSpec.to_config`."""
     if form not in FORMS:
         raise ValueError(f'form must be "rope_parameters" or "rope_scaling", got {shown(form)}')
     if model_type is None:
-        raise ValueError("model_type must be set to write a config, for it says how to read one")
+        raise ValueError(
+            "model_type must be set to write a config, since it decides how a config is read"
+        )
     places = _places(stacks, model_type)
     config: dict[str, Any] = {"model_type": model_type}
     for stack, (path, conventions) in places.items():
@@ -41,15 +43,15 @@ def write_config(stacks: Stacks, model_type: str | None, form: str) -> dict[str,
     differ = [stack for stack in places if read.get(stack) != stacks[stack]]
     if differ:
         raise ValueError(
-            f"form must be one that can say these ropes, got {form!r} for {shown(model_type)}: "
-            f"read back it would give others for {differ[0]!r}"
+            f"form must be one that can describe these ropes, got {form!r} for "
+            f"{shown(model_type)}: read back, it would give others for {differ[0]!r}"
             + ('; try "rope_parameters"' if form == "rope_scaling" else "")
         )
     return config
 
 
 def _places(stacks: Stacks, model_type: str) -> dict[str, tuple[str, RopeConventions]]:
-    """Return where each stack stands in this model's config, and its conventions."""
+    """Return each stack's path in this model's config, and its conventions."""
     if model_type in MULTIMODAL_MODELS:
         sections = MULTIMODAL_MODELS[model_type]
         if "text" not in sections:
@@ -77,14 +79,14 @@ def _read_back(
 
 
 def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> dict[str, Any]:
-    """Write a stack's section: its layers, their ropes, and the sizes that ropes need."""
+    """Return a stack's section: its layers, their ropes, and the sizes that ropes need."""
     section: dict[str, Any] = {"num_hidden_layers": len(layers)}
     if any(layer.layer_type is not None for layer in layers):
         section["layer_types"] = [layer.layer_type for layer in layers]
     if conventions.reads_no_rope_layers:
         section["no_rope_layers"] = [int(layer.rope is not None) for layer in layers]
     section |= _llama4_temperature(layers)
-    # The first layer of each type stands for all; reading back tells where they differ.
+    # The first layer of each type is written for all; reading back shows if they differ.
     first_of_type = {
         layer.layer_type: (layer.rope, layer.query_temperature)
         for layer in reversed(layers)
@@ -107,11 +109,11 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
         section["rope_parameters"] = _rope_parameters(layers, by_layer_type, conventions)
     else:
         section |= _earlier_form(by_layer_type, conventions)
-    return section | _beside_rope_fields(ropes, conventions) | _indexers(layers, conventions)
+    return section | _next_to_rope_fields(ropes, conventions) | _indexers(layers, conventions)
 
 
 def _indexers(layers: Layers, conventions: RopeConventions) -> dict[str, Any]:
-    """Write the size of the indexer's heads, and which layers have one of their own."""
+    """Return the size of the indexer's heads, and the layers that have one of their own."""
     if conventions.indexer is None:
         return {}
     sizes = [layer.indexer.head_dim for layer in layers if layer.indexer is not None]
@@ -124,26 +126,26 @@ def _indexers(layers: Layers, conventions: RopeConventions) -> dict[str, Any]:
     return section
 
 
-def _beside_rope_fields(
+def _next_to_rope_fields(
     ropes: Mapping[str | None, RotarySpec], conventions: RopeConventions
 ) -> dict[str, Any]:
-    """Write lengths that stand beside a rope's fields, and sizes of a type of layers."""
-    beside: dict[str, Any] = {}
+    """Return lengths that are next to a rope's fields, and sizes of a type of layers."""
+    found: dict[str, Any] = {}
     for layer_type, rope in ropes.items():
         keys = conventions.keys_by_layer_type.get(str(layer_type), {})
         if "head_dim" in keys:
-            beside[keys["head_dim"]] = rope.head_dim
+            found[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
-            beside["max_position_embeddings"] = rope.scaling.original_length
+            found["max_position_embeddings"] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
-            beside[ORIGINAL_LENGTH] = rope.scaling.original_length
-    return beside
+            found[ORIGINAL_LENGTH] = rope.scaling.original_length
+    return found
 
 
 def _rope_parameters(
     layers: Layers, by_layer_type: FieldsByLayerType, conventions: RopeConventions
 ) -> dict[Any, Any]:
-    """Return the fields once where all layers have the same, and by layer type elsewhere."""
+    """Return the fields once if all layers have the same ones, else by layer type."""
     differ = (
         conventions.rope_parameters_by_layer_type
         or conventions.keys_by_layer_type
@@ -162,7 +164,7 @@ def _rope_parameters(
 
 
 def _earlier_form(by_layer_type: FieldsByLayerType, conventions: RopeConventions) -> dict[str, Any]:
-    """Return `rope_theta` and `rope_scaling`, and keys that some types of layers have besides."""
+    """Return `rope_theta`, `rope_scaling`, and the keys that only some types of layers have."""
     section: dict[str, Any] = {"rope_scaling": None}
     for layer_type, rope_fields in by_layer_type.items():
         rope_scaling = dict(rope_fields)
@@ -192,7 +194,7 @@ def _sizes(rope: RotarySpec, conventions: RopeConventions) -> dict[str, Any]:
 def _rope_fields(
     rope: RotarySpec, temperature: QueryTemperature | None, conventions: RopeConventions
 ) -> dict[str, Any]:
-    """Write a layer's rope as one dictionary of today's form."""
+    """Return a layer's rope as one dictionary of today's form."""
     rope_fields = {"rope_theta": rope.theta, **write_scaling(rope.scaling)}
     if isinstance(rope.scaling, DynamicNTK):
         del rope_fields[ORIGINAL_LENGTH]  # it is max_position_embeddings there
@@ -211,7 +213,7 @@ def _rope_fields(
 
 
 def _llama4_temperature(layers: Layers) -> dict[str, Any]:
-    """Write what Llama 4 says beside its rope."""
+    """Return the keys of Llama 4's query temperature."""
     for layer in layers:
         temperature = layer.query_temperature
         if temperature is not None and temperature.first:

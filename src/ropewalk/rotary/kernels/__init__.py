@@ -1,1 +1,1 @@
-"""Fast forms of the rotation, and the operator that chooses among them."""
+"""Fast forms of the rotation, and the operator that chooses one."""

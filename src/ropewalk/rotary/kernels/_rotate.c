@@ -1,16 +1,16 @@
-/* Rotation of pairs, row by row: what ropewalk.rotary.rotate does, at the speed of memory.
- * An optional extension: without it the same is computed in torch, and takes longer.
+/* Rotation of pairs, row by row, as ropewalk.rotary.rotate does, at the speed of memory.
+ * The extension is optional: without it, torch computes the same in more time.
  *
  * For a row x of D elements at position m, with c_i = amplitude * cos(angle_i) and s_i likewise,
  *
  *     y1_i = x1_i * c_i - x2_i * s_i
  *     y2_i = x2_i * c_i + x1_i * s_i        i = 0 .. R/2 - 1
  *
- * where the two of pair i stand R/2 apart (half) or side by side (interleaved). Arithmetic is in
- * float, in double for double, and not contracted, so that it agrees with the reference bit for bit.
+ * where the two of pair i are R/2 apart (half) or next to each other (interleaved). Arithmetic is in
+ * float (double for double), without fused multiply-add, so that it equals the reference bit for bit.
  *
- * The loops are compiled for several instruction sets, of which the best that the processor has is
- * chosen when the module is loaded.
+ * The loops are compiled for several instruction sets. The best one that the processor has is chosen
+ * when the module is loaded.
  */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -23,7 +23,7 @@
 
 #include "_rotate_tensor.h"
 
-/* One tensor to rotate. Strides are in elements; those of axes that a tensor has not are 0. */
+/* One tensor to rotate. Strides are in elements; those of missing axes are 0. */
 typedef struct {
     const char *x;
     char *out; /* may be x */
@@ -35,7 +35,7 @@ typedef struct {
 } Work;
 
 
-/* Rows that lie one behind the other along an axis of each tensor. */
+/* Consecutive rows along an axis of each tensor. */
 typedef struct {
     const char *x;
     char *out;
@@ -45,8 +45,8 @@ typedef struct {
 
 typedef void (*Rotate)(const Work *, const Rows *);
 
-/* Asks for what stands so many bytes behind a row: what processors fetch ahead by themselves ends with
- * a page. Beyond the tensor it is asked for in vain. */
+/* Prefetches memory this many bytes after a row: prefetching by the processor ends at a page boundary.
+ * Beyond the tensor it has no effect. */
 enum { AHEAD = 4096, LINE = 64 };
 
 static inline void fetch_ahead(const void *row, int64_t bytes) {
@@ -103,8 +103,8 @@ static void copy_rest(const Work *w, const Rows *rows) {
     }
 }
 
-/* Rotates rows first .. last - 1 of all, in the order in which they lie in memory, which is what
- * processors fetch ahead: along the sequence, or along heads where these lie closer. */
+/* Rotates rows first .. last - 1 of all, in the order of memory, which processors prefetch: along the
+ * sequence, or along heads if these are closer. */
 static void rotate_rows(const Work *w, int64_t first, int64_t last) {
     int64_t size = SIZE[w->dtype], table_size = w->dtype == FLOAT64 ? 8 : 4;
     int by_head = w->length == 1 || (w->heads > 1 && w->x_stride[1] < w->x_stride[2]);
@@ -132,20 +132,20 @@ static void rotate_rows(const Work *w, int64_t first, int64_t last) {
 
 #include "_rotate_threads.h"
 
-/* How pairs lie in x and in out, as `Layout` in cpu.py says. */
+/* The places of pairs in x and in out: `Layout` of reference.py. */
 typedef struct {
     int64_t read_interleaved, write_interleaved, start, seq_dim, adjoint;
 } Layout;
 
-/* Of the axes batch, heads and sequence, in whichever order x has them. */
+/* The values of the axes batch, heads and sequence, whatever their order in x. */
 static void find_axes(int axes, const int64_t *of_axes, int64_t seq_dim, int64_t absent, int64_t *found) {
-    int heads_behind = seq_dim == -3;
-    found[0] = axes == 4 || (axes == 3 && !heads_behind) ? of_axes[0] : absent;
-    found[1] = heads_behind ? of_axes[axes - 2] : axes == 4 ? of_axes[1] : absent;
+    int heads_after = seq_dim == -3;
+    found[0] = axes == 4 || (axes == 3 && !heads_after) ? of_axes[0] : absent;
+    found[1] = heads_after ? of_axes[axes - 2] : axes == 4 ? of_axes[1] : absent;
     found[2] = of_axes[axes + seq_dim];
 }
 
-/* What is to be done for x, whose first position has row `first` of the tables; 0 where that cannot be. */
+/* The work for x, with row `first` of the tables for its first position; returns 0 if impossible. */
 static int plan(const View *x, const View *out, const View *cos, const View *sin, int64_t first,
                 const Layout *layout, Work *w) {
     int64_t sizes[3], dim = x->size[x->axes - 1], row = cos->stride[cos->axes - 2];
@@ -175,8 +175,8 @@ static int plan(const View *x, const View *out, const View *cos, const View *sin
     return 1;
 }
 
-/* Whether cos and sin are tables of one kind, (S, R/2) or (B, S, R/2), and lie alike. */
-static int alike(const View *cos, const View *sin) {
+/* Whether cos and sin are both (S, R/2) or both (B, S, R/2), with the same strides. */
+static int same_layout(const View *cos, const View *sin) {
     int n = cos->axes, same = (n == 2 || n == 3) && sin->axes == n && sin->dtype == cos->dtype;
     for (int i = 0; same && i < n; i++)
         same = sin->size[i] == cos->size[i] &&
@@ -192,8 +192,8 @@ static int read_layout(PyObject *tuple, Layout *layout) {
     return !PyErr_Occurred();
 }
 
-/* Plans the rotation of each x into its out, which is made where outs is None; the outs, or NULL where
- * one cannot be planned. */
+/* Plans the rotation of each x into its out, which is created if outs is None. Returns the outs, or NULL
+ * if one cannot be planned. */
 static PyObject *plan_all(PyObject *xs, PyObject *outs, const View *cos, const View *sin,
                           int64_t first, const Layout *layout, Work *work) {
     Py_ssize_t count = PyTuple_Size(xs);
@@ -218,8 +218,8 @@ static PyObject *plan_all(PyObject *xs, PyObject *outs, const View *cos, const V
 
 enum { XS, OUTS, COS, SIN, FIRST, LAYOUT, THREADS, CHUNK, ARGUMENTS };
 
-/* rotate(xs, outs, cos, sin, first, layout, threads, chunk) -> outs: see cpu.py, which alone calls it.
- * None, with nothing done, where an argument is not what it must be; what is wrong the caller knows. */
+/* rotate(xs, outs, cos, sin, first, layout, threads, chunk) -> outs; only cpu.py calls it.
+ * Returns None, without side effects, if an argument does not fit; the caller knows the reason. */
 static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     View cos, sin;
     Layout layout;
@@ -232,7 +232,7 @@ static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t 
     int64_t chunk = PyLong_AsLongLong(given[CHUNK]);
     PyObject *xs = PySequence_Tuple(given[XS]), *outs = NULL;
     if (xs && !PyErr_Occurred() && read_layout(given[LAYOUT], &layout) && view(given[COS], &cos) &&
-        view(given[SIN], &sin) && alike(&cos, &sin))
+        view(given[SIN], &sin) && same_layout(&cos, &sin))
         outs = plan_all(xs, given[OUTS], &cos, &sin, first, &layout, work);
     if (outs) {
         int tensors = (int)PyTuple_Size(outs);

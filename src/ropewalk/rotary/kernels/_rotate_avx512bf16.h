@@ -1,18 +1,18 @@
-/* bfloat16 and float16 where AVX-512 converts them by instructions of its own, 16 pairs at a time.
+/* bfloat16 and float16 with AVX-512's own conversion instructions, 16 pairs at a time.
  *
- * Included by _rotate.c after _rotate_loops.h for AVX-512, whose loops take what these leave: pairs that
- * are no multiple of 16, and such as are written otherwise than they are read.
+ * Included by _rotate.c after _rotate_loops.h for AVX-512. The loops there handle the other cases: a
+ * number of pairs that is not a multiple of 16, and pairs that are written in another order than read.
  */
 #include <immintrin.h>
 
-enum { LANES = 16, SUBNORMAL = 0x20 /* of the classes that VFPCLASSPS tells */ };
+enum { LANES = 16, SUBNORMAL = 0x20 /* a class of VFPCLASSPS */ };
 
 static inline __m512 floats_of_bfloat16(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-/* Subnormal numbers rounded by integers, as to_bfloat16 does; others as they are. */
-static __attribute__((noinline)) __m256i mend(__m256i rounded, __m512 f) {
+/* Rounds subnormal numbers by integer arithmetic, as to_bfloat16 does; others do not change. */
+static __attribute__((noinline)) __m256i round_subnormal(__m256i rounded, __m512 f) {
     __m512i bits = _mm512_castps_si512(f);
     __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
@@ -23,10 +23,10 @@ static __attribute__((noinline)) __m256i mend(__m256i rounded, __m512 f) {
 static inline void round_to_bfloat16(__m512 f, __m512 g, __m256i *first, __m256i *second) {
     *first = (__m256i)_mm512_cvtneps_pbh(f);
     *second = (__m256i)_mm512_cvtneps_pbh(g);
-    /* The instruction takes subnormal numbers for 0. They hardly ever come about. */
+    /* The instruction treats subnormal numbers as 0. They are rare. */
     if (_mm512_fpclass_ps_mask(f, SUBNORMAL) | _mm512_fpclass_ps_mask(g, SUBNORMAL)) {
-        *first = mend(*first, f);
-        *second = mend(*second, g);
+        *first = round_subnormal(*first, f);
+        *second = round_subnormal(*second, g);
     }
 }
 

@@ -1,10 +1,10 @@
-/* The loops of _rotate.c, compiled once for each instruction set that includes this: SET names it. */
+/* The loops of _rotate.c, compiled once for each instruction set; SET is its name. */
 
 #define JOINED(name, set) name##_##set
 #define NAMED(name, set) JOINED(name, set)
 #define OF_SET(name) NAMED(name, SET)
 
-/* bfloat16 and float16 as bits: conversions by integer arithmetic are vectorised everywhere. */
+/* bfloat16 and float16 as bits: conversions by integer arithmetic are vectorized everywhere. */
 
 static inline float OF_SET(float_of_bits)(uint32_t bits) {
     float f;
@@ -20,15 +20,15 @@ static inline uint32_t OF_SET(bits_of_float)(float f) {
 
 static inline float OF_SET(from_bfloat16)(uint16_t v) { return OF_SET(float_of_bits)((uint32_t)v << 16); }
 
-/* To nearest, ties to even; any NaN is the one that torch gives. */
+/* To nearest, ties to even; any NaN becomes the one that torch returns. */
 static inline uint16_t OF_SET(to_bfloat16)(float f) {
     uint32_t bits = OF_SET(bits_of_float)(f);
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return (uint16_t)(f != f ? 0x7fc0u : rounded);
 }
 
-/* A float16's exponent and fraction stand 13 bits higher in a float, whose exponents begin 112
- * lower: so a power of two makes up for it, of subnormal ones as well. */
+/* Exponent and fraction of a float16 are 13 bits higher in a float, and a float's exponents begin 112
+ * lower. A multiplication by 2^112 corrects this, for subnormal numbers too. */
 static inline float OF_SET(from_float16)(uint16_t v) {
     uint32_t sign = (uint32_t)(v & 0x8000u) << 16, rest = v & 0x7fffu;
     float finite = OF_SET(float_of_bits)(rest << 13) * 0x1p112f;
@@ -49,9 +49,9 @@ static inline uint16_t OF_SET(to_float16)(float f) {
 
 #define SAME(v) (v)
 
-/* Rotates n rows. An element is read before one at its place is written, and no other stands there,
- * in place or not: the loops have no dependences. Where reading and writing pair differently, rows
- * of x and out do not overlap. */
+/* Rotates n rows. Each place is read before it is written, and by no other iteration, in place or
+ * not: the loops have no dependences. If reading and writing pair differently, rows of x and out do
+ * not overlap. */
 #define LOOP(NAME, T, A, READ, WRITE, X1, X2, Y1, Y2)                                              \
     static void OF_SET(NAME)(const T *x, T *y, const A *c, const A *s, A sign, int64_t pairs,       \
                             int64_t n, int64_t xs, int64_t ys, int64_t ts) {                       \

@@ -1,5 +1,5 @@
-/* What the kernel must know of a torch tensor, without torch's headers: by DLPack's table of functions
- * where torch offers it (2.10 and later), else by the tensor's own attributes, as Python would.
+/* The facts of a torch tensor that the kernel needs, without torch's headers: from DLPack's table of
+ * functions if torch has it (2.10 and later), else from the tensor's attributes, as in Python.
  */
 
 enum { FLOAT32, FLOAT64, BFLOAT16, FLOAT16, DTYPES };
@@ -13,7 +13,7 @@ typedef struct {
     int64_t size[MOST_AXES], stride[MOST_AXES]; /* strides in elements */
 } View;
 
-/* Of DLPack's dlpack.h, major version 1, what is needed here. */
+/* The parts of DLPack's dlpack.h, major version 1, that are needed here. */
 
 typedef struct {
     uint32_t major, minor;
@@ -38,7 +38,7 @@ typedef struct DLPackExchangeAPI {
 
 enum { DLPACK_MAJOR = 1, DLPACK_CPU = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4 };
 
-static int (*describe)(void *, DLTensor *); /* NULL where torch has none */
+static int (*describe)(void *, DLTensor *); /* NULL if torch has none */
 static PyObject *dtype_of_torch[DTYPES], *empty_like;
 static PyObject *is_cpu_name, *dtype_name, *data_ptr_name, *shape_name, *stride_name;
 
@@ -55,7 +55,7 @@ static int find_describe(PyObject *torch) {
     return tensor ? 0 : -1;
 }
 
-/* Called once, when the module is loaded; -1 with an error set where torch is not what it should be. */
+/* Called once, when the module is loaded; returns -1 with an error set if torch lacks a name. */
 static int find_torch(void) {
     static const char *const names[DTYPES] = {"float32", "float64", "bfloat16", "float16"};
     PyObject *torch = PyImport_ImportModule("torch");
@@ -88,7 +88,7 @@ static int view_by_dlpack(PyObject *tensor, View *v) {
     return 1;
 }
 
-/* The integers of a tuple that it takes over; their number, 0 where there are none or too many. */
+/* Reads the integers of a tuple, and releases it. Returns their number, 0 if none or too many. */
 static int integers_of(PyObject *tuple, int64_t *into) {
     Py_ssize_t n = tuple && PyTuple_Check(tuple) ? PyTuple_Size(tuple) : 0;
     if (n > MOST_AXES) n = 0;
@@ -121,9 +121,9 @@ static int is_empty(const View *v) {
     return 0;
 }
 
-/* Whether the tensor is on the CPU, of a dtype and a number of axes known here, and its rows whole. */
+/* Whether the tensor is on the CPU, with a known dtype and number of axes, and contiguous rows. */
 static int view(PyObject *tensor, View *v) {
     if (!(describe ? view_by_dlpack(tensor, v) : view_by_attributes(tensor, v))) return 0;
-    if (!v->data && !is_empty(v)) return 0; /* torch keeps no memory for what it knows to be zeros */
+    if (!v->data && !is_empty(v)) return 0; /* torch has no memory for tensors that it knows to be zeros */
     return v->stride[v->axes - 1] == 1 || v->size[v->axes - 1] == 1;
 }

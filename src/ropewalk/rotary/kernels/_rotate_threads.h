@@ -1,9 +1,8 @@
-/* Work shared by threads: chunks of rows, which each thread takes as it is free.
+/* Work shared by threads: chunks of rows; a thread takes the next one when it is free.
  *
- * Where torch computes with OpenMP, its own team of threads takes them, which is awake when the call
- * stands among others of torch, and would else be in the way of ours. In a forked process, which has
- * no such team and hangs at the attempt to use it, and elsewhere, threads are started for a call and
- * end with it.
+ * If torch computes with OpenMP, its own team of threads takes them. The team is awake when the call
+ * is among others of torch, and would otherwise compete with our threads. A forked process has no
+ * such team, and hangs if it uses one. There, and without OpenMP, threads are started for each call.
  */
 
 #if !defined(_WIN32)
@@ -15,7 +14,7 @@
 
 enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNKS_OF_A_THREAD = 16, CHUNKS_WORTH_A_START = 4 };
 
-/* The last to leave frees it, for a thread may come to run only when all has long been done. */
+/* The last user frees it, because a thread may start only after all work is done. */
 typedef struct {
     Work work[MOST_TENSORS];
     int64_t rows[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* rows in a chunk of each tensor */
@@ -59,7 +58,7 @@ static void *help(void *job) {
     return NULL;
 }
 
-/* Starts up to n threads; where none is to be had, the caller does all. */
+/* Starts up to n threads; if none can be started, the caller does all the work. */
 static void start_helpers(Job *job, int64_t n) {
     pthread_attr_t detached;
     pthread_t thread;
@@ -82,7 +81,7 @@ static void take_all_chunks(Job *job, int64_t threads) {
     }
     start_helpers(job, threads - 1);
     take_chunks(job);
-    /* Not the threads are waited for, which may not run yet, but the chunks that they have taken. */
+    /* Waits for the chunks, not for the threads, which may not run yet. */
     while (atomic_load(&job->done) < job->first_chunk[job->count]) sched_yield();
 }
 #else
@@ -90,8 +89,8 @@ static void find_team(void) {}
 static void take_all_chunks(Job *job, int64_t threads) { take_chunks(job); }
 #endif
 
-/* By at most so many threads, each of which takes about so many bytes of x at a time; of large tensors
- * more, for a processor fetches long runs best, but never so many that threads wait for the last. */
+/* Rotates by at most this many threads. Each takes about `chunk` bytes of x at a time; more of large
+ * tensors, because long runs are fetched best, but not so many that threads wait for the last one. */
 static void rotate_all(const Work *work, int count, int64_t threads, int64_t chunk) {
     int64_t bytes = 0;
     for (int i = 0; i < count; i++)

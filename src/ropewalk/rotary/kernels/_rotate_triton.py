@@ -1,12 +1,13 @@
-"""Rotation of pairs on a GPU, one tile of rows per program: what _rotate.c does on a CPU.
+"""Rotation of pairs on a GPU, one tile of rows per program, as _rotate.c does on a CPU.
 
-Imported by gpu.py when first needed, since it imports triton. Compiled for NVIDIA and AMD alike.
+gpu.py imports this file at the first rotation, since it imports triton. NVIDIA and AMD are
+supported.
 
 A program takes BLOCK_S positions of one batch row and BLOCK_H heads of q or of k, so that it reads
-cos and sin once for all these heads. A row's pairs are read whole, in the order in which they lie
-in memory: those of `half` as two runs, interleaved ones as one run, which is then taken apart.
-Arithmetic is in float32, and not contracted where gpu.py compiles it, so that results agree with
-the reference bit for bit; they are rounded once, when stored.
+cos and sin once for all these heads. A row's pairs are read in the order of memory: those of `half`
+as two runs, interleaved ones as one run, which is then split. Arithmetic is in float32, without
+fused multiply-add (gpu.py disables it), so that results equal the reference bit for bit. They are
+rounded once, when stored.
 """
 
 import triton
@@ -24,11 +25,11 @@ def rotate(
     COPIES: tl.constexpr, PAIRED: tl.constexpr,
     BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Rotate q, and where PAIRED also k, whose programs follow q's.
+    """Rotate q, and, if PAIRED, k.
 
-    Strides end in the axis that they belong to: b batch, h heads, s sequence. sign is -1.0 for the
-    adjoint, else 1.0. Each block of q's heads has a column of the grid, then each of k's; its rows
-    are the blocks of positions, batch row by batch row.
+    Names of strides end in the axis: b batch, h heads, s sequence. sign is -1.0 for the adjoint,
+    else 1.0. The grid has a column for each block of q's heads, then for each block of k's. Its
+    rows are the blocks of positions, batch row by batch row.
     """
     blocks = (length + BLOCK_S - 1) // BLOCK_S
     row, column = tl.program_id(0), tl.program_id(1)
@@ -68,7 +69,7 @@ def rotate_rows(
     READ_INTERLEAVED: tl.constexpr, WRITE_INTERLEAVED: tl.constexpr, COPIES: tl.constexpr,
     BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Rotate the rows that x points to, and write them where out does.
+    """Rotate the rows that x points to, and write them to those that out points to.
 
     y1 = x1·c - x2·t
     y2 = x2·c + x1·t

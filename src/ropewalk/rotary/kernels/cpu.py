@@ -1,4 +1,4 @@
-"""The rotation in C: an optional extension, which reads and writes each element once."""
+"""The rotation in C: an optional extension that reads and writes each element once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ try:
     from ropewalk.rotary.kernels._rotate import rotate as _rotate
 
     AVAILABLE = True
-except ImportError:  # installed where there was no compiler
+except ImportError:  # installed without a compiler
     AVAILABLE = False
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
-# Bytes of x that a thread takes at a time, at least: a few microseconds' work.
+# The least bytes of x that a thread takes at a time: work for a few microseconds.
 CHUNK = 1 << 17
 
 
 def serves(x: Tensor) -> bool:
-    """Whether the extension is there and can walk through x: (B, H, S, D), axes absent in front."""
-    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x)
+    """Return whether the extension is installed and can read x: (B, H, S, D) or fewer axes."""
+    return AVAILABLE and x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_contiguous(x)
 
 
 def rotate_by_rows(
@@ -31,7 +31,7 @@ def rotate_by_rows(
 ) -> tuple[Tensor, ...] | None:
     """Rotate xs, all of one length, into new tensors by consecutive rows of the tables.
 
-    Returns None, without side effects, where the extension is absent or cannot read the tensors.
+    Returns None, without side effects, if the extension is absent or cannot read the tensors.
     """
     if not AVAILABLE:
         return None
@@ -41,7 +41,7 @@ def rotate_by_rows(
 def rotate(
     xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
-    """Rotate each x into its out, which may be x itself where pairs stay where they are read."""
+    """Rotate each x into its out, which may be x itself if pairs are written as they are read."""
     if cos.shape[-1] and not cos.numel():  # no positions, or no batch
         return
     wide = {torch.float64 if x.dtype == torch.float64 else torch.float32 for x in xs}
@@ -50,10 +50,10 @@ def rotate(
             rotate((x,), (out,), cos, sin, layout)
         return
     for dtype in wide:
-        cos, sin = as_whole_rows(cos, dtype), as_whole_rows(sin, dtype)
+        cos, sin = as_contiguous_rows(cos, dtype), as_contiguous_rows(sin, dtype)
     if cos.stride() != sin.stride():  # one is a view of something larger
         cos, sin = cos.contiguous(), sin.contiguous()
-    xs = [held(x) for x in xs]
+    xs = [materialized(x) for x in xs]
     if _rotate(xs, outs, cos, sin, 0, layout, torch.get_num_threads(), CHUNK) is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in xs)
         raise ValueError(
@@ -63,22 +63,22 @@ def rotate(
         )
 
 
-def rows_are_whole(x: Tensor) -> bool:
-    """Whether the last axis lies in memory element by element."""
+def rows_are_contiguous(x: Tensor) -> bool:
+    """Return whether the last axis is contiguous in memory."""
     return x.stride(-1) == 1 or x.shape[-1] == 1
 
 
-def as_whole_rows(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """The table in this dtype, its rows whole, its numbers as they are held."""
-    if table.dtype == dtype and rows_are_whole(table) and held(table) is table:
+def as_contiguous_rows(table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the table in this dtype, with contiguous rows, and its values in memory."""
+    if table.dtype == dtype and rows_are_contiguous(table) and materialized(table) is table:
         return table
-    return held(table.to(dtype)).contiguous()
+    return materialized(table.to(dtype)).contiguous()
 
 
-def held(x: Tensor) -> Tensor:
-    """Return x with its numbers in memory of its own.
+def materialized(x: Tensor) -> Tensor:
+    """Return x with its values in memory.
 
-    A view of other numbers' negatives holds none, and a gradient that torch knows to be all zeros
-    has no memory at all.
+    Memory of a negated view has the values without their sign, and a gradient that torch knows to
+    be all zeros has no memory.
     """
     return torch.zeros_like(x) if x._is_zerotensor() else x.resolve_neg()

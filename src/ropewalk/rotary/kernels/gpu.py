@@ -1,8 +1,8 @@
-"""The rotation on a GPU, NVIDIA's or AMD's: one launch for q and k, where triton is installed.
+"""The rotation on a GPU of NVIDIA or AMD: one launch for q and k, if triton is installed.
 
-The kernel itself is in _rotate_triton.py, which is imported, and triton with it, by the first
-rotation on a GPU. Where it cannot be compiled (triton needs a C compiler at hand; an old GPU may
-lack bfloat16) a warning says so, and plain torch computes the same in more passes.
+The kernel is in _rotate_triton.py. The first rotation on a GPU imports it, and triton. If it cannot
+be compiled (triton needs a C compiler; an old GPU may lack bfloat16), a warning is issued, and
+plain torch computes the same in more passes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.kernels.cpu import as_whole_rows, held, rows_are_whole
+from ropewalk.rotary.kernels.cpu import as_contiguous_rows, materialized, rows_are_contiguous
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 AVAILABLE = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # triton's own switch: tensors on a CPU
 DTYPES = {torch.float32, torch.bfloat16, torch.float16}
 
-# A program's pairs, and a thread's: for 16-bit elements, two loads of 16 bytes each.
+# Pairs of a program and of a thread: for 16-bit elements, two loads of 16 bytes each.
 PAIRS_PER_PROGRAM = 1024
 PAIRS_PER_THREAD = 8
 HEADS_PER_PROGRAM = 8  # from here on, cos and sin are a small part of what a program reads
@@ -34,21 +34,21 @@ _failed: set[tuple[torch.device, torch.dtype]] = set()
 
 
 def serves(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    """Whether triton is there and can walk through x: (B, H, S, D), axes absent in front."""
+    """Return whether the kernel can rotate x: (B, H, S, D) or fewer axes, on a GPU."""
     if not (AVAILABLE and x.is_cuda and x.device == cos.device == sin.device):
         return False
-    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_whole(x) and cos.shape[-1] > 0
+    return x.dtype in DTYPES and 2 <= x.ndim <= 4 and rows_are_contiguous(x) and cos.shape[-1] > 0
 
 
 def rotate(
     xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
-    """Rotate each x into its out, which may be x itself where pairs stay where they are read.
+    """Rotate each x into its out, which may be x itself if pairs are written as they are read.
 
-    Of the tensors, each two neighbours of like batch, length and head_dim share a launch.
+    Two consecutive tensors of the same batch, length and head_dim share a launch.
     """
-    cos, sin = as_whole_rows(cos, torch.float32), as_whole_rows(sin, torch.float32)
-    waiting = [(held(x), out) for x, out in zip(xs, outs, strict=True)]
+    cos, sin = as_contiguous_rows(cos, torch.float32), as_contiguous_rows(sin, torch.float32)
+    waiting = [(materialized(x), out) for x, out in zip(xs, outs, strict=True)]
     while waiting:
         pair = len(waiting) > 1 and _can_share_launch(waiting[0][0], waiting[1][0], layout.seq_dim)
         count = 2 if pair else 1
@@ -67,11 +67,11 @@ def _rotate(
             _failed.update(kinds)
             named = " and ".join(sorted(f"{dtype} on {device}" for device, dtype in kinds))
             warnings.warn(
-                f"ropewalk's GPU kernel does not run for {named}, which torch rotates more slowly "
+                f"ropewalk's GPU kernel does not run for {named}; torch rotates more slowly "
                 f"instead: {type(error).__name__}: {error}",
                 stacklevel=2,
             )
-    # The caller has swapped reading and writing for the adjoint already.
+    # The caller has already swapped reading and writing for the adjoint.
     sin, layout = -sin if layout.adjoint else sin, layout._replace(adjoint=False)
     for x, out in tensors:
         out.copy_(rotate_reference(x, cos, sin, layout))
@@ -111,7 +111,7 @@ def _launch(
 
 
 def blocks(length: int, heads: int, pairs: int) -> tuple[int, int, int, int]:
-    """How many positions, heads and pairs a program takes, powers of two, and its warps."""
+    """Return the positions, heads and pairs of a program, powers of two, and its warps."""
     block_p = _power_of_two(pairs)
     rows = max(1, PAIRS_PER_PROGRAM // block_p)
     block_s = min(_power_of_two(length), max(1, rows // HEADS_PER_PROGRAM))
@@ -122,10 +122,10 @@ def blocks(length: int, heads: int, pairs: int) -> tuple[int, int, int, int]:
 
 
 def _three(of_axes: Sequence[int], seq_dim: int, absent: int) -> tuple[int, int, int]:
-    """Of the axes batch, heads and sequence, in whichever order x has them."""
+    """Return the values of the axes batch, heads and sequence, whatever their order in x."""
     if len(of_axes) == 4:
         batch, heads, length, _ = of_axes
-    elif len(of_axes) == 3:  # in front of the sequence a batch, or heads; behind it, heads
+    elif len(of_axes) == 3:  # before the sequence: a batch, or heads; after it: heads
         batch, heads, length = of_axes[0], absent, of_axes[1]
         if seq_dim == -3:
             return absent, length, batch
@@ -135,7 +135,7 @@ def _three(of_axes: Sequence[int], seq_dim: int, absent: int) -> tuple[int, int,
 
 
 def _power_of_two(n: int) -> int:
-    """The least one that holds n."""
+    """Return the least power of two that is at least n."""
     return 1 << max(0, n - 1).bit_length()
 
 

@@ -1,8 +1,8 @@
-"""The operator `ropewalk::rotate`: one call for q and k, and what compilers and autograd must know.
+"""The operator `ropewalk::rotate`: one call for q and k, with rules for compilers and autograd.
 
-On a CPU the C kernel computes it, where it is installed, and on a GPU the Triton kernel, where
-triton is. The reference computes it elsewhere, and where angles need a gradient, a transform of
-torch.func is active or a compiler traces: its plain torch operations have every rule already.
+The C kernel computes it on a CPU, and the Triton kernel on a GPU, if they are installed. Otherwise
+the reference does, and also if angles need a gradient, a transform of torch.func is active or a
+compiler traces: plain torch operations already have all rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.kernels import cpu, gpu
-from ropewalk.rotary.kernels.cpu import rows_are_whole
+from ropewalk.rotary.kernels.cpu import rows_are_contiguous
 from ropewalk.rotary.reference import Layout, rotate_reference
 
 LIBRARY = torch.library.Library("ropewalk", "DEF")
@@ -26,18 +26,18 @@ LIBRARY.define(f"rotate_(Tensor(a!)[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> (
 def dispatch(
     xs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """Rotate tensors that share tables by the fastest form that serves them; checks nothing.
+    """Rotate tensors with the same tables by the fastest form that can; checks nothing.
 
-    out: where the result of a single x goes; it may be x itself.
+    out: the tensor for the result of a single x; it may be x itself.
     """
     in_place = layout.read_interleaved == layout.write_interleaved
     if not _kernel_serves(xs, cos, sin):
         results: Sequence[Tensor] = [rotate_reference(x, cos, sin, layout) for x in xs]
     elif out is xs[0] and in_place and not out.is_neg() and not _shares_memory(out, cos, sin):
-        (_in_place if _kernel_alone(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
+        (_in_place if _kernel_suffices(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
     else:
-        rotate = _to_new if _kernel_alone(xs) else torch.ops.ropewalk.rotate
+        rotate = _to_new if _kernel_suffices(xs) else torch.ops.ropewalk.rotate
         results = rotate(xs, cos, sin, *layout)
     return results if out is None else [out.copy_(results[0])]
 
@@ -49,7 +49,7 @@ def dispatch_rows(
 
     Fast path; returns None, without side effects, when the checked path is needed.
     """
-    if torch.compiler.is_compiling() or is_transformed() or not _kernel_alone(xs):
+    if torch.compiler.is_compiling() or is_transformed() or not _kernel_suffices(xs):
         return None
     for x in xs:
         if not x.is_cpu or x.is_neg():
@@ -58,16 +58,16 @@ def dispatch_rows(
 
 
 def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
-    """Whether writing out may change a table that is still to be read."""
+    """Return whether writing out may change a table before it is read."""
     is_alias_of = torch._C._is_alias_of  # type: ignore[attr-defined]
     return any(is_alias_of(out, table) for table in tables)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
-    # A compiler fuses the formula as well, and knows what torch.func makes of it.
+    # A compiler fuses the formula as well, and knows how torch.func transforms it.
     if torch.compiler.is_compiling():
         return False
-    if cos.ndim == 4:  # heads that differ in their angles have learned them
+    if cos.ndim == 4:  # each head has its own angles, which are learned
         return False
     on_cpu = cos.is_cpu and sin.is_cpu
     for x in xs:
@@ -79,14 +79,14 @@ def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
 
 
 def is_transformed() -> bool:
-    """Whether a transform of torch.func or a forward derivative is active."""
+    """Return whether a transform of torch.func or a forward derivative is active."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return True
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def _kernel_alone(xs: Sequence[Tensor]) -> bool:
-    """Whether only the kernel needs the call, so that torch's dispatcher, slower, can be passed."""
+def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
+    """Return whether to call the kernel directly: autograd and subclasses are not involved."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     grad = torch.is_grad_enabled()
@@ -97,7 +97,7 @@ def _kernel_alone(xs: Sequence[Tensor]) -> bool:
 
 
 def _save_for_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Keep what the gradient needs: not q and k."""
+    """Save the tensors that the gradient needs: the tables, not q and k."""
     _, cos, sin, *layout = inputs
     ctx.layout = Layout(*layout)
     ctx.save_for_backward(cos, sin)
@@ -119,14 +119,14 @@ def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> lis
 
 def _in_place(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> None:
     _into(xs, xs, cos, sin, Layout(*layout))
-    # The kernel writes behind autograd's back: whoever kept x for a gradient must hear of it.
+    # Autograd does not see the kernel's writes: report them, since x may be saved for a gradient.
     torch.autograd.graph.increment_version([x for x in xs if not x.is_inference()])
 
 
 def _into(
     xs: Sequence[Tensor], outs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout
 ) -> None:
-    if layout.adjoint:  # kernels read and write where they are told
+    if layout.adjoint:  # kernels do not swap reading and writing themselves
         layout = layout._replace(
             read_interleaved=layout.write_interleaved, write_interleaved=layout.read_interleaved
         )
@@ -138,9 +138,9 @@ def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
 
 
 def _new_like(x: Tensor) -> Tensor:
-    """Make a tensor like x, whose rows kernels can write: none that overlap, as x's may."""
+    """Return a new tensor like x, with contiguous rows that do not overlap, as x's may."""
     out = torch.empty_like(x)
-    if rows_are_whole(out):
+    if rows_are_contiguous(out):
         return out
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 

@@ -1,11 +1,11 @@
-"""Rules that change a rope's frequencies, mostly to serve contexts longer than it was trained for.
+"""Rules that change a rope's frequencies, mostly to serve contexts longer than the trained length.
 
-Each rule is a frozen class after one published source. Symbols, throughout: R rotary_dim, theta the
-base, f_i = theta^(-2i/R) the frequency of pair i, s the factor, L the original length (that of
-training), n the length that is being served.
+Each rule is a frozen class that follows one published source. Symbols in all of them: R is
+rotary_dim, theta the base, f_i = theta^(-2i/R) the frequency of pair i, s the factor, L the
+original length (that of training), n the length served.
 
-A rule that depends on n takes it as an argument and keeps nothing: the result is the same whatever
-was asked before, whether a prefill comes in chunks, and beside whatever else stands in a batch.
+A rule that depends on n takes it as an argument and has no state. The result does not depend on
+earlier calls, on the chunks of a prefill, or on the other sequences of a batch.
 """
 
 from ropewalk.rotary.scaling.linear import Linear

@@ -1,4 +1,4 @@
-"""Position interpolation: every pair slows down alike."""
+"""Position interpolation: every pair slows down by the same factor."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ class Linear(Scaling):
     Source: kaiokendev's SuperHOT; Chen et al. 2023, arXiv 2306.15595 (positions m / s, which
     is the same). In config.json: `rope_type` (earlier `type`) "linear", `factor`.
     Trap: short distances blur as well; such models are fine-tuned with the rule on.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> spec = RotarySpec(head_dim=8, scaling=scaling.Linear(4.0))
+        >>> (spec.wavelengths() / RotarySpec(head_dim=8).wavelengths()).tolist()
+        [4.0, 4.0, 4.0, 4.0]
     """
 
     factor: float

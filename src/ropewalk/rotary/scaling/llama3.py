@@ -1,4 +1,4 @@
-"""Llama 3.1's rule: slow pairs are divided, fast ones are not, smoothly between."""
+"""Llama 3.1's rule: divide slow pairs, leave fast ones, blend those between."""
 
 from __future__ import annotations
 
@@ -13,18 +13,27 @@ from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class Llama3(Scaling):
-    """Divide slow pairs by s, leave fast ones, blend smoothly between (Llama 3.1).
+    """Slow pairs divided by s, fast ones unchanged, those between blended smoothly (Llama 3.1).
 
-    With the wavelength l_i = 2π / f_i: f_i where l_i < L / high_freq_factor; f_i / s where
-    l_i > L / low_freq_factor; between, with w = (L / l_i - low) / (high - low),
+    With the wavelength l_i = 2π / f_i: f_i if l_i < L / high_freq_factor; f_i / s if
+    l_i > L / low_freq_factor; between them, with w = (L / l_i - low) / (high - low),
 
         f_i' = (1 - w) · f_i / s + w · f_i.
 
     Source: meta-llama/llama-models, `apply_scaling`. In config.json:
     `rope_type` "llama3" with `factor`, `low_freq_factor`, `high_freq_factor`,
     `original_max_position_embeddings`.
-    Trap: where both factors are equal (Llama 4 Scout has 1 and 1) there is nothing to blend, and
-    the formula as it stands divides 0 by 0.
+    Trap: if both factors are equal (Llama 4 Scout has 1 and 1), there is nothing to blend, and the
+    formula as published divides 0 by 0.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> llama = RotarySpec(head_dim=128, theta=500000.0)  # Llama 3; 3.1 adds the rule
+        >>> rule = scaling.Llama3(8.0, 1.0, 4.0, original_length=8192)
+        >>> longer = RotarySpec(head_dim=128, theta=500000.0, scaling=rule)
+        >>> slower = longer.wavelengths() / llama.wavelengths()
+        >>> [round(slower[pair].item(), 1) for pair in (0, 28, 30, 34, 36, 63)]
+        [1.0, 1.0, 1.6, 5.3, 8.0, 8.0]
     """
 
     factor: float

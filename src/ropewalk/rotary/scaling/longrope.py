@@ -17,14 +17,23 @@ from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
 
-    f_i / short_factor[i] where n ≤ L, f_i / long_factor[i] where n > L. amplitude: `short_mscale`
-    or `long_mscale` if given; else `attention_factor`; else sqrt(1 + ln s / ln L) (1 where s ≤ 1).
+    f_i / short_factor[i] if n ≤ L, f_i / long_factor[i] if n > L. amplitude: `short_mscale` or
+    `long_mscale` if given; else `attention_factor`; else sqrt(1 + ln s / ln L) (1 if s ≤ 1).
     Source: Ding et al. 2024, arXiv 2402.13753, and Phi-3's modeling_phi3.py. In config.json:
     `rope_type` "longrope" (first "su") with `short_factor`, `long_factor`, `factor` (else
     `max_position_embeddings` / L), `attention_factor`; L is
     `original_max_position_embeddings`, in Phi-3 at the top level.
     Traps: crossing L makes all cached keys wrong (`rerotate` moves them); a server that takes the
     long list whenever its limit exceeds L serves short prompts differently.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> rule = scaling.LongRoPE((1.0, 1.0), (1.0, 8.0), original_length=4096, factor=32.0)
+        >>> spec = RotarySpec(head_dim=4, scaling=rule)
+        >>> [round(positions) for positions in spec.wavelengths(length=4096).tolist()]
+        [6, 628]
+        >>> [round(positions) for positions in spec.wavelengths(length=4097).tolist()]
+        [6, 5027]
     """
 
     short_factor: tuple[float, ...]

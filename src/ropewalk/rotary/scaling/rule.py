@@ -1,4 +1,4 @@
-"""What a scaling rule is: the rules themselves are in `ropewalk.scaling`."""
+"""`Scaling`, the base class of the rules in `ropewalk.scaling`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 from ropewalk.rotary.frequencies import powers
 
-#: The fields of all rules, by the names that config.json and other code have for them.
+#: The names that config.json and other code have for the fields of rules.
 ELSEWHERE = {
     "alpha": "factor",
     "scale": "factor",
@@ -29,49 +29,63 @@ ELSEWHERE = {
 
 @dataclass(frozen=True)
 class UnscaledRope:
-    """What a rule starts from: theta^-exponent for each pair; R is the rotary_dim."""
+    """The rope that a rule changes: theta^-exponent for each pair; R is the rotary_dim."""
 
     theta: float
     exponents: tuple[Fraction, ...]
     rotary_dim: int
 
     def frequencies(self) -> list[Decimal]:
-        """f_i, to the precision of the current decimal context."""
+        """Return f_i, to the precision of the current decimal context."""
         return powers(self.theta, self.exponents)
 
     def with_base_times(self, factor: Decimal) -> list[Decimal]:
-        """The frequencies of the base theta · factor."""
+        """Return the frequencies of the base theta · factor."""
         logarithm = (Decimal(self.theta) * factor).ln()
         return [(-logarithm * e.numerator / e.denominator).exp() for e in self.exponents]
 
 
 class Scaling(ABC):
-    """A rule. `needs_length` says that n must be given; `amplitude` multiplies cos and sin."""
+    """A scaling rule; subclasses give `frequencies`.
+
+    `needs_length`: whether n must be given. `amplitude`: a factor of cos and sin.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from ropewalk import RotarySpec, scaling
+        >>> @dataclass(frozen=True, repr=False)
+        ... class Slower(scaling.Scaling):
+        ...     factor: int
+        ...     def frequencies(self, rope, length):
+        ...         return [f / self.factor for f in rope.frequencies()]
+        >>> RotarySpec(head_dim=8, scaling=Slower(2)).inverse_frequencies().tolist()
+        [0.5, 0.05, 0.005, 0.0005]
+    """
 
     needs_length: ClassVar[bool] = False
 
     def __repr__(self) -> str:
-        """Write the rule as a call that makes it: what differs from the defaults."""
+        """Return a call that makes the rule, without arguments that have their default."""
         own = {field.name: field.default for field in fields(cast(Any, self))}
         given = [(name, getattr(self, name)) for name in own]
-        said = [f"{name}={value!r}" for name, value in given if value != own[name]]
-        return f"{type(self).__name__}({', '.join(said)})"
+        written = [f"{name}={value!r}" for name, value in given if value != own[name]]
+        return f"{type(self).__name__}({', '.join(written)})"
 
     @abstractmethod
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
-        """The frequency of each pair, in radians per position."""
+        """Return the frequency of each pair, in radians per position."""
 
     def amplitude(self, length: int | None) -> float:
-        """What cos and sin are multiplied by; scores of rotated q and k grow by its square."""
+        """Return the factor of cos and sin; scores of rotated q and k grow by its square."""
         return 1.0
 
     def length_key(self, length: int | None) -> int | None:
-        """Return the least length with the same frequencies, under which tables are kept.
+        """Return the least length with the same frequencies, the key of cached tables.
 
-        None where frequencies do not depend on the length.
+        None if frequencies do not depend on the length.
         """
         return None
 
     def possible_lengths(self) -> tuple[int | None, ...]:
-        """Return all values that `length_key` can have, where they are few; else none."""
+        """Return all values of `length_key` if they are few, else an empty tuple."""
         return () if self.needs_length else (None,)

@@ -1,4 +1,4 @@
-"""YaRN: slow pairs are interpolated, fast ones are not, attention is sharpened."""
+"""YaRN: interpolate slow pairs, leave fast ones, sharpen attention."""
 
 from __future__ import annotations
 
@@ -14,26 +14,35 @@ from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class YaRN(Scaling):
-    """Interpolate slow pairs, leave fast ones, blend between; sharpen attention by an amplitude.
+    """Slow pairs interpolated, fast ones unchanged, those between blended; sharper attention.
 
-    With c(r) = R · ln(L / (2πr)) / (2 ln theta), the pair that rotates r times within L:
-    low = c(beta_fast), high = c(beta_slow), rounded outwards to whole pairs if `truncate`, then
-    low ≥ 0 and high ≤ R - 1; g_i = clip((i - low) / (high - low), 0, 1);
+    c(r) = R · ln(L / (2πr)) / (2 ln theta) is the pair that rotates r times within L.
+    low = c(beta_fast), high = c(beta_slow), rounded outwards to integers if `truncate`, then
+    clamped to low ≥ 0 and high ≤ R - 1; g_i = clip((i - low) / (high - low), 0, 1);
 
         f_i' = f_i · (1 - g_i) + f_i / s · g_i.
 
     amplitude: `attention_factor` if given; else m(mscale) / m(mscale_all_dim) if both are given and
-    not 0; else m(1), with m(k) = 1 + 0.1 · k · ln s (1 where s ≤ 1).
+    not 0; else m(1), with m(k) = 1 + 0.1 · k · ln s (1 if s ≤ 1).
     Source: Peng et al. 2023, arXiv 2309.00071, eq. 17 to 22, and jquesnelle/yarn; the mscales are
     DeepSeek-V2's (modeling_deepseek.py). In config.json: `rope_type` "yarn" with `factor`,
     `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
     `mscale`, `mscale_all_dim`.
-    Traps: the paper blends over the number of rotations within L, its code and all published models
-    over the pair's index, as here; gpt-oss has truncate=False; high is clamped to R - 1 and not to
-    R/2 - 1; where no pair lies between low and high, clamping puts high below low and g does the
-    opposite of what it should: an error here, computed by transformers; mscale alone changes
-    nothing here and in transformers; DeepSeek multiplies the softmax scale by m(mscale_all_dim)²
-    besides (`LayerSpec.softmax_factor`).
+    Traps: the paper blends over the number of rotations within L; its code, all published models
+    and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to
+    R - 1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g
+    is reversed: an error here, computed by transformers. mscale alone changes nothing, here and in
+    transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
+    (`LayerSpec.softmax_factor`).
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> spec = RotarySpec(head_dim=128, scaling=scaling.YaRN(4.0, original_length=4096))
+        >>> slower = spec.wavelengths() / RotarySpec(head_dim=128).wavelengths()
+        >>> [round(slower[pair].item(), 1) for pair in (0, 20, 32, 40, 46, 63)]
+        [1.0, 1.0, 1.5, 2.4, 4.0, 4.0]
+        >>> round(spec.amplitude_at(), 3)
+        1.139
     """
 
     factor: float
@@ -58,23 +67,25 @@ class YaRN(Scaling):
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
-                f"pairs that rotate more often than beta_fast are left as they are"
+                f"pairs that rotate more often than beta_fast do not change"
             )
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         low, high = self._band(rope)
         blended = []
         for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
-            # The pair's index in the plain order, for pairs of several axes too.
+            # The pair's index in a rope of one axis, also for pairs of several axes.
             i = Decimal(exponent.numerator) * rope.rotary_dim / (2 * exponent.denominator)
             g = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
             blended.append(f * (1 - g) + f / Decimal(self.factor) * g)
         return blended
 
     def _band(self, rope: UnscaledRope) -> tuple[Decimal, Decimal]:
-        """The indices between which pairs are blended."""
+        """Return the indices between which pairs are blended."""
         if rope.theta == 1:
-            raise ValueError("theta must not be 1 for YaRN: all pairs rotate alike, got 1.0")
+            raise ValueError(
+                "theta must not be 1 for YaRN, got 1.0: all pairs would rotate at one speed"
+            )
 
         def index(rotations: float) -> Decimal:
             wavelength = Decimal(self.original_length) / (2 * pi() * Decimal(rotations))
@@ -89,9 +100,9 @@ class YaRN(Scaling):
             raise ValueError(
                 f"original_length and theta must leave pairs that rotate between beta_slow="
                 f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
-                f"original_length={self.original_length} and theta={rope.theta}: the blend's ends "
-                f"would change places, so that pairs to be interpolated are left as they are, or "
-                f"the other way round; transformers computes that without a word"
+                f"original_length={self.original_length} and theta={rope.theta}: the ends of the "
+                f"blend would change places, so that slow pairs are not interpolated, or fast "
+                f"ones are; transformers computes that without an error"
             )
         return low, high + Decimal("0.001") if low == high else high
 
@@ -103,5 +114,5 @@ class YaRN(Scaling):
         return self.sharpening(1.0)
 
     def sharpening(self, mscale: float) -> float:
-        """m(mscale) of the formula above."""
+        """Return m(mscale) of the formula above."""
         return 1.0 if self.factor <= 1 else 0.1 * mscale * math.log(self.factor) + 1.0

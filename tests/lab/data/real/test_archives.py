@@ -1,7 +1,7 @@
-"""WikiText-2 and enwik8 as their archives hold them, of small archives in their place.
+"""Readers of WikiText-2 and enwik8, on small archives of the same form.
 
 These fail when an article is lost or cut, when a split is not the published one, and when a damaged
-archive ends in anything but a ValueError.
+archive raises anything but a ValueError.
 """
 
 import io
@@ -54,7 +54,7 @@ def test_enwik8_is_cut_between_pages(monkeypatch, cuts):
     pages = "".join(f"  <page>\n    <title>ä {i}</title>\n  </page>\n" for i in range(60))
     content = zipped({"enwik8": f"<mediawiki>\n{pages}".encode()[:-1]})
     if cuts != (900, 1_500):
-        with pytest.raises(ValueError, match="must have pages behind byte"):
+        with pytest.raises(ValueError, match="must have pages after byte"):
             ENWIK8.read(content)
         return
     splits, notice = ENWIK8.read(content)
@@ -72,5 +72,5 @@ def test_a_damaged_zip_is_a_value_error_or_is_read(data):
     junk = data.draw(st.binary(min_size=1, max_size=8))
     with suppress(ValueError):
         WIKITEXT_2.read(whole[:place] + junk + whole[place + len(junk) :])
-    with pytest.raises(ValueError, match="not a whole zip archive"):
+    with pytest.raises(ValueError, match="not a complete zip archive"):
         WIKITEXT_2.read(whole[:place])

@@ -1,7 +1,7 @@
-"""Real texts fetched: known by their digest, the same anywhere, written whole or not at all.
+"""Fetched real texts: verified by digest, the same anywhere, written completely or not at all.
 
-These fail when another file than the one that is known is read, when two fetches differ, and when a
-failure leaves a part behind.
+These fail when a file with another digest is read, when two fetches differ, and when a failure
+leaves a partial folder behind.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ PACKAGES = ((KJV, bible_package()), (HANDBOOK, handbook_package()), (PYTHON_DOCS
 
 @pytest.fixture
 def debs(tmp_path, monkeypatch):
-    """A folder of small packages that stand for the real ones, under the catalogue's names."""
+    """A folder of small packages in place of the real ones, with the catalog's names."""
     folder = tmp_path / "debs"
     folder.mkdir()
     parts = [pinned_to(part, content) for part, content in PACKAGES]
@@ -92,9 +92,9 @@ def test_a_fetched_folder_is_what_data_takes(debs, tmp_path):
 
 
 def test_another_text_in_the_place_is_not_taken_for_this_one(debs, tmp_path):
-    """Fails if a name whose text has no digest of its own takes any folder that was fetched."""
+    """Fails if a text without a recorded digest accepts the folder of another text."""
     fetch("kjv", tmp_path / "out", debs)
-    with pytest.raises(ValueError, match=r"holds no debian-handbook by its README\.md"):
+    with pytest.raises(ValueError, match="does not contain debian-handbook according to"):
         fetch("debian-handbook", tmp_path / "out", debs)
 
 
@@ -134,12 +134,12 @@ def test_what_is_there_is_looked_over_and_not_written_again(debs, tmp_path):
     changed = next((out / "test").iterdir())
     changed.write_bytes(changed.read_bytes() + b"!")
     with pytest.raises(
-        ValueError, match=r"was changed since; remove it, or name another with --out"
+        ValueError, match=r"was changed after the fetch; remove it, or name another with --out"
     ):
         fetch("kjv", out, debs)
     changed.unlink()
     with pytest.raises(
-        ValueError, match=r"is not whole: SHA256SUMS and the folder differ in test/"
+        ValueError, match=r"is not complete: SHA256SUMS and the folder differ in test/"
     ):
         fetch("kjv", out, debs)
 
@@ -149,7 +149,7 @@ def test_another_thing_in_the_place_is_left_alone(debs, tmp_path, there):
     out = tmp_path / "out"
     out.mkdir() if there == "folder" else out.write_text("mine")
     with pytest.raises(
-        ValueError, match=r"--out must name a folder that is not there yet, got .*out"
+        ValueError, match=r"--out must name a folder that does not exist yet, got .*out"
     ):
         fetch("kjv", out, debs)
     assert out.exists()

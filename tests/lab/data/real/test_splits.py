@@ -1,7 +1,7 @@
-"""Documents of real text: read from pages, and held out whole by a rule.
+"""Documents of real text: read from pages, and held out completely by a rule.
 
 These fail when a line or a document is in two splits, when the order of documents changes a split,
-when a page gives its navigation or loses a paragraph.
+and when the text of a page contains navigation or lacks a paragraph.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def test_splits_are_disjoint_whole_and_the_same_in_any_order(documents, random):
     random.shuffle(shuffled)
     try:
         splits = split_documents(documents)
-    except ValueError:  # two long documents may be test and validation, and nothing is left
+    except ValueError:  # two long documents may be test and validation, with none left
         assert len(set(documents.values())) < 25
         return
     assert split_documents(dict(shuffled)) == splits

@@ -1,17 +1,17 @@
-"""The built-in corpus: German and English sentences, read off from one abstract syntax.
+"""The built-in corpus: German and English sentences, generated from one abstract syntax.
 
-`generate` gives four splits. No German and no English sentence occurs twice, be it in one split or
-in two, so that a source sentence has one translation. Every sentence of "test" holds at least one
-reserved combination of a lexeme with a frame (`reserved.RESERVED`), and no other split holds any:
-training knows the word and knows the construction, but not the two together. Sentences of "long"
-have more words on either side than any of the other splits. Every word form of validation, test and
-long is in training at least `OFTEN` times.
+`generate` returns four splits. No German or English sentence occurs twice, within a split or
+across splits, so a source sentence has one translation. Every sentence of "test" contains at least
+one reserved combination of a lexeme with a frame (`reserved.RESERVED`), and no other split has any:
+training has the word and the construction, but not the two together. Sentences of "long" have more
+words on both sides than those of the other splits. Every word form of validation, test and long is
+in training at least `OFTEN` times.
 
 nouns, verbs, lexemes           the words
-syntax                          what is said
-reserved                        what training never says
-pools, constituents, grammar    draw what is said
-german, english                 say it
+syntax                          abstract sentences
+reserved                        combinations that training never has
+pools, constituents, grammar    draw abstract sentences
+german, english                 write them in a language
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ Pair = tuple[str, str]
 
 SIZES = {"train": 14_000, "validation": 500, "test": 500, "long": 200}
 SHORTEST, LONGEST = 5, 16
-"""Words on either side, in every split but "long", which has more, up to twice as many."""
+"""Words on each side in every split except "long", which has more, up to twice as many."""
 
 OFTEN = 20
-"""How often training has, at the least, each word form of the other splits."""
+"""Least number of times that training has each word form of the other splits."""
 
 _NO_MARKS = str.maketrans("", "", ",.?")
 
 
 def generate(seed: int = 0) -> dict[str, list[Pair]]:
-    """Give the splits "train", "validation", "test" and "long" as (German, English) sentences.
+    """Return the splits "train", "validation", "test" and "long" as (German, English) sentences.
 
-    Equal seeds give equal sentences, whatever the version of Python.
+    Equal seeds give equal sentences in every version of Python.
     """
     return {name: [pair for pair, _ in items] for name, items in derive(seed).items()}
 
 
 def derive(seed: int = 0) -> dict[str, list[tuple[Pair, Sentence]]]:
-    """Give the splits of `generate`, each pair with the abstract sentence it was read from."""
+    """Return the splits of `generate`, each pair with the abstract sentence behind it."""
     usual = range(SHORTEST, LONGEST + 1)
     longer = range(LONGEST + 1, 2 * LONGEST + 1)
     known, every = Grammar(seed), Grammar(seed + 1, every=True)
@@ -71,7 +71,7 @@ def derive(seed: int = 0) -> dict[str, list[tuple[Pair, Sentence]]]:
 
 
 def forms(text: str) -> list[str]:
-    """Give the word forms of a sentence, in lower case and without punctuation."""
+    """Return the word forms of a sentence, in lower case and without punctuation."""
     return text.translate(_NO_MARKS).lower().split()
 
 
@@ -87,9 +87,9 @@ def _draw(
     seen: set[str],
     learnt: tuple[set[str], set[str]] | None = None,
 ) -> list[tuple[Pair, Sentence]]:
-    """Give so many new sentences, of such lengths in words and of no word forms but those `learnt`.
+    """Return `size` new sentences with `lengths` in words and only word forms in `learnt`.
 
-    Both sides of all that were taken are in `seen`.
+    Both sides of each are added to `seen`, and none that is already there is returned.
     """
 
     def is_wanted(text: str, side: int) -> bool:

@@ -1,8 +1,8 @@
 """The constituents of a clause, drawn at random so that they make sense together.
 
-Whatever would leave a translation open is left out: no possessor shares a clause with a dative,
-which a feminine genitive could be taken for, and where a relative pronoun is its verb's object, a
-case ending tells it from the subject.
+Ambiguous translations are avoided. No possessor is in a clause with a dative, because a feminine
+genitive looks like one. If a relative pronoun is its verb's object, a case ending distinguishes it
+from the subject.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Constituents:
-    """Draws sentences from `random.Random(seed).random`, which is the same in every Python.
+    """Draws sentences with `random.Random(seed).random`, which is the same in every Python.
 
     With `every`, reserved combinations are drawn too.
     """
@@ -50,9 +50,9 @@ class Constituents:
         return options[int(self.random() * len(options))]
 
     def word(self, options: Sequence[T]) -> T:
-        """Pick one of these lexemes, the first more often, as some words are in any language."""
+        """Pick a lexeme, the first ones more often, as some words are frequent in any language."""
         draw = self.random()
-        # Products and roots are rounded alike everywhere, which powers are not.
+        # Products and roots are rounded the same on every machine; powers are not.
         return options[int(draw * draw * math.sqrt(draw) * len(options))]
 
     def subject(self, verb: Verb, tense: str, *, definite: bool, relative: float) -> Nominal:
@@ -68,13 +68,13 @@ class Constituents:
         return first
 
     def _coordination(self, first: NounPhrase, kinds: str, role: str, definite: bool) -> Nominal:
-        """Give the first with one much like it, or alone if the other is the same noun."""
+        """Return `first` and a similar phrase, or `first` alone if both have the same noun."""
         kinds = pools.alike(first.noun.kind, kinds)
         second = self.phrase(kinds, role, definite=definite, even=True)
         return first if second.noun is first.noun else Coordination(first, second)
 
     def modal(self, tense: str, kind: str) -> w.Modal | None:
-        """Draw the modal verb of a clause in that tense; things have no will."""
+        """Draw the modal verb of a clause in this tense; things get can, must or should only."""
         if tense != "modal":
             return None
         return self.pick(w.MODALS if kind in "PA" else w.MODALS[:3])
@@ -90,7 +90,7 @@ class Constituents:
         definite: bool = False,
         gap: str = "subject",
     ) -> Predicate:
-        """Give the verb with its complements but the `gap`; `extra` is the chance of an adjunct."""
+        """Return the verb with its complements except `gap`, and an adjunct with chance `extra`."""
         part = Predicate(verb)
         valency = verb.valency
         if valency == "quality":
@@ -114,7 +114,7 @@ class Constituents:
         if valency in ("prep", "to", "at", "put") and gap != "oblique":
             oblique = self._oblique(verb, subject, tense, relative, definite)
         if isinstance(accusative, NounPhrase) and accusative.determiner is w.NO:
-            manner = None  # nobody does carefully what he does not do
+            manner = None  # "carefully reads no book" makes no sense
         return Predicate(verb, accusative, dative, oblique, adjunct, manner)
 
     def _quality(self, subject: Nominal | None) -> tuple[w.Adjective, ...]:
@@ -133,7 +133,7 @@ class Constituents:
     def _extras(
         self, verb: Verb, subject: Nominal | None, chance: float
     ) -> tuple[Prepositional | None, w.Adverb | None]:
-        """Give a place or company, and a manner."""
+        """Return a place or company, or None, and a manner, or None."""
         adjunct = manner = None
         if self.chance(chance):
             if self.chance(0.3):
@@ -158,7 +158,7 @@ class Constituents:
     def _oblique(
         self, verb: Verb, subject: Nominal | None, tense: str, relative: float, definite: bool
     ) -> Prepositional:
-        # Furniture is beside and behind things, not on or under other furniture.
+        # Furniture is next to or behind things, not on or under other furniture.
         if verb.valency == "at":
             kind = self.pick("LLVO" if kind_of(subject) == "M" else "MMLLGVO")
             return self._place("dative", kind, tense if relative else None)
@@ -184,15 +184,15 @@ class Constituents:
         last: bool,
         beside: Nominal | None = None,
     ) -> Nominal:
-        """Draw an object, `beside` another one.
+        """Draw an object; `beside` is the clause's other object, if any.
 
-        Only a clause's `last` has a relative clause, which would part them. No pronoun is used
-        twice: "we help us" is unsound, and who "he helps him" is about is open.
+        Only the `last` object of a clause may have a relative clause, which would separate them.
+        No pronoun is used twice: "we help us" is wrong, and "he helps him" is ambiguous.
         """
         if role in ("accusative", "dative") and kinds[0] == "P" and self.chance(0.1):
             pronouns = (w.HE, w.WE) if role == "accusative" else w.PRONOUNS
             return self.pick([p for p in pronouns if p is not subject and p is not beside])
-        # "must see no park" denies one thing or the other, as the modal verb has it
+        # What "must see no park" negates depends on the modal verb.
         deniable = role == "accusative" and not definite and tense != "modal"
         none = deniable and self.chance(0.04)
         first = self.phrase(
@@ -221,9 +221,9 @@ class Constituents:
         determiner: w.Determiner | None = None,
         even: bool = False,
     ) -> NounPhrase:
-        """Draw a noun of one of the kinds with determiner, mostly an adjective, perhaps more.
+        """Draw a noun of one of the kinds with a determiner, often adjectives, perhaps more.
 
-        `even` makes a rare noun as likely as a frequent one.
+        With `even`, all nouns are equally likely.
         """
         noun = self._noun(kinds, role, even)
         plural = self.chance(0.1 if plain else 0.3)
@@ -248,7 +248,7 @@ class Constituents:
         return NounPhrase(determiner, noun, plural, self._adjectives(noun), owner, clause)
 
     def _noun(self, kinds: str, role: str, even: bool = False) -> Noun:
-        """Give a noun that the sentence does not have yet, as far as three draws can tell."""
+        """Draw a noun, up to three times until the sentence does not have it yet."""
         options = pools.nouns(kinds, f"{role} {self.order}", self.every)
         draw = self.pick if even else self.word
         noun = draw(options)
@@ -272,7 +272,7 @@ class Constituents:
         return (first, second) if draw > 0.8 and second.topic != first.topic else (first,)
 
     def _relative(self, head: Noun, plural: bool, matrix: str) -> Relative | None:
-        """Give a relative clause without another inside it, or None where no verb fits."""
+        """Return a relative clause without another inside it, or None if no verb fits."""
         tense = self.pick(pools.RELATIVE_TENSES[matrix])
         gap = self.pick(pools.GAPS) if head.kind != "L" else self.pick(("adjunct", "accusative"))
         options = pools.relative_verbs(gap, head.kind, f"final {tense}", self.every)

@@ -1,7 +1,8 @@
-"""English: agreement, auxiliaries with do-support, and the order of a clause.
+"""English: agreement, auxiliaries with do-support, and word order.
 
-Subject, verb, object, "to" somebody, manner, company, prepositional object, place, time; of what
-opens a German sentence, only a time, a place or a subordinate clause opens the English one too.
+The order is subject, verb, object, "to" somebody, manner, company, prepositional object, place,
+time. If a time, a place or a subordinate clause opens the German sentence, it opens the English one
+too; other constituents do not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _AN = ("a", "e", "i", "o", "u", "honest")
 
 
 def nominal(phrase: Nominal, role: str = "object") -> list[str]:
-    """Give a noun phrase, two of them, or a pronoun as "subject" or "object"."""
+    """Return the words of a noun phrase, of two, or of a pronoun as "subject" or "object"."""
     if isinstance(phrase, Pronoun):
         return [phrase.subject if role == "subject" else phrase.object]
     if isinstance(phrase, Coordination):
@@ -63,9 +64,9 @@ def _relative(relative: Relative, head: NounPhrase) -> list[str]:
 
 
 def _verbs(part: Predicate, sentence: Clause, plural: bool, lone: bool) -> tuple[str, str]:
-    """Give the auxiliary, "" if there is none, and the rest of the verb.
+    """Return the auxiliary, or "" if there is none, and the rest of the verb.
 
-    `lone` asks for an auxiliary in any case, as negations and questions need it.
+    `lone` requires an auxiliary, which negations and questions need.
     """
     verb, tense = part.verb, sentence.tense
     if tense == "modal":
@@ -106,9 +107,9 @@ def _complements(part: Predicate) -> list[str]:
 
 
 def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None) -> list[str]:
-    """Give the words of a clause; `asked` puts the auxiliary first.
+    """Return the words of a clause; `asked` puts the auxiliary first.
 
-    `plural` is the number of the subject where the clause has none of its own.
+    `plural` is the number of the subject if the clause has no subject.
     """
     if sentence.subject is not None:
         plural = is_plural(sentence.subject)
@@ -120,7 +121,7 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
     for i, part in enumerate(sentence.predicates):
         auxiliary, verb = _verbs(part, sentence, plural, asked or sentence.negated)
         if i:
-            # "wants to" and "would like to" are said once.
+            # "wants to" and "would like to" are not repeated.
             words += ["and", part.verb.english if sentence.tense == "modal" else verb]
         else:
             helper = [auxiliary] if auxiliary else []
@@ -130,7 +131,7 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
         words += _complements(part)
         slots = [("oblique", part.oblique), ("adjunct", part.adjunct)]
         if part.adjunct is not None and part.adjunct.is_company:
-            slots.reverse()  # or it would be with the prepositional object
+            slots.reverse()  # otherwise it would describe the prepositional object
         for slot, phrase in slots:
             place = [] if phrase is None else _prepositional(phrase)
             opens = slot == sentence.front and i == 0
@@ -150,7 +151,7 @@ def clause(sentence: Clause, *, asked: bool = False, plural: bool | None = None)
 
 
 def english(sentence: Sentence) -> str:
-    """Give the sentence in English."""
+    """Return the sentence in English."""
     words: list[str] = []
     opening = sentence.opening
     if opening is not None:

@@ -1,7 +1,7 @@
-"""German: case and agreement inside noun phrases, and the order of a clause.
+"""German: case and agreement inside noun phrases, and word order.
 
 A clause has a left bracket (the finite verb, or the conjunction in a subordinate clause), a middle
-and a right bracket (prefix, participle or infinitive; last, in a subordinate clause, the finite
+and a right bracket (prefix, participle or infinitive, then, in a subordinate clause, the finite
 verb).
 """
 
@@ -24,7 +24,7 @@ from ropewalk.lab.data.phrases.syntax import (
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 CASES = {"accusative": ACCUSATIVE, "dative": DATIVE, "acc": ACCUSATIVE, "dat": DATIVE}
 
-# By gender ("p" is the plural of all), in the order of the four cases.
+# By gender ("p" is the plural of all genders), in the order of the four cases.
 _DEFINITE = {
     "m": ("der", "den", "dem", "des"),
     "f": ("die", "die", "der", "der"),
@@ -79,7 +79,7 @@ _CONTRACTIONS = {
 
 
 def determiner(word: Determiner, key: str, case: int) -> str:
-    """Give the determiner for a gender ("p" for the plural) and a case; "" where there is none."""
+    """Return the form of a determiner for a gender ("p" for the plural) and a case."""
     if word.kind == "definite":
         return _DEFINITE[key][case]
     if word.kind == "fixed":
@@ -88,7 +88,7 @@ def determiner(word: Determiner, key: str, case: int) -> str:
 
 
 def nominal(phrase: Nominal, case: int) -> list[str]:
-    """Give a noun phrase, two of them, or a pronoun in the given case."""
+    """Return the words of a noun phrase, of two, or of a pronoun in the given case."""
     if isinstance(phrase, Pronoun):
         return [phrase.german[case]]
     if isinstance(phrase, Coordination):
@@ -131,7 +131,7 @@ def _relative(relative: Relative, key: str) -> list[str]:
 
 
 def _verbs(part: Predicate, sentence: Clause, plural: bool) -> tuple[str, list[str]]:
-    """Give the finite verb and what stands in the right bracket."""
+    """Return the finite verb and the words of the right bracket."""
     verb, tense = part.verb, sentence.tense
     if tense == "modal":
         assert sentence.modal is not None
@@ -153,7 +153,7 @@ def _verbs(part: Predicate, sentence: Clause, plural: bool) -> tuple[str, list[s
 
 
 def _slots(part: Predicate) -> dict[str, list[str]]:
-    """Give the complements and adjuncts that may stand in front of the finite verb."""
+    """Return the complements and adjuncts that may come before the finite verb."""
     slots = {}
     if part.dative is not None:
         slots["dative"] = nominal(part.dative, DATIVE)
@@ -167,7 +167,7 @@ def _slots(part: Predicate) -> dict[str, list[str]]:
 
 
 def _pronouns(part: Predicate, slots: dict[str, list[str]]) -> list[str]:
-    """Give the objects that are pronouns, taken out of the slots: the accusative comes first."""
+    """Remove the objects that are pronouns from the slots and return them, accusative first."""
     words = []
     for slot, phrase in (("accusative", part.accusative), ("dative", part.dative)):
         if isinstance(phrase, Pronoun):
@@ -178,7 +178,7 @@ def _pronouns(part: Predicate, slots: dict[str, list[str]]) -> list[str]:
 def _middle(
     part: Predicate, slots: dict[str, list[str]], adverbs: list[str], negated: bool
 ) -> list[str]:
-    """Give adverbs, manner, dative, accusative, negation, place or company, oblique, quality."""
+    """Return adverbs, manner, dative, accusative, negation, place or company, oblique, quality."""
     words = adverbs[:]
     if part.manner is not None:
         words.append(part.manner.german)
@@ -192,9 +192,9 @@ def _middle(
 
 
 def clause(sentence: Clause, order: str, plural: bool | None = None) -> list[str]:
-    """Give the words of a clause with its finite verb "first", "second" or "final".
+    """Return the words of a clause with its finite verb "first", "second" or "final".
 
-    `plural` is the number of the subject where the clause has none of its own.
+    `plural` is the number of the subject if the clause has no subject.
     """
     if sentence.subject is not None:
         plural = is_plural(sentence.subject)
@@ -215,7 +215,7 @@ def clause(sentence: Clause, order: str, plural: bool | None = None) -> list[str
                 front, subject = _front(sentence, subject, slots, adverbs)
             pronouns = _pronouns(part, slots)
             words += [] if order == "final" else [finite]
-            # Of a noun and pronouns after the finite verb, the pronouns come first.
+            # After the finite verb, pronouns come before a subject noun.
             late = order != "final" and not isinstance(sentence.subject, Pronoun)
             words += pronouns + subject if late else subject + pronouns
             words += _middle(part, slots, adverbs, sentence.negated)
@@ -235,7 +235,7 @@ def clause(sentence: Clause, order: str, plural: bool | None = None) -> list[str
 def _front(
     sentence: Clause, subject: list[str], slots: dict[str, list[str]], adverbs: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Give what stands before the finite verb, and the subject that is left for the middle."""
+    """Return the words before the finite verb, and the subject that remains for the middle."""
     if sentence.front == "subject":
         return subject, []
     if sentence.front == "time":
@@ -244,7 +244,7 @@ def _front(
 
 
 def german(sentence: Sentence) -> str:
-    """Give the sentence in German."""
+    """Return the sentence in German."""
     words: list[str] = []
     opening = sentence.opening
     if opening is not None:

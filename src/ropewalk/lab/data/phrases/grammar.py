@@ -1,8 +1,8 @@
 """The grammar: draws abstract sentences, clause by clause.
 
-An object stands before its subject only where a case ending tells the two apart, so that the
-translation is determined. No time and no second predicate comes after a relative clause in English,
-which would take them in.
+An object comes before its subject only if a case ending distinguishes the two, so that the
+translation is determined. In English, no time and no second predicate comes after a relative
+clause, because they would seem to belong to it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ropewalk.lab.data.phrases.verbs import COPULA, Verb
 
 
 class Grammar(Constituents):
-    """Draws whole sentences."""
+    """Draws complete sentences."""
 
     def sentence(self) -> Sentence:
-        """Draw a question, a clause, two, or one with a subordinate clause on either side."""
+        """Draw a question, one or two main clauses, or a main and a subordinate clause."""
         self.used.clear()
         shape, tense = self.random(), self.pick(pools.TENSES)
         if shape < 0.05:
@@ -51,7 +51,7 @@ class Grammar(Constituents):
         return Sentence((Main(last),), opening)
 
     def long(self) -> Sentence:
-        """Give two main clauses, at least one of them with a subordinate clause."""
+        """Draw two main clauses, at least one of them with a subordinate clause."""
         self.used.clear()
         conjunction, tense, sub = self._subordination()
         opening, order = None, "second"
@@ -83,7 +83,7 @@ class Grammar(Constituents):
         placed = part.verb.valency in ("to", "at", "put")
         if part.adjunct is not None and not part.adjunct.is_company:
             placed = True
-        # "When does he say that she is there?" may ask for either time.
+        # "When does he say that she is there?" may ask for the time of either verb.
         only_why = part.content is not None or part.verb is COPULA
         if (asked is w.WHERE and placed) or (asked is not None and only_why):
             asked = w.WHY
@@ -98,10 +98,10 @@ class Grammar(Constituents):
         closed: bool = True,
         timed: bool = True,
     ) -> Clause:
-        """Give a clause in the order "second", "opening", "question" or "final".
+        """Draw a clause in the order "second", "opening", "question" or "final".
 
-        `rich` makes relative clauses and two predicates more likely; a main clause that is `closed`
-        may have a clause as its object, because no other one follows it; `timed` allows an adverb
+        `rich` makes relative clauses and two predicates more likely. A `closed` main clause may
+        have a clause as its object, because no other clause follows it. `timed` allows an adverb
         of time.
         """
         outer, self.order = self.order, "final" if order == "final" else "second"
@@ -128,17 +128,17 @@ class Grammar(Constituents):
         if timed and verb is not COPULA and pools.TIMES[tense] and self.chance(0.25):
             time = self.pick(pools.TIMES[tense])
             if negated and time is w.DAILY:
-                time = None  # "not every day" or "every day not"?
-        # Nobody "rarely did it yesterday".
+                time = None  # ambiguous: "not every day", or "every day not"
+        # "He rarely did it yesterday" makes no sense.
         if time is None and plain and not negated and tense != "modal" and self.chance(0.1):
             frequency = self.pick(w.FREQUENCIES)
         extra = 0.35 if time is None and plain and not negated else 0.0
-        late = time is None or order == "second"  # or else the time cannot open the clause
+        late = time is None or order == "second"  # otherwise the time cannot open the clause
         part = self.predicate(
             verb, subject, tense, extra, relative if late else 0.0, definite=negated
         )
         if isinstance(part.accusative, NounPhrase) and part.accusative.determiner is w.NO:
-            frequency = None  # nobody often does nothing
+            frequency = None  # "often reads no book" makes no sense
         if verb.valency in ("that", "if"):
             part = replace(part, content=self._content(verb, tense))
         parts: tuple[Predicate, ...] = (part,)
@@ -153,7 +153,7 @@ class Grammar(Constituents):
         return Clause(subject, parts, tense, modal, time, frequency, negated, front)
 
     def _second(self, verb: Verb, subject: Nominal, tense: str) -> Predicate:
-        """Give another predicate for the same subject, with the same auxiliary."""
+        """Draw another predicate for the same subject, with the same auxiliary."""
         frame = f"{self.order} {tense}"
         # Verbs with an object have the auxiliary haben.
         valency = "acc" if verb.auxiliary == "haben" else "none"
@@ -173,7 +173,7 @@ class Grammar(Constituents):
         return Content(w.THAT if verb.valency == "that" else w.IF, clause)
 
     def _front(self, part: Predicate, subject: Nominal, time: w.Adverb | None) -> str:
-        """Give the slot before the finite verb: half the time the subject."""
+        """Draw the slot before the finite verb: the subject about half the time."""
         if time is not None and closes_with_relative(part):
             return "time"
         slots = ["time", "time"] if time is not None else []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Adjective:
     """An adjective; `stem` takes the endings, `kinds` are the noun classes that it may describe.
 
-    Of one `topic`, such as age, a thing has only one.
+    A noun has only one adjective of each `topic`, such as age.
     """
 
     german: str
@@ -21,7 +21,7 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False)
 class Adverb:
-    """A word or fixed phrase that does not inflect; `tenses` are the ones that it goes with."""
+    """A word or fixed phrase without inflection; `tenses` are the tenses it can be used with."""
 
     german: str
     english: str
@@ -30,11 +30,11 @@ class Adverb:
 
 @dataclass(frozen=True, eq=False)
 class Determiner:
-    """A determiner; `kind` says how it and the adjectives after it inflect.
+    """A determiner; `kind` decides how it and the adjectives after it inflect.
 
     "definite", "strong" (endings of dieser; weak adjectives), "mixed" (endings of ein), "many"
     (endings of dieser; strong adjectives), "fixed" (no endings; strong adjectives). An English form
-    that is None is a number that does not occur.
+    is None if that number does not occur.
     """
 
     stem: str
@@ -60,12 +60,12 @@ class Modal:
     german: tuple[str, str]
     auxiliary: str
     english: tuple[str, str, str]
-    """Third person, plural and base of what stands before the infinitive."""
+    """Third person, plural and base form of the words before the infinitive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Conjunction:
-    """A conjunction; `tenses` pairs the tense of the main clause with those of its own clause."""
+    """A conjunction; `tenses` pairs a tense of the main clause with tenses of its own clause."""
 
     german: str
     english: str
@@ -166,7 +166,7 @@ MANNERS = (
     Adverb("rasch", "quickly"),
     Adverb("fröhlich", "cheerfully"),
     Adverb("vorsichtig", "carefully"),
-    # No -e at its end, or it would seem to describe a plural that has no determiner.
+    # None ends in -e: it would look like an adjective of a plural without determiner.
 )
 ALONE = Adverb("allein", "alone")
 WHY, WHEN, WHERE = Adverb("warum", "why"), Adverb("wann", "when"), Adverb("wo", "where")
@@ -191,7 +191,7 @@ DETERMINERS = (
 
 HE = Pronoun(("er", "ihn", "ihm"), "he", "him", False)
 WE = Pronoun(("wir", "uns", "uns"), "we", "us", True)
-# sie is both her and them in the accusative, which would leave the translation open
+# In the accusative, sie is both her and them, so the translation would be ambiguous.
 SHE = Pronoun(("sie", "", "ihr"), "she", "her", False)
 THEY = Pronoun(("sie", "", "ihnen"), "they", "them", True)
 PRONOUNS = (HE, SHE, WE, THEY)

@@ -1,8 +1,8 @@
-"""The nouns: one row per lexeme, grouped by the class that decides what a verb may do with it.
+"""The nouns: one row per lexeme, grouped by the class that decides which verbs go with it.
 
 A row is `German gender plural English [English plural] [+weak form] [=genitive]`. A weak noun has
-one form in every case of the singular but the nominative; a genitive is written only where it is
-not the noun and -s; an English plural only where it is irregular. An underscore stands for a space.
+one form in every case of the singular except the nominative. A genitive is given only if it is not
+the noun with -s, an English plural only if it is irregular. An underscore means a space.
 """
 
 from __future__ import annotations
@@ -227,13 +227,13 @@ TABLES = {
     "M": FURNITURE,
     "V": VEHICLES,
     "O": OPENINGS,
-    "L": PLACES,  # one is in them
-    "G": GROUNDS,  # one is on them, and crosses them
+    "L": PLACES,  # with "in"
+    "G": GROUNDS,  # with "on" and "across"
 }
 
 
 def english_s(word: str) -> str:
-    """Give the word with the ending -s of regular plurals and verbs in the third person."""
+    """Return the word with the ending -s of regular plurals and verbs in the third person."""
     if word.endswith(("s", "x", "z", "ch", "sh", "o")):
         return word + "es"
     if word.endswith("y") and word[-2] not in _VOWELS:

@@ -1,4 +1,4 @@
-"""What the grammar draws from: words that fit a place, each as often as it should come up.
+"""The pools that the grammar draws from: words that fit a slot, repeated by their weight.
 
 `every` adds the words whose combination with the frame is reserved.
 """
@@ -27,7 +27,7 @@ VALENCIES = (
     "if",
 )
 SIMPLE = tuple(v for v in VALENCIES if v not in ("quality", "that", "if"))
-TENSES = (  # as often as they are drawn
+TENSES = (  # repeated by their weight
     ("present",) * 6 + ("perfect",) * 5 + ("modal",) * 4 + ("future",) * 3 + ("pluperfect",) * 2
 )
 RELATIVE_TENSES = {
@@ -42,7 +42,7 @@ GAPS = ("subject", "subject", "subject", "accusative", "accusative", "dative", "
 
 
 ALONE = frozenset(("schlafen", "einschlafen", "aufwachen", "aufstehen", "liegen"))
-"""Verbs with which company would say something else."""
+"""Verbs whose meaning would change with company."""
 TOGETHER = frozenset(
     [
         "besuchen",
@@ -57,7 +57,7 @@ TOGETHER = frozenset(
         "singen",
     ]
 )
-"""Verbs with a complement that company goes with."""
+"""Verbs with a complement that also allow company."""
 UNWILLED = frozenset(
     [
         "schlafen",
@@ -86,53 +86,53 @@ UNWILLED = frozenset(
         "träumen",
     ]
 )
-"""Verbs of what is not done in one manner or another, or in one only."""
+"""Verbs that do not go with manners, or with one of them only."""
 AGES = {
     "Kind": ("alt",),
     "Mädchen": ("alt",),
     "Junge": ("alt", "jung"),
     "Großmutter": ("jung",),
 }
-"""What is not said of a person's age."""
+"""Adjectives of age that are not used for a person."""
 FAR = frozenset(("fahren", "reisen", "fliegen"))
-"""Verbs that take nobody into a building or through it."""
+"""Verbs that are not used for going into or through a building."""
 
 
 def may_take_place(verb: Verb) -> bool:
-    """Tell whether a place may stand beside the verb: not where something is done to a person."""
+    """Return whether the verb may have a place: not if its only object may be a person."""
     return verb.valency in ("none", "both") or (
         verb.valency in ("acc", "prep", "dat") and "P" not in verb.objects
     )
 
 
 def may_have_company(verb: Verb) -> bool:
-    """Tell whether somebody else may take part."""
+    """Return whether the verb may have company ("with" or "without" somebody)."""
     if verb.preposition is not None and verb.preposition[0] == "mit":
         return False
     return verb.lemma not in ALONE and (verb.valency in ("none", "to") or verb.lemma in TOGETHER)
 
 
 def manners(verb: Verb) -> tuple[w.Adverb, ...]:
-    """Give the manners of doing it; before an object, "allein" would say "only"."""
+    """Return the manners that fit the verb; before an object, "allein" would mean "only"."""
     if verb.lemma in UNWILLED or verb.valency in ("at", "both"):
         return ()
     return (*w.MANNERS, w.ALONE) if verb.valency in ("none", "to") else w.MANNERS
 
 
 def directions(verb: Verb) -> tuple[tuple[str, str, str, str], ...]:
-    """Give the ways to go: preposition, case, English, classes of the goal."""
+    """Return the directions that fit the verb: preposition, case, English, classes of the goal."""
     return tuple(d for d in w.DIRECTIONS if verb.lemma not in FAR or d[0] in ("zu", "über"))
 
 
 def alike(kind: str, kinds: str) -> str:
-    """Give those of the classes that go with this one in "the man and the dog"."""
+    """Return the classes in `kinds` that can be joined with `kind`, as in "the man and the dog"."""
     group = next(group for group in ("PA", "TRCF", "MVOLG") if kind in group)
     return "".join(other for other in kinds if other in group)
 
 
 @cache
 def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
-    """Give the nouns of these classes that may take the frame."""
+    """Return the nouns of these classes that may be in this frame."""
     return tuple(
         noun
         for noun in NOUNS
@@ -142,14 +142,14 @@ def nouns(kinds: str, frame: str, every: bool) -> tuple[Noun, ...]:
 
 @cache
 def adjectives(kind: str, noun: Noun | None = None) -> tuple[w.Adjective, ...]:
-    """Give the adjectives that may describe a noun of this class, or this noun of it."""
+    """Return the adjectives that may describe a noun of this class, or this noun."""
     unsaid = () if noun is None else AGES.get(noun.german, ())
     return tuple(a for a in w.ADJECTIVES if kind in a.kinds and a.german not in unsaid)
 
 
 @cache
 def verbs(valency: str, frame: str, every: bool) -> tuple[Verb, ...]:
-    """Give the verbs of this valency that may take the frame."""
+    """Return the verbs of this valency that may be in this frame."""
     return tuple(
         verb
         for verb in VERBS
@@ -159,7 +159,7 @@ def verbs(valency: str, frame: str, every: bool) -> tuple[Verb, ...]:
 
 @cache
 def relative_verbs(gap: str, kind: str, frame: str, every: bool) -> tuple[Verb, ...]:
-    """Give the verbs of which a noun of this kind can be the subject, the object and so on."""
+    """Return the verbs for a relative clause in which a noun of class `kind` fills `gap`."""
     return tuple(
         verb
         for valency in dict.fromkeys(SIMPLE)
@@ -178,13 +178,13 @@ def relative_verbs(gap: str, kind: str, frame: str, every: bool) -> tuple[Verb, 
 
 
 def marked(phrase: Nominal) -> bool:
-    """Tell whether nominative and accusative differ, so that the phrase shows its own role."""
+    """Return whether nominative and accusative differ, so that the phrase shows its role."""
     if isinstance(phrase, NounPhrase):
         return phrase.noun.gender == "m" and not phrase.plural
     return phrase in (w.HE, w.WE)
 
 
 def unwed(determiner: w.Determiner, noun: Noun) -> w.Determiner:
-    """Give the determiner, but for "my man" and "our woman", who would be husband and wife."""
+    """Return the determiner, or "the" for "my man" and "our woman", which mean a spouse."""
     owned = determiner.stem in ("mein", "unser") and noun.german in ("Mann", "Frau")
     return w.THE if owned else determiner

@@ -1,10 +1,10 @@
-"""Which combinations of lexeme and frame training never sees, and those that a sentence has.
+"""Combinations of lexeme and frame: those reserved from training, and those of a sentence.
 
-The frame of a noun is its role, subject, accusative, dative or oblique (after a preposition), and
-the order of its clause, "second" (which includes verb first) or "final"; a possessor has no role.
-The frame of a verb is the order of its clause and the tense. The reserved combinations take one
-frame from every third noun of the larger classes and from every third verb; the other frames of
-that lexeme, and that frame with the other lexemes, are free.
+The frame of a noun is its role (subject, accusative, dative or oblique, after a preposition) and
+the order of its clause: "second" (which includes verb first) or "final". A possessor has no role.
+The frame of a verb is the order of its clause and the tense. Every third noun of the larger classes
+and every third verb has one reserved frame. Training may have the lexeme's other frames, and that
+frame with other lexemes.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ def _reserved_nouns() -> Iterator[Combination]:
         nouns = [noun for noun in NOUNS if noun.kind == kind] if frames else []
         for i, noun in enumerate(nouns[1::3]):
             frame = frames[i % len(frames)]
-            # A weak noun's nominative singular is a form of its own, which only subjects show.
+            # A weak noun's nominative singular is a separate form that only subjects have.
             if not (frame.startswith("subject") and noun.oblique != noun.german):
                 yield noun.german, frame
 
 
 def _reserved_verbs() -> Iterator[Combination]:
-    # The verbs of the small valencies would leave some frames without any verb.
+    # Reserving verbs of the small valencies would leave some frames without any verb.
     few = {verb.lemma for verb in VERBS if verb.valency in ("at", "put", "that", "if")}
     lemmas = [lemma for lemma in dict.fromkeys(verb.lemma for verb in VERBS) if lemma not in few]
     separable = {verb.lemma for verb in VERBS if verb.prefix}
     for i, lemma in enumerate(lemmas[1::3]):
         frame = VERB_FRAMES[i % len(VERB_FRAMES)]
-        # A separable verb is one word in some frames and two in others; it keeps both presents.
+        # A separable verb is one word in some frames and two in others, so the present is free.
         if not (lemma in separable and "present" in frame):
             yield lemma, frame
 
@@ -78,7 +78,7 @@ RESERVED: frozenset[Combination] = frozenset((*_reserved_nouns(), *_reserved_ver
 
 
 def combinations(sentence: Sentence) -> Iterator[Combination]:
-    """Give each (lexeme, frame) of the sentence; a lexeme goes by its German dictionary form."""
+    """Yield each (lexeme, frame) of the sentence; a lexeme is named by its German lemma."""
     if sentence.opening is not None:
         yield from _clause(sentence.opening.clause, "final")
     for main in sentence.mains:

@@ -1,4 +1,4 @@
-"""The abstract syntax that both languages are read off from: what is said, in no word order."""
+"""The abstract syntax that both languages are generated from; it has no word order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Nominal: TypeAlias = NounPhrase | Coordination | Pronoun
 
 @dataclass(frozen=True)
 class Prepositional:
-    """A preposition with the case that it takes, its translation, and its noun phrase."""
+    """A preposition with its case, its translation and its noun phrase."""
 
     german: str
     case: str
@@ -51,16 +51,16 @@ class Prepositional:
 
     @property
     def is_company(self) -> bool:
-        """Tell a companion from a place."""
+        """Whether this is company, not a place."""
         return self.german in ("mit", "ohne")
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A verb with its complements and adjuncts, a slot of None being absent.
+    """A verb with its complements and adjuncts; an absent one is None.
 
-    `oblique` is a prepositional object, a direction or a place that the verb asks for; `adjunct` is
-    a place or company that it does not.
+    `oblique` is a prepositional object, direction or place that the verb requires; `adjunct` is
+    an optional place or company.
     """
 
     verb: Verb
@@ -96,7 +96,7 @@ class Clause:
 class Relative:
     """A relative clause; `gap` is the slot of the clause that its head fills.
 
-    A gap in "oblique" or "adjunct" has its `preposition`: German, case, English.
+    If the gap is "oblique" or "adjunct", `preposition` is (German, case, English).
     """
 
     gap: str
@@ -122,7 +122,7 @@ class Subordinate:
 
 @dataclass(frozen=True)
 class Main:
-    """A main clause, its conjunction after another one, the subordinate clause that follows."""
+    """A main clause, the conjunction that links it to the one before, and a subordinate clause."""
 
     clause: Clause
     link: Conjunction | None = None
@@ -131,7 +131,7 @@ class Main:
 
 @dataclass(frozen=True)
 class Sentence:
-    """Main clauses, perhaps opened by a subordinate one, or a question."""
+    """Main clauses, perhaps after a subordinate clause, or a question."""
 
     mains: tuple[Main, ...]
     opening: Subordinate | None = None
@@ -140,24 +140,24 @@ class Sentence:
 
 
 def closes_with_relative(part: Predicate) -> bool:
-    """Tell whether a complement has a relative clause, which takes in what follows in English."""
+    """Return whether a complement has a relative clause, which would absorb later English words."""
     objects = [part.accusative, part.dative]
     objects += [phrase.phrase for phrase in (part.oblique, part.adjunct) if phrase is not None]
     return any(isinstance(o, NounPhrase) and o.relative is not None for o in objects)
 
 
 def is_plural(subject: Nominal) -> bool:
-    """Tell whether the finite verb after this subject is plural."""
+    """Return whether the finite verb of this subject is plural."""
     return isinstance(subject, Coordination) or subject.plural
 
 
 def written(tokens: list[str], mark: str) -> str:
-    """Write the sentence: commas attached and never doubled, a capital first, a mark last."""
+    """Return the text: commas attached and not doubled, a capital first, `mark` last."""
     text = " ".join(tokens).replace(" ,", ",").replace(",,", ",").rstrip(",")
     return text[0].upper() + text[1:] + mark
 
 
 def kind_of(subject: Nominal | None) -> str:
-    """Give the class of a noun or of the first of two; pronouns are persons."""
+    """Return the class of a noun, or of the first of two; pronouns are persons."""
     head = subject.first if isinstance(subject, Coordination) else subject
     return head.noun.kind if isinstance(head, NounPhrase) else "P"

@@ -1,12 +1,11 @@
 """The verbs: one row per lexeme and valency.
 
 A row is `German; English; subjects; valency`. German is infinitive, third person singular, past
-participle and, for the verbs whose perfect takes sein, a `*`; a bar in the infinitive sets off a
-separable prefix. English is base, past, past participle and, if any, a particle. Subjects and
-objects are letters of the noun classes. Valencies: `none`; `acc`, `dat` with object classes;
-`both`, a person in the dative and an accusative object; a preposition with its case, its English
-and classes; `to`, somewhere; `at`, in some place; `put`, an object to some place; `that` and `if`,
-a clause.
+participle and, if the perfect takes sein, a `*`; a bar in the infinitive separates a separable
+prefix. English is base, past, past participle and, if any, a particle. Subjects and objects are
+letters of noun classes. Valencies: `none`; `acc`, `dat` with object classes; `both`, a person in
+the dative and an accusative object; a preposition with its case, its English and classes; `to`, a
+direction; `at`, a place; `put`, an object and a direction; `that` and `if`, a clause.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ class Verb:
     """A verb with its forms in both languages and its valency."""
 
     german: str
-    """The infinitive without the prefix: also the plural of the present."""
+    """The infinitive without the prefix, also the present plural."""
     third: str
     participle: str
     prefix: str
     auxiliary: str
-    """The infinitive of the perfect's auxiliary, haben or sein."""
+    """The infinitive of the auxiliary of the perfect, haben or sein."""
     english: str
     english_third: str
     english_past: str
@@ -36,11 +35,11 @@ class Verb:
     valency: str
     objects: str
     preposition: tuple[str, str, str] | None
-    """German preposition, its case and the English one, of a prepositional object."""
+    """German preposition of a prepositional object, its case, and the English preposition."""
 
     @property
     def lemma(self) -> str:
-        """The infinitive as a dictionary has it: the lexeme's name."""
+        """The infinitive as in a dictionary; it names the lexeme."""
         return self.prefix + self.german
 
 

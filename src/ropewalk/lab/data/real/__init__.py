@@ -1,1 +1,1 @@
-"""Real text: where it comes from, by which digest it is known, how it is read and split."""
+"""Real texts: where they come from, their digests, how they are read and split."""

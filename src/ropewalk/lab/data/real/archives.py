@@ -1,4 +1,4 @@
-"""Documents of two zip archives that come split: WikiText-2 and enwik8."""
+"""Documents of two zip archives with known splits: WikiText-2 and enwik8."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from ropewalk.lab.data.real.packages import Documents
 
-MOST_BYTES = 2**28  # of a member; enwik8 has 10^8
-TITLE = re.compile(r"^ = ([^=\n]+) = \n", re.MULTILINE)  # of an article; sections have more marks
+MOST_BYTES = 2**28  # limit for one member; enwik8 has 10^8
+TITLE = re.compile(r"^ = ([^=\n]+) = \n", re.MULTILINE)  # of an article; sections have more =
 WIKITEXT = {"train": "train", "validation": "valid", "test": "test"}
 #: Where the validation and the test text of enwik8 begin, in bytes, by custom (Mahoney, Graves).
 ENWIK8_CUTS = (90_000_000, 95_000_000)
@@ -23,7 +23,7 @@ WIKI_NOTICE = (
 
 
 def wikitext(content: bytes) -> tuple[dict[str, Documents], bytes]:
-    """Give the articles of wikitext-2-raw-v1.zip in their published splits (Merity et al. 2016)."""
+    """Return the articles of wikitext-2-raw-v1.zip in the published splits (Merity et al. 2016)."""
     splits: dict[str, Documents] = {}
     for split, name in WIKITEXT.items():
         text = _member(content, f"wikitext-2-raw/wiki.{name}.raw").decode("utf-8")
@@ -35,17 +35,17 @@ def wikitext(content: bytes) -> tuple[dict[str, Documents], bytes]:
 
 
 def enwik8(content: bytes) -> tuple[dict[str, Documents], bytes]:
-    """Give enwik8 in three, cut where the first page begins behind the customary 90 and 95 MB.
+    """Return enwik8 in three splits, cut at the first page after the customary 90 and 95 MB.
 
-    The custom cuts two pages in the middle; here the pages are whole.
+    The customary cuts go through the middle of two pages; here no page is cut.
     """
     raw = _member(content, "enwik8")
     cuts = [raw.find(b"  <page>\n", cut) for cut in ENWIK8_CUTS]
     if -1 in cuts or cuts[0] == cuts[1]:
-        raise ValueError(f"enwik8 must have pages behind byte {ENWIK8_CUTS[1]:,}")
+        raise ValueError(f"enwik8 must have pages after byte {ENWIK8_CUTS[1]:,}")
     bounds = [0, *cuts, len(raw)]
     parts = [raw[i:j] for i, j in pairwise(bounds)]
-    # Cut at 10^8 bytes, it may end within a character.
+    # The file is cut at 10^8 bytes, perhaps inside a character.
     texts = [part.decode("utf-8", "ignore").strip() + "\n" for part in parts]
     return {
         split: {"pages": text}
@@ -54,7 +54,7 @@ def enwik8(content: bytes) -> tuple[dict[str, Documents], bytes]:
 
 
 def _member(content: bytes, name: str) -> bytes:
-    """Give a member of a zip archive; what is damaged or too large is a ValueError."""
+    """Return a member of a zip archive; raise ValueError if it is damaged or too large."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(name) as file:
             found = file.read(MOST_BYTES + 1)
@@ -62,7 +62,7 @@ def _member(content: bytes, name: str) -> bytes:
         raise ValueError(f"it has no {name}") from None
     # RuntimeError: the member is encrypted, or compressed in a way that zipfile can't read.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        raise ValueError(f"it is not a whole zip archive: {error}") from None
+        raise ValueError(f"it is not a complete zip archive: {error}") from None
     if len(found) > MOST_BYTES:
         raise ValueError(f"its {name} has more than {MOST_BYTES:,} bytes")
     return found

@@ -1,4 +1,4 @@
-"""The real texts by name: the files they are read from, their licenses, the digests."""
+"""Catalog of the real texts: the files they are read from, their licenses, their digests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ropewalk.lab.data.real.obtain import Pinned, debian
 from ropewalk.lab.data.real.packages import Documents
 from ropewalk.lab.data.real.splits import split_documents, without_repeats
 
-FETCHED = Path("data")  # the folder below which texts are written and looked for by name
+FETCHED = Path("data")  # folder in which texts are written and looked up by name
 
 Reader = Callable[[bytes], tuple[dict[str, Documents], bytes]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file and how it is read: into documents by split, and its notice of copyright."""
+    """One file, and the reader that returns its documents by split and its copyright notice."""
 
     name: str
     file: Pinned
@@ -31,7 +31,7 @@ class Part:
 class RealText:
     """A text of one or several parts.
 
-    digest: the SHA-256 of its SHA256SUMS, "" where none has been written down.
+    digest: the SHA-256 of its SHA256SUMS, or "" if none is recorded.
     """
 
     name: str
@@ -40,7 +40,7 @@ class RealText:
 
 
 def _chosen(read: Callable[[bytes], tuple[Documents, bytes]]) -> Reader:
-    """Make a reader of documents one of documents by split."""
+    """Wrap a reader of documents so that it returns them by split."""
 
     def by_split(content: bytes) -> tuple[dict[str, Documents], bytes]:
         documents, notice = read(content)
@@ -120,7 +120,7 @@ ENWIK8 = Part(
     "CC-BY-SA-3.0 and GFDL",
 )
 
-#: The texts by name. Those whose digest is "" are known by the file that they are read from.
+#: The texts by name. If the digest is "", the text is identified by the file it is read from.
 REAL_TEXTS = {
     text.name: text
     for text in (

@@ -1,7 +1,8 @@
-"""A real text as a folder that ``--data`` takes: written whole or not at all, and checked.
+"""A real text as a folder for `--data`: written completely or not at all, and verified.
 
-A document is a file of train/, validation/ or test/. SHA256SUMS names them all, as ``sha256sum -c``
-reads it; its own digest is known, so that the text is the same wherever it was fetched.
+Each document is a file in train/, validation/ or test/. SHA256SUMS lists them all in the format of
+`sha256sum -c`. Its own digest is recorded here, so that the text is the same wherever it was
+fetched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ropewalk.lab.data.real.obtain import FetchError, obtain
 
 SUMS = "SHA256SUMS"
 SPLITS = ("train", "validation", "test")
-MOST_SUMS = 2**22  # bytes of it
+MOST_SUMS = 2**22  # limit in bytes for SHA256SUMS
 
 Files = dict[str, bytes]
 
@@ -27,14 +28,14 @@ Files = dict[str, bytes]
 def fetch(
     name: str, out: Path, given: Path | None = None, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, int]:
-    """Write the folder of a real text, or look over the one that is there.
+    """Write the folder of a real text, or verify the folder if it exists.
 
-    given: a folder of the files it is read from, or the file; found elsewhere if not given. say is
-    told what is worked on. Returns the bytes of each split.
+    given: the source file, or a folder that contains the source files; None downloads them. say is
+    called with progress messages. Returns the bytes of each split.
 
     Raises:
-        ValueError: name is unknown, a file is not to be had or is another than the one that is
-            known, or out is there and holds something else. Nothing is written then.
+        ValueError: if name is unknown, a file is unavailable or has the wrong digest, or out exists
+            and contains something else. Nothing is written then.
     """
     text = real_text(name)
     if out.is_symlink() or out.exists():
@@ -45,7 +46,7 @@ def fetch(
 
 
 def real_text(name: str) -> RealText:
-    """Give the text of this name; an unknown one is a ValueError that lists them."""
+    """Return the text of this name; the ValueError for an unknown one lists all names."""
     if name not in REAL_TEXTS:
         raise ValueError(
             f"NAME must be one of {', '.join(REAL_TEXTS)}, got {shown(name)}"
@@ -55,7 +56,7 @@ def real_text(name: str) -> RealText:
 
 
 def make(text: RealText, given: Path | None, say: Callable[[str], None]) -> Files:
-    """Give the files of a text's folder by path, its text checked against the digest known."""
+    """Return the files of a text's folder by path, checked against the recorded digest."""
     files: Files = {}
     notices: Files = {}
     for part in text.parts:
@@ -76,27 +77,27 @@ def make(text: RealText, given: Path | None, say: Callable[[str], None]) -> File
     if text.digest and found != text.digest:
         raise FetchError(
             f"the text of {text.name} has SHA-256 {found[:12]}…, which must be "
-            f"{text.digest[:12]}…: this Python reads its pages in another way; fetch it with "
-            "Python 3.11"
+            f"{text.digest[:12]}…: this version of Python parses its pages differently; fetch it "
+            "with Python 3.11"
         )
     return {**files, **notices, SUMS: sums, "README.md": _readme(text, files)}
 
 
 def check_folder(text: RealText, out: Path) -> dict[str, int]:
-    """Look over a folder that was fetched; ValueError where it is not that text, or not whole.
+    """Verify a fetched folder and return the bytes of each split.
 
-    Returns the bytes of each split.
+    Raises ValueError if it is not this text, or not complete.
     """
     way_out = "remove it, or name another with --out"
     try:
         sums = read_bytes(out / SUMS, MOST_SUMS)
     except ValueError:
         raise ValueError(
-            f"--out must name a folder that is not there yet, got {shown_path(out)}, which holds "
-            f"no {text.name}; {way_out}"
+            f"--out must name a folder that does not exist yet, got {shown_path(out)}, which does "
+            f"not contain {text.name}; {way_out}"
         ) from None
     if text.digest and hashlib.sha256(sums).hexdigest() != text.digest:
-        raise ValueError(f"{shown_path(out)} is another text than {text.name}; {way_out}")
+        raise ValueError(f"{shown_path(out)} contains another text than {text.name}; {way_out}")
     listed = dict(
         line.split("  ", 1)[::-1]
         for line in sums.decode("utf-8", "replace").split("\n")[:-1]
@@ -106,12 +107,14 @@ def check_folder(text: RealText, out: Path) -> dict[str, int]:
         path.relative_to(out).as_posix() for split in SPLITS for path in (out / split).glob("*")
     }
     if not text.digest and not _was_fetched_as(text, out):
-        raise ValueError(f"{shown_path(out)} holds no {text.name} by its README.md; {way_out}")
+        raise ValueError(
+            f"{shown_path(out)} does not contain {text.name} according to its README.md; {way_out}"
+        )
     if any(not any(path.startswith(f"{split}/") for path in listed) for split in SPLITS):
-        raise ValueError(f"{shown_path(out)} is not whole: {SUMS} lacks a split; {way_out}")
+        raise ValueError(f"{shown_path(out)} is not complete: {SUMS} lacks a split; {way_out}")
     if other := sorted(there ^ listed.keys()):
         raise ValueError(
-            f"{shown_path(out)} is not whole: {SUMS} and the folder differ in "
+            f"{shown_path(out)} is not complete: {SUMS} and the folder differ in "
             f"{shown_path(other[0])}; {way_out}"
         )
     sizes = {}
@@ -119,12 +122,12 @@ def check_folder(text: RealText, out: Path) -> dict[str, int]:
         content = read_bytes(out / path, MOST_DATA_BYTES)
         sizes[path] = len(content)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ValueError(f"{shown_path(out / path)} was changed since; {way_out}")
+            raise ValueError(f"{shown_path(out / path)} was changed after the fetch; {way_out}")
     return _sizes(sizes)
 
 
 def _was_fetched_as(text: RealText, out: Path) -> bool:
-    """Tell whether a folder's README names this text and the files that it was made from."""
+    """Return whether a folder's README names this text and the files it was made from."""
     try:
         said = read_bytes(out / "README.md", MOST_SUMS).decode("utf-8", "replace")
     except ValueError:
@@ -160,7 +163,7 @@ def _readme(text: RealText, files: Mapping[str, bytes]) -> bytes:
             f"# {text.name}",
             "",
             f"Written by `ropewalk fetch {text.name}`: {held}. A file is a document, and "
-            f"each is in one split. `sha256sum -c {SUMS}` looks them over.",
+            f"each is in one split. `sha256sum -c {SUMS}` verifies them.",
             "",
             *rows,
             "",
@@ -169,7 +172,7 @@ def _readme(text: RealText, files: Mapping[str, bytes]) -> bytes:
 
 
 def _write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder whole or not at all: into one beside it, which then takes its name."""
+    """Write a folder completely or not at all: into a temporary folder that is then renamed."""
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")

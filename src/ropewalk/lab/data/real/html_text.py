@@ -1,4 +1,4 @@
-"""The text of an HTML page: its paragraphs, headings and listings, without what leads to others."""
+"""The text of an HTML page: its paragraphs, headings and listings, without navigation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: Elements that have no end.
+#: Elements without an end tag.
 VOID = _words("area base br col embed hr img input link meta source track wbr")
 #: Elements that begin a paragraph of their own.
 BLOCKS = _words(
     "article blockquote body br caption dd details div dl dt figcaption figure footer h1 h2 h3 h4 "
     "h5 h6 header hr li main ol p pre section summary table tbody tfoot thead tr ul"
 )
-CELLS = frozenset(("td", "th"))  # of a table's row: words apart, in one paragraph
+CELLS = frozenset(("td", "th"))  # cells of a table row: separate words in one paragraph
 SKIPPED = _words("head nav script style svg template title")
 SPACE = re.compile(r"[ \t\r\n\f\xa0]+")  # not \s, which a later Unicode may widen
 
@@ -25,13 +25,13 @@ Attributes = list[tuple[str, str | None]]
 
 
 class _Reader(HTMLParser):
-    """Collect the paragraphs of the elements that are wanted."""
+    """Collect the paragraphs inside the main element."""
 
     def __init__(self, main: tuple[str, str], dropped: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.main, self.dropped = main, dropped
-        self.open: list[tuple[str, str]] = []  # elements: tag, and "", "main", "drop" or "pre"
-        self.inside = {"": 0, "main": 0, "drop": 0, "pre": 0}  # how many of each are open
+        self.open: list[tuple[str, str]] = []  # (tag, role); roles: keys of `inside`
+        self.inside = {"": 0, "main": 0, "drop": 0, "pre": 0}  # number of open elements by role
         self.paragraphs: list[str] = []
         self.words: list[str] = []
 
@@ -54,7 +54,7 @@ class _Reader(HTMLParser):
         self._part(tag)
         if any(tag == each for each, _ in reversed(self.open)):
             closed = ""
-            while closed != tag:  # what a page leaves open ends with what it is in
+            while closed != tag:  # an element left open ends with its parent
                 closed, role = self.open.pop()
                 self.inside[role] -= 1
 
@@ -69,7 +69,7 @@ class _Reader(HTMLParser):
             self.end_paragraph()
 
     def end_paragraph(self) -> None:
-        """Keep what was read since the last paragraph; of a listing, its lines as they are."""
+        """Store the text read since the last paragraph; a listing keeps its lines."""
         text = "".join(self.words)
         if self.inside["pre"]:
             text = "\n".join(line.rstrip(" \t\r") for line in text.strip("\r\n").split("\n"))
@@ -81,10 +81,10 @@ class _Reader(HTMLParser):
 
 
 def text_of(page: str, main: tuple[str, str], dropped: frozenset[str]) -> str:
-    """Give the paragraphs of a page, with an empty line between them.
+    """Return the paragraphs of a page, with an empty line between them.
 
-    main: the element that holds the text, by an attribute and its value, or ("", tag). dropped:
-    the classes, and as #id the ids, of what is left out.
+    main: the element that contains the text, as (attribute, value) or ("", tag). dropped: the
+    classes of elements to leave out, and their ids as "#id".
     """
     reader = _Reader(main, dropped)
     reader.feed(page)

@@ -1,8 +1,8 @@
-"""The King James Bible, as the package bible-kjv-text holds it: windows of text, each compressed.
+"""Reader of the King James Bible in the package bible-kjv-text: windows of compressed text.
 
-The file is "EC02Compressed Data File", then big-endian integers: at byte 84 the size of a window,
-the number of windows and the place of each. A window is what Unix ``compress`` writes, without the
-three bytes that head it; text lines are "Ge1:1 In the beginning ...".
+The file begins with "EC02Compressed Data File". From byte 84 on, big-endian integers give the size
+of a window, the number of windows and the offset of each. A window is the output of Unix
+`compress` without its three header bytes. Text lines look like "Ge1:1 In the beginning ...".
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BOOKS = dict(book.replace("_", " ").split("=") for book in _BOOKS.split())
 
 
 def read_bible(content: bytes) -> dict[str, str]:
-    """Give the books by name: a heading for each chapter, a line for each verse.
+    """Return the books by name: a heading for each chapter, a line for each verse.
 
-    Raises ValueError where the file is not what this reads.
+    Raises ValueError if the file does not have this format.
     """
     chapters: dict[tuple[str, int], list[str]] = {}
     text = decompress(content)
@@ -45,7 +45,7 @@ def read_bible(content: bytes) -> dict[str, str]:
             chapters.setdefault((found[1], int(found[2])), []).append(found[4])
     unknown = {book for book, _ in chapters} - BOOKS.keys()
     if unknown or len({book for book, _ in chapters}) != len(BOOKS):
-        raise ValueError(f"bible.data must hold {len(BOOKS)} known books, got {sorted(unknown)}")
+        raise ValueError(f"bible.data must have {len(BOOKS)} known books, got {sorted(unknown)}")
     books: dict[str, list[str]] = {name: [] for name in BOOKS.values()}
     for (book, number), verses in chapters.items():
         books[BOOKS[book]].append("\n".join([f"{BOOKS[book]} {number}", "", *verses]))
@@ -53,7 +53,7 @@ def read_bible(content: bytes) -> dict[str, str]:
 
 
 def decompress(content: bytes) -> bytes:
-    """Give the text of the whole file; what is damaged is a ValueError."""
+    """Return the text of the file, decompressed; raise ValueError if it is damaged."""
     if not content.startswith(MAGIC) or len(content) < 96:
         raise ValueError("bible.data must begin with 'EC02Compressed Data File'")
     size, count = struct.unpack(">2I", content[84:92])
@@ -67,14 +67,14 @@ def decompress(content: bytes) -> bytes:
 
 
 def unpack(codes: bytes, most: int) -> bytes:
-    """Unpack what Unix compress wrote, up to so many bytes.
+    """Unpack the output of Unix compress, up to `most` bytes.
 
-    Codes have 9 bits and, as the table grows, up to 16. They come in groups of eight: where their
-    size changes, the rest of the group is empty.
+    Codes have 9 bits and, as the table grows, up to 16. They come in groups of eight: when their
+    size changes, the rest of the group is unused.
     """
     table = [bytes([i]) for i in range(256)] + [b""]
     parts: list[bytes] = []
-    place = group = total = 0  # in bits; of the group's beginning; bytes given
+    place = group = total = 0  # in bits; in bits, where the group begins; bytes unpacked
     bits, before = 9, b""
     while place + bits <= 8 * len(codes) and total < most:
         first = place >> 3
@@ -89,7 +89,7 @@ def unpack(codes: bytes, most: int) -> bytes:
             bits, before = 9, b""
             continue
         if code > len(table) or (code == len(table) and not before):
-            raise ValueError(f"bible.data is damaged: code {code} where {len(table)} are known")
+            raise ValueError(f"bible.data is damaged: code {code} must be below {len(table)}")
         entry = table[code] if code < len(table) else before + before[:1]
         if before and len(table) < 1 << 16:
             table.append(before + entry[:1])

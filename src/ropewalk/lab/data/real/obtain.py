@@ -1,4 +1,4 @@
-"""A file that is known by its SHA-256: from a folder, from apt-get, or from an address."""
+"""Files pinned by SHA-256: obtained from a folder, from apt-get or from a URL."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from urllib.request import urlopen
 
 from ropewalk.files import read_bytes, shown_path
 
-SECONDS = 30.0  # within which a server must answer
+SECONDS = 30.0  # time within which a server must answer
 APT_SECONDS = 600.0
 POOL = "https://deb.debian.org/debian/pool/main/"
 SNAPSHOT = "https://snapshot.debian.org/file/"  # every file Debian ever had, by its SHA-1
 
 
 class FetchError(ValueError):
-    """A file that is not to be had, or is not the one that is asked for."""
+    """A file is unavailable, or is not the expected one."""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A file by its content.
+    """A file, identified by its content.
 
-    size: in bytes. package, version: as ``apt-get download`` takes them, "" where
-    Debian has it not.
+    size: in bytes. package, version: for `apt-get download`, or "" if Debian does not have it.
     """
 
     name: str
@@ -42,16 +41,17 @@ class Pinned:
 
 
 def debian(package: str, version: str, folder: str, size: int, sha1: str, sha256: str) -> Pinned:
-    """Describe a package of Debian; folder: where it lies below pool/main."""
+    """Return the pinned file of a Debian package; folder: its path below pool/main."""
     name = f"{package}_{version}_all.deb"
     urls = (f"{POOL}{folder}/{name}", SNAPSHOT + sha1)
     return Pinned(name, size, sha256, urls, package, version)
 
 
 def obtain(file: Pinned, given: Path | None) -> bytes:
-    """Give the bytes of a file: from the given folder or path alone, else from wherever it is had.
+    """Return the bytes of a file: only from `given` (a file or folder) unless it is None.
 
-    Raises FetchError, in one line with the way out, where none has it or its digest is another.
+    Otherwise apt-get and the file's URLs are tried in turn. Raises FetchError, in one line with
+    the way out, if no place has the file or its digest differs.
     """
     if given is not None:
         return _given(file, given)
@@ -73,7 +73,7 @@ def _given(file: Pinned, given: Path) -> bytes:
         content = read_bytes(path, max(file.size, 1))
     except ValueError as error:
         raise FetchError(
-            f"--from must name {file.name}, of {file.size:,} bytes, or its folder: {error}; get it "
+            f"--from must name {file.name} ({file.size:,} bytes) or its folder: {error}; get it "
             f"from {file.urls[-1]}"
         ) from None
     if reason := _difference(file, content):
@@ -89,7 +89,7 @@ def _difference(file: Pinned, content: bytes) -> str:
 
 
 def _elsewhere(file: Pinned) -> Iterator[tuple[str, bytes | str]]:
-    """Give each place's name with what it has, or why it has nothing."""
+    """Yield the name of each place with the file's bytes, or with the reason why it has none."""
     if file.package and shutil.which("apt-get"):
         yield "apt-get", _apt(file)
     for url in file.urls:

@@ -1,7 +1,7 @@
-"""Documents of Debian packages: books of the Bible, chapters of a handbook, pages of Python's.
+"""Documents of Debian packages: books of the Bible, chapters of a handbook, pages of Python's docs.
 
-Each reader takes the bytes of a package and gives its documents by name, and what it says of its
-copyright. Names are of small letters, digits, - and ., so that any file system takes them.
+Each reader takes the bytes of a package and returns its documents by name and its copyright
+notice. Names have only lower-case letters, digits, - and ., so that any file system accepts them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ropewalk.lab.data.real.kjv import read_bible
 
 Documents = dict[str, str]
 
-SHORTEST = 500  # characters of a document: pages below are lists of links
+SHORTEST = 500  # least characters of a document; shorter pages are lists of links
 BIBLE = "usr/lib/bible.data"
 HANDBOOK = "usr/share/doc/debian-handbook/html/en-US/"
 PYTHON = "usr/share/doc/python3.11/html/"
-#: Folders of Python's documentation. Left out are indexes, notices, and distutils and install: they
-#: are of what is no longer to be used, and say much of it twice.
+#: Folders of Python's documentation. Left out are indexes, notices, and the folders distutils and
+#: install: they describe deprecated modules and repeat much of each other.
 PYTHON_FOLDERS = (
     "c-api|distributing|extending|faq|howto|installing|library|reference|tutorial|using|whatsnew"
 )
@@ -31,7 +31,7 @@ SPHINX_NAVIGATION = frozenset(("headerlink", "contents", "toctree-wrapper"))
 
 
 def bible(content: bytes) -> tuple[Documents, bytes]:
-    """Give the books of the package bible-kjv-text."""
+    """Return the books of the package bible-kjv-text and its copyright notice."""
     notice = _notice("bible-kjv-text")
     files = read_deb(content, {BIBLE, notice}.__contains__)
     books = enumerate(read_bible(_there(files, BIBLE)).items(), start=1)
@@ -39,7 +39,7 @@ def bible(content: bytes) -> tuple[Documents, bytes]:
 
 
 def handbook(content: bytes) -> tuple[Documents, bytes]:
-    """Give the chapters of the package debian-handbook, in English, each with its sections."""
+    """Return the English chapters of the package debian-handbook and its copyright notice."""
     notice = _notice("debian-handbook")
     files = read_deb(content, lambda path: path == notice or path.startswith(HANDBOOK))
     pages = {path.removeprefix(HANDBOOK): page for path, page in files.items()}
@@ -55,7 +55,7 @@ def handbook(content: bytes) -> tuple[Documents, bytes]:
             chapters.setdefault(chapter, []).append(text_of(html, ("", "body"), NAVIGATION))
         page = links.get("next", "")
         if page in seen:
-            raise ValueError(f"its pages lead in a circle, at {page}")
+            raise ValueError(f"its pages link in a circle, at {page}")
         seen.add(page)
     documents = {
         _name(f"{number:02d} {chapter.removesuffix('.html')}"): "\n\n".join(parts) + "\n"
@@ -65,7 +65,7 @@ def handbook(content: bytes) -> tuple[Documents, bytes]:
 
 
 def python_docs(content: bytes) -> tuple[Documents, bytes]:
-    """Give the pages of the package python3.11-doc: tutorial, library, reference and so on."""
+    """Return the pages of the package python3.11-doc (tutorial, library, ...) and its notice."""
     notice = _notice("python3.11-doc")
     files = read_deb(content, lambda path: path == notice or PAGE.fullmatch(path) is not None)
     documents: Documents = {}
@@ -74,7 +74,7 @@ def python_docs(content: bytes) -> tuple[Documents, bytes]:
             html = page.decode("utf-8", "replace")
             text = text_of(html, ("role", "main"), SPHINX_NAVIGATION) + "\n"
             if documents.setdefault(_name(found[1]), text) is not text:
-                raise ValueError(f"two of its pages would be one file: {_name(found[1])}")
+                raise ValueError(f"two of its pages would have one file name: {_name(found[1])}")
     return _long(documents), _there(files, notice)
 
 
@@ -84,7 +84,7 @@ def _notice(package: str) -> str:
 
 def _there(files: Mapping[str, bytes], path: str) -> bytes:
     if path not in files:
-        raise ValueError(f"it has no {path}; take the package of the version that is asked for")
+        raise ValueError(f"it has no {path}; use the required version of the package")
     return files[path]
 
 

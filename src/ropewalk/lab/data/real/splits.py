@@ -1,4 +1,4 @@
-"""Which documents are trained on and which are held out, by a rule that is the same anywhere."""
+"""Deterministic choice of the documents that are held out for validation and test."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import hashlib
 
 from ropewalk.lab.data.real.packages import Documents
 
-HELD_OUT_SHARE = 0.05  # of the characters, for test and for validation each, at the least
-LONG = 80  # characters from which on a line is one that is not there twice by chance
+HELD_OUT_SHARE = 0.05  # least share of the characters for test, and again for validation
+LONG = 80  # characters; a line this long or longer does not occur twice by chance
 
 
 def split_documents(documents: Documents) -> dict[str, Documents]:
-    """Choose whole documents for test and validation; the rest is trained on.
+    """Choose complete documents for test and validation; the rest is for training.
 
     In the order of the SHA-256 of their names, documents go to test until it has its share, then
-    to validation until that has. A document that is there twice, letter for letter, counts once.
+    to validation until it has its share. Documents with identical text count once.
 
-    Raises ValueError where there are too few documents for three splits.
+    Raises ValueError if there are too few documents for three splits.
     """
     single = {text: name for name, text in sorted(documents.items(), reverse=True)}
     ordered = sorted(single.items(), key=lambda item: hashlib.sha256(item[1].encode()).digest())
@@ -26,15 +26,15 @@ def split_documents(documents: Documents) -> dict[str, Documents]:
         short = (s for s in ("test", "validation") if sum(map(len, splits[s].values())) < least)
         splits[next(short, "train")][name] = text
     if not all(splits.values()):
-        raise ValueError(f"three splits need a document each at the least, got {len(single)}")
+        raise ValueError(f"three splits need at least one document each, got {len(single)}")
     return {split: dict(sorted(held.items())) for split, held in splits.items()}
 
 
 def without_repeats(splits: dict[str, Documents]) -> tuple[dict[str, Documents], int]:
-    """Leave out of training the long lines that are held out too, and of validation the test's.
+    """Remove long lines from training that validation or test has, and test's from validation.
 
-    Returns the splits, of which no two share a line of 80 characters or more, and how many lines
-    were left out. Held-out text stays whole but for what validation shares with test.
+    Returns the splits, no two of which share a line of 80 characters or more, and the number of
+    lines left out. Test text is never changed.
     """
     seen: set[str] = set()
     left_out = 0

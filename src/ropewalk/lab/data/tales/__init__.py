@@ -1,15 +1,15 @@
-"""Built-in running text: English tales of a small village, made up from a seed.
+"""Built-in running text: English tales of a small village, generated from a seed.
 
-A tale tells early who lives there, where, with what and with which wishes and fears, and comes
-back to all of it hundreds of words later: people are called by name, by trade or by a pronoun, ask
-each other what the reader has been told, and hand things on, so that at any time a thing has the
-one place that its story gave it.
+A tale introduces people early with their homes, things, wishes and fears, and returns to these
+facts hundreds of words later. People are called by name, by trade or by a pronoun, ask each other
+what the reader has been told, and pass things on, so that the story determines at any time where a
+thing is.
 
-words      what tales are made of
-world      who and what there is, and how things stand
+elements   names, trades, places, things and other word lists
+world      the people and things of a tale, and their current state
 plans      the sentences, with slots
 telling    fills the slots: names, trades, pronouns
-story      what happens
+story      the events
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ropewalk.lab.data.tales.story import Paragraphs, Story
 __all__ = ["SHORTEST", "derive", "tales"]
 
 SHORTEST = 300
-"""Words of the shortest tale: an opening, an end, and something between."""
+"""Least number of words of a tale: an opening, an end, and scenes between."""
 
 
 def tales(count: int, words: int, seed: int, split: Split = "train") -> list[str]:
-    """Tell so many tales of about so many words each, one paragraph a line.
+    """Return `count` tales of about `words` words each, one paragraph per line.
 
-    A cast, by names and trades, is met in one split only, so that no tale is in two. Equal
-    arguments give equal tales, whatever the version of Python.
+    A cast, by names and trades, occurs in one split only, so that no tale is in two. Equal
+    arguments give equal tales in every version of Python.
 
     Raises:
-        ValueError: a count, a number of words or a split that there cannot be.
+        ValueError: if count is negative, words is below `SHORTEST` or the split is unknown.
     """
     return [
         "\n".join(" ".join(passage.text for passage in paragraph) for paragraph in tale)
@@ -39,7 +39,7 @@ def tales(count: int, words: int, seed: int, split: Split = "train") -> list[str
 
 
 def derive(count: int, words: int, seed: int, split: Split = "train") -> list[Paragraphs]:
-    """Give the tales of ``tales``, each passage with the event that it tells."""
+    """Return the tales of `tales`, each passage with the event that it tells."""
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")
     if words < SHORTEST:

@@ -1,4 +1,4 @@
-"""What tales are made of: names, trades, tempers, places, things, animals, seasons."""
+"""Word lists of the tales: names, trades, tempers, places, things, animals, seasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trade:
-    """A trade, and what those who follow it do all day."""
+    """A trade, and its daily work."""
 
     name: str
     chores: tuple[str, ...]
@@ -15,7 +15,7 @@ class Trade:
 
 @dataclass(frozen=True)
 class Temper:
-    """A temper, how such a person speaks, and what such a person is given to do."""
+    """A temper, how such a person speaks, and a habit of such a person."""
 
     name: str
     manner: str
@@ -24,19 +24,19 @@ class Temper:
 
 @dataclass(frozen=True)
 class Place:
-    """A place, written as one says that somebody is there: ``in the orchard``."""
+    """A place, written with its preposition: `in the orchard`."""
 
     at: str
 
     @property
     def name(self) -> str:
-        """The place without its preposition: ``the orchard``."""
+        """The place without its preposition: `the orchard`."""
         return self.at.partition(" ")[2]
 
 
 @dataclass(frozen=True)
 class Animal:
-    """A kind of animal that keeps people company, and what it does."""
+    """A kind of pet, and what it does."""
 
     name: str
     does: tuple[str, ...]
@@ -44,7 +44,7 @@ class Animal:
 
 @dataclass(frozen=True)
 class Season:
-    """A season and its weathers."""
+    """A season and its kinds of weather."""
 
     name: str
     weathers: tuple[str, ...]
@@ -55,7 +55,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _rows(text: str) -> tuple[tuple[str, ...], ...]:
-    """Give the lines of a table, each cut at its bars."""
+    """Return the rows of a table, each split at its bars."""
     return tuple(
         tuple(cell.strip() for cell in line.split("|")) for line in text.strip().splitlines()
     )
@@ -156,7 +156,7 @@ under some sacking | on a ledge | beside a ladder | in a heap of straw | behind 
 """
 )
 
-# Trades, things, looks and animals all begin with a consonant, so that "a" is right before each.
+# Trades, things, looks and animals all begin with a consonant, so that "a" fits before each.
 THINGS = _listed(
     """barometer bell bonnet book box broom brush candlestick coin compass cup drum fan feather
     fiddle flute globe hammer harp hat jug kettle key kite knife ladle lantern ledger letter locket
@@ -232,7 +232,7 @@ Early the next day | A week later | On market day | After dinner | Some days lat
 At noon the next day
 """
 )
-#: Proverbs of no great sense: each has an animal, a thing and a look.
+#: Invented proverbs: each has an animal, a thing and a look.
 SAYINGS = (
     "never lend a {look} {thing} to a {animal}",
     "better a {look} {thing} than a {animal} without one",

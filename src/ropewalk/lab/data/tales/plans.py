@@ -1,7 +1,7 @@
-"""How things are said: the sentence plans of each kind of event.
+"""The sentence plans of each kind of event.
 
-A slot names who or what is meant: a, b and c are people, t a thing, p a place. Alone it is a
-subject; what may follow a dot is told in ``telling``.
+A slot names a participant: a, b, c and d are people, t is a thing, p a place. Without a suffix it
+is a subject; `telling` defines the suffixes after a dot.
 """
 
 from __future__ import annotations

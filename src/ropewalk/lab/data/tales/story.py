@@ -1,4 +1,4 @@
-"""How a tale goes: an opening, scenes in which things are done, given, lost and asked, an end."""
+"""The course of a tale: an opening, scenes with actions and questions, an end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ropewalk.lab.data.tales.telling import Passage, Telling
 from ropewalk.lab.data.tales.world import FACTS, Event, Person, Thing, World
 
 FIRST = 4  # people in the opening
-WORDS_A_PERSON = 600  # after so many words somebody new comes
+WORDS_A_PERSON = 600  # a new person arrives each time the tale grows by this many words
 MOST = 12
 
 Paragraphs = tuple[tuple[Passage, ...], ...]
 
 
 class Story:
-    """Makes one tale of about so many words up as it tells it."""
+    """Generates one tale of about `words` words."""
 
     def __init__(self, rng: Rng, words: int) -> None:
         self.rng, self.words = rng, words
@@ -36,7 +36,7 @@ class Story:
             *(self._give,) * 3, *(self._report,) * 3, *(self._how,) * 2, *(self._put,) * 2,
             self._show, self._whose, self._reveal, self._leave, self._pause,
         )  # fmt: skip
-        # The end has some eight words for each thing, and half a scene has some thirty.
+        # The end has about eight words per thing, and half a scene has about thirty.
         while self.telling.length < self.words - 8 * len(self.things) - 30:
             self._arrive()
             for _ in range(5 + self.rng.below(5)):
@@ -45,7 +45,7 @@ class Story:
         return tuple(map(tuple, self.telling.paragraphs))
 
     def _say(self, options: tuple[str, ...], event: Event, **meant: str) -> None:
-        """Tell an event; the slots a to d, t and p are its people, its thing and its place."""
+        """Tell an event; the slots a to d, t and p are its people, thing and place."""
         season = self.world.season
         slots: dict[str, Person | Thing | w.Place | str] = {
             **dict(zip("abcd", event.people, strict=False)),
@@ -85,7 +85,7 @@ class Story:
         self._say(plans.TOLD[fact], Event("told", (person,), fact=fact))
 
     def _arrive(self) -> None:
-        """Begin a scene: somebody new comes to the village, or people come to some place."""
+        """Begin a scene: people come to a place, perhaps after a newcomer is introduced."""
         due = FIRST + self.telling.length // WORDS_A_PERSON
         if len(self.known) < min(due, len(self.world.cast)):
             self.telling.paragraph()
@@ -113,10 +113,10 @@ class Story:
             else:
                 self._say(plans.ENDED_HELD, Event("ended", (holder,), thing))
 
-    # What may happen in a scene, if it can
+    # Events of a scene; each does nothing if it is not possible
 
     def _here(self) -> list[Person]:
-        """Give those who are at the scene's place, in random order; it is never empty."""
+        """Return the people at the scene's place, at least one, in random order."""
         return self.rng.shuffled([p for p in self.known if self.world.where[p] is self.place])
 
     def _use(self) -> None:
@@ -132,7 +132,7 @@ class Story:
             self._tell(person, self.rng.pick(untold))
 
     def _ask(self) -> None:
-        """Somebody asks about a person, and is told what the tale has told."""
+        """Somebody asks about a person, and gets a fact that the tale has told."""
         asker, *others = self._here()
         facts = [*self.world.told, *((person, "trade") for person in self.known)]
         person, fact = self.rng.pick([each for each in facts if each[0] is not asker])
@@ -174,7 +174,7 @@ class Story:
             self._say(plans.SHOW, Event("show", (person,), self.rng.pick(things)))
 
     def _where(self) -> None:
-        """Somebody asks where a thing is, and somebody answers who has seen where it went."""
+        """Somebody asks where a thing is; a person who saw it moved answers."""
         asker, *others = self._here()
         saw = self.world.saw
         things = [
@@ -198,7 +198,7 @@ class Story:
         self._say((f"{question} {answer}",), event)
 
     def _how(self) -> None:
-        """Somebody asks who has a thing how they came by it."""
+        """Somebody asks the holder of a thing how they got it."""
         asker, *others = self._here()
         things = [(thing, other) for other in others for thing in self.world.having(other)]
         if not things:
@@ -214,7 +214,7 @@ class Story:
             self._say(plans.HOW_GIVEN, Event("how", (asker, other, past.people[0]), thing))
 
     def _report(self) -> None:
-        """Somebody tells what somebody else has not seen happen to a thing, however long ago."""
+        """Somebody reports a past event with a thing to a person who did not see it."""
         teller, *others = self._here()
         seen = [
             event

@@ -1,4 +1,4 @@
-"""Fills sentence plans: who is meant, by name, by trade or by a pronoun where only one can be."""
+"""Fills sentence plans with names, trades, or pronouns where the reference is unambiguous."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ropewalk.lab.data.tales.world import Event, Person, Thing, World
 SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 BEGINNING = re.compile(r'(^"?|[.?:] "?)([a-z])')
 
-#: What a slot may ask of a person: a pronoun, for women and men.
+#: Slot suffixes for pronouns: the forms for women and men.
 PRONOUNS = {"he": ("she", "he"), "him": ("her", "him"), "his": ("her", "his")}
 FIELDS = ("name", "dish", "wish", "fear", "pet", "saying")
 
@@ -22,17 +22,17 @@ Meant = Person | Thing | w.Place | str
 
 @dataclass(frozen=True)
 class Passage:
-    """One sentence, or one question and its answer, and what it tells."""
+    """One sentence, or one question with its answer, and the event it tells."""
 
     text: str
     event: Event
 
 
 class Telling:
-    """Tells the sentences of one tale and remembers of whom the last ones spoke.
+    """Tells the sentences of one tale and remembers whom the last ones mentioned.
 
-    A pronoun stands for somebody whom this sentence or the one before has named, while neither
-    speaks of anybody else of that gender; "it" likewise for a thing.
+    A pronoun means a person that this sentence or the one before mentions, if neither
+    mentions anybody else of that gender. The same holds for "it" and things.
     """
 
     def __init__(self, rng: Rng, world: World) -> None:
@@ -43,7 +43,7 @@ class Telling:
         self._meant: list[Meant] = []
 
     def paragraph(self) -> None:
-        """Begin a paragraph, in which nobody has been named yet."""
+        """Begin a paragraph and forget whom the last one mentioned."""
         self.paragraphs.append([])
         self._before, self._now = [], []
 
@@ -53,7 +53,7 @@ class Telling:
         return sum(p.text.count(" ") + 1 for paragraph in self.paragraphs for p in paragraph)
 
     def say(self, plans: Sequence[str], event: Event, meant: Mapping[str, Meant]) -> None:
-        """Tell an event by one of these plans; ``meant`` says what the plan's slots stand for."""
+        """Tell an event by one of these plans; `meant` maps the plan's slots to their values."""
         plan = self.rng.pick(plans)
         self._before, self._now, self._meant = self._now, [], list(meant.values())
 
@@ -86,7 +86,7 @@ class Telling:
         return f"{phrase}'s" if form == "s" else phrase
 
     def _told(self, person: Person, form: str) -> str | None:
-        """Give what a slot says about a person, where it does not stand for the person."""
+        """Return the attribute of a person for a slot like `dish`, or None for a reference."""
         if form == "name":
             self._now.append(person)
         if form in FIELDS:
@@ -107,7 +107,7 @@ class Telling:
         return fields.get(form)
 
     def _certain(self, person: Person) -> bool:
-        """Tell whether a pronoun can only mean this person."""
+        """Return whether a pronoun can only mean this person."""
         spoken = self._before + self._now
         people = [each for each in spoken + self._meant if isinstance(each, Person)]
         return person in spoken and not any(

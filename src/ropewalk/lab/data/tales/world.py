@@ -1,4 +1,4 @@
-"""The world of one tale: who and what there is, and how things stand as the tale goes on."""
+"""The world of one tale: its people, places and things, and their state as the tale proceeds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ropewalk.lab.data.rng import Rng
 from ropewalk.lab.data.tales import elements as w
 
-#: What there is to know about a person besides name and trade.
+#: Facts about a person, apart from name and trade.
 FACTS = ("saying", "home", "temper", "dish", "wish", "fear", "pet")
 
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """Somebody in a tale, and all that there is to know about them."""
+    """A person in a tale, with all facts about them."""
 
     name: str
     woman: bool
@@ -31,7 +31,7 @@ class Person:
 
 @dataclass(frozen=True, eq=False)
 class Thing:
-    """A thing with a noun and a look of its own, and who owns it, whoever has it at the time."""
+    """A thing with a noun and a look of its own, and its owner, who need not hold it."""
 
     noun: str
     look: str
@@ -40,15 +40,15 @@ class Thing:
 
 @dataclass(frozen=True)
 class Event:
-    """What a sentence tells, by kind; ``people`` in the order of the kind's plans.
+    """The event that a sentence tells; `people` are in the order of the plans of its kind.
 
     Kinds that change something: "go" (people[0] to place), "give" (people[0] gives thing to
     people[1]), "put" (people[0] puts thing at place, spot), "take" (people[0] takes it from there).
-    Kinds that ask, where people[1] answers people[0]: "where" (people[2] has the thing, or it lies
+    Kinds in which people[1] answers people[0]: "where" (people[2] has the thing, or it lies
     at place, spot), "whose" (it is people[2]'s), "how" (people[1] has it from people[2], found it
-    at place, spot, or always had it), "ask" (a fact about people[2]). "told" tells a fact first,
-    "use" comes back to it; "report" tells again that people[2] gave thing to people[3], or put it
-    or took it; "ended" says where a thing is in the end.
+    at place, spot, or always had it), "ask" (a fact about people[2]). "told" introduces a fact,
+    "use" returns to it; "report" repeats that people[2] gave thing to people[3], or put it
+    or took it; "ended" tells where a thing is at the end.
     """
 
     kind: str
@@ -60,11 +60,11 @@ class Event:
 
 
 class World:
-    """People, places and things of one tale, and how things stand.
+    """People, places and things of one tale, and their current state.
 
-    ``where`` is where people are; ``holder`` who has a thing, ``lies`` where it lies if nobody has
-    it, ``saw`` who knows that, and ``how`` the event that brought it there. ``past`` are all such
-    events and those who saw them, ``told`` the facts that the tale has told.
+    `where` maps people to places. For a thing, `holder` is who has it, `lies` where it lies if
+    nobody has it, `saw` who knows that, and `how` the event that brought it there. `past` has all
+    such events with the people who saw them, `told` the facts that the tale has told.
     """
 
     def __init__(self, rng: Rng, cast: int) -> None:
@@ -84,15 +84,15 @@ class World:
         self.told: list[tuple[Person, str]] = []
 
     def describe_cast(self) -> str:
-        """Write down who is who, in an order that chance has no part in."""
+        """Return the names and trades of the cast in alphabetical order."""
         return ", ".join(sorted(f"{person.name} the {person.trade.name}" for person in self.cast))
 
     def having(self, person: Person) -> list[Thing]:
-        """Give the things that a person has."""
+        """Return the things that a person has."""
         return [thing for thing, holder in self.holder.items() if holder is person]
 
     def happen(self, event: Event, saw: Sequence[Person]) -> None:
-        """Let a thing be given, put or taken, before the eyes of these."""
+        """Update the world after a thing is given, put or taken; `saw` are the witnesses."""
         thing = event.thing
         assert thing is not None
         self.saw[thing], self.how[thing] = list(saw), event

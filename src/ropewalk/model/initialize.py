@@ -1,4 +1,4 @@
-"""Initial parameters, each from the seed and its own name alone."""
+"""Initial parameters, each drawn from the seed and its own name alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from ropewalk.model.features import RandomFeatures
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, seed: int) -> None:
-    """Draw every parameter from a generator of its own, seeded by ``seed`` and its own name.
+def initialize(model: nn.Module, seed: int) -> None:
+    """Draw every parameter from its own generator, seeded by `seed` and the parameter's name.
 
-    So a model with more parameters (a learned position table) starts with all others the same.
-    Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the identity.
-    Rows of ``PositionTable`` are N(0, 1): the size of a word once the model has scaled it by
-    sqrt(width). A parameter of any other module keeps the value from its constructor. The random
-    features of linear attention, which are not learned, are drawn likewise.
+    So a model with additional parameters (a learned position table) starts with all others the
+    same. Linear weights are N(0, 1/fan_in) with zero bias, embeddings N(0, 1/width), norms the
+    identity. Rows of `PositionTable` are N(0, 1), the size of a word after the model has scaled it
+    by sqrt(width). A parameter of any other module keeps the value from its constructor. The random
+    features of linear attention, which are not learned, are drawn in the same way.
+
+    Example:
+        >>> from ropewalk.model import Attention, initialize
+        >>> first, second = Attention(16, heads=2), Attention(16, heads=2)
+        >>> initialize(first, seed=1)
+        >>> initialize(second, seed=1)
+        >>> bool((first.query.weight == second.query.weight).all())
+        True
     """
     for path, module in model.named_modules():
         if isinstance(module, RandomFeatures):

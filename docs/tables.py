@@ -1,0 +1,137 @@
+"""Write the tables of precision.md and performance.md: `python docs/tables.py`.
+
+The numbers are those of benchmarks/results. A table is between `<!-- table: NAME -->` and
+`<!-- end -->`, and NAME is a function of this file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS.parent / "benchmarks" / "results"
+PAGES = (DOCS / "precision.md", DOCS / "performance.md")
+BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# The encodings and lengths of `cost`, one for each kind of work; the results have all of them.
+ENCODINGS = ("rotary", "xpos", "alibi", "t5", "shaw", "transformer_xl", "deberta", "cope")
+LENGTHS = (512, 2048, 8192)
+THETA, LARGE_THETA = 10_000, 500_000  # of `exactness`
+
+
+def exactness() -> str:
+    """Return the worst error of cos and sin for each way to compute them, by position."""
+    rows = _results("exactness")["rows"]
+    ends = sorted({row["end"] for row in rows})
+    worst = {(row["name"], row["theta"], row["end"]): row["worst"] for row in rows}
+    lines = []
+    for name in dict.fromkeys(row["name"] for row in rows):
+        places = [(name, THETA, end) for end in ends] + [(name, LARGE_THETA, ends[-1])]
+        lines.append([name, *(f"{worst[p]:.1e}" if p in worst else "–" for p in places)])
+    columns = [*(f"{end:,}" for end in ends), f"{ends[-1]:,}, theta {LARGE_THETA:,}"]
+    return _table([f"theta {THETA:,}", *columns], lines)
+
+
+def far() -> str:
+    """Return the worst error at positions up to 2^31 under each scaling rule."""
+    lines = []
+    for row in _results("exactness")["rules"]:
+        rule = "" if row["rule"] == "none" else f", {row['rule']}"
+        errors = [f"{row[key]:.1e}" for key in ("worst", "rms", "output")]
+        lines.append([row["name"] + rule, f"{row['theta']:,.0f}", *errors])
+    return _table(["up to ±2^31", "theta", "worst", "rms", "rotated vector"], lines)
+
+
+def rotation() -> str:
+    """Return the times of rotation next to copying and transformers."""
+    lines = []
+    for table in _results("rotation")["tables"]:
+        rows = {row["name"]: row for row in table["rows"]}
+        limit, own = table["rows"][0], rows["ropewalk"]
+        other = rows.get("transformers")
+        lines.append(
+            [
+                f"{table['work']}, {table['form']}".replace("into new memory, tables", "tables"),
+                table["dtype"],
+                _time(limit["seconds"]),
+                _time(own["seconds"]),
+                f"{own['of_copy']:.2f}",
+                _time(rows["ropewalk without its kernel"]["seconds"]),
+                _time(other["seconds"]) if other else "–",
+            ]
+        )
+    columns = ["work", "dtype", "copying", "ropewalk", "× copying", "no kernel", "transformers"]
+    return _table(columns, lines)
+
+
+def training() -> str:
+    """Return the speed of training, by model and way."""
+    lines = []
+    for model, results in _results("training")["models"].items():
+        for row in results["rows"]:
+            if row.get("tokens_per_s"):
+                speed = [f"{row['tokens_per_s']:,.0f}", f"{row['ratio']:.2f}"]
+                lines.append([model, row["name"], row["precision"], *speed])
+    return _table(["model", "way", "precision", "target tokens/s", "× baseline"], lines)
+
+
+def translation() -> str:
+    """Return the speed of translation, by way and beam."""
+    results = _results("translation")
+    lines = [
+        [row["name"], f"{row['beam']}", f"{row['seconds']:.1f}", f"{row['ratio']:.1f}"]
+        for row in results["rows"]
+    ]
+    return _table(["way", "beam", "seconds", "× baseline"], lines)
+
+
+def cost() -> str:
+    """Return what some encodings cost, as multiples of no encoding."""
+    results = _results("cost")
+    rows = {row["name"]: row for row in results["rows"]}
+    places = [results["lengths"].index(length) for length in LENGTHS]
+    lines = []
+    for name in ENCODINGS:
+        times = [
+            rows[name][kind][place]["seconds"] / rows["none"][kind][place]["seconds"]
+            for kind in ("train", "decode")
+            for place in places
+        ]
+        lines.append([name, *(f"{each:.2f}" for each in times)])
+    columns = [f"{kind}, {length:,}" for kind in ("training", "decode") for length in LENGTHS]
+    return _table(["× no encoding", *columns], lines)
+
+
+def written(page: Path) -> str:
+    """Return the text of a page with its tables written again."""
+    makers: dict[str, Callable[[], str]] = {
+        make.__name__: make for make in (exactness, far, rotation, training, translation, cost)
+    }
+    text = page.read_text(encoding="utf-8")
+    return BLOCK.sub(lambda found: f"{found[1]}{makers[found[2]]()}{found[3]}", text)
+
+
+def _results(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _time(seconds: float) -> str:
+    number, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
+    return f"{number:.3g} {unit}" if number >= 100 else f"{number:#.3g} {unit}"
+
+
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table whose columns of numbers are aligned to the right."""
+    numbers = [all(re.match(r"[\d–]", line[i]) for line in lines) for i in range(len(columns))]
+    rule = ["--:" if number else "---" for number in numbers]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, rule, *lines))
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(written(page), encoding="utf-8")
+        print(page)

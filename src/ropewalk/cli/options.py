@@ -1,0 +1,111 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Preset = Annotated[
+    str,
+    typer.Option(
+        metavar="PRESET",
+        help="default or quick; for translation also multi30k-cpu, multi30k-base or annotated.",
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help="Task to train and score; see ropewalk tasks.  [default: translation]",
+    ),
+]
+Encodings = Annotated[
+    str | None,
+    typer.Option(
+        "--encodings",
+        "--encoding",
+        metavar="NAME,…",
+        help="Encodings, with arguments in parentheses, as in sinusoidal,rotary(theta=1e6); see "
+        "ropewalk encodings.  [default: the preset's]",
+    ),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds",
+        "--seed",
+        metavar="N,…",
+        help="Seeds of parameters, data order and dropout.  [default: the preset's]",
+    ),
+]
+Attention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="softmax, or linear attention: performer or elu.  [default: softmax]",
+    ),
+]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="PATH", help="YAML or JSON file of fields; they override the preset's."
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATA",
+        help="For translation phrases, multi30k, a folder with train.de, train.en, …, or two files "
+        "SOURCE,TARGET. For masked-lm and causal-lm tales, text files, a folder of them, or the "
+        "name of a text from ropewalk fetch.  [default: the preset's]",
+    ),
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE.py|MODULE",
+        help="Python file or installed module that registers your own encodings; may be repeated. "
+        "Its code is executed: import only what you trust.",
+    ),
+]
+Out = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="Run folder.  [default: runs/PRESET or runs/TASK-PRESET]"),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD=VALUE,VALUE,…",
+        help="Values that each encoding tries on validation data; it keeps the best. May be "
+        "repeated: all combinations are tried.",
+    ),
+]
+Jobs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Processes that run in parallel, each with one encoding and seed.  "
+        "[default: one per core]",
+    ),
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Also test every encoding against this one, not only the first; may be repeated.",
+    ),
+]
+Note = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Remark that is saved with the results.")
+]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, …")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FIELD=VALUE",
+        help="Fields of the config, as in width=256; see ropewalk fields.",
+    ),
+]

@@ -1,0 +1,64 @@
+"""Notes that explain how to read the main table."""
+
+from __future__ import annotations
+
+from ropewalk.files import Facts
+from ropewalk.lab.data.phrases import LONGEST
+from ropewalk.lab.report.metrics import is_translation, tested_metric
+
+BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
+
+
+def legend(results: Facts) -> str:
+    """Explain how to read the main table."""
+    rows = results["encodings"]
+    seeds = results["config"]["seeds"]
+    sentences = [
+        "Large numbers are means, small numbers are single seeds."
+        if len(seeds) > 1
+        else f"One seed: {seeds[0]}."
+    ]
+    if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
+        sentences.append("†: this run diverged.")
+    if len(rows) > 1:
+        sentences.append(
+            f"Differences are in mean {tested_metric(results)['name']}, from "
+            f"{rows[0]['name']}, the baseline."
+        )
+        sentences.append(
+            "The small number below “no difference shown” is the smallest difference that the test "
+            "would have shown."
+        )
+    sentences += _split_meanings(results)
+    sentences.append(
+        "Extra parameters: more than the smallest of these models has. Peak memory is that of the "
+        "full process."
+    )
+    return " ".join(sentences)
+
+
+def interval_note(results: Facts) -> str:
+    """Explain why an interval and a verdict may differ; empty if no p is corrected."""
+    if len(results["encodings"]) < 3:
+        return ""
+    return (
+        "The 95 % interval is for one comparison alone. The verdict uses p, which is corrected "
+        "(Holm) for the number of encodings compared on a split. So an interval can leave out 0 "
+        "while the verdict is “no difference shown”."
+    )
+
+
+def _split_meanings(results: Facts) -> list[str]:
+    """Explain the names of splits that do not explain themselves."""
+    if not is_translation(results):
+        lengths = results["lengths"]
+        trained = {lengths["trained"]: f" {lengths['unit']} (the trained length)"}
+        texts = (f"{split} is {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items())
+        return [f"{', '.join(texts)}."]
+    if results["corpus"]["name"] != BUILT_IN or "long" not in results["splits"]:
+        return []
+    bins = results["length_bins"]["long"]
+    words = f"{bins[0]['from']}–{bins[-1]['to']}"
+    return [
+        f"The split long has sentences of {words} words; in training they have up to {LONGEST}."
+    ]
