@@ -42,10 +42,12 @@ A claim is about all cases unless it says otherwise. So a row is
 Numbers without a mark are there for comparison and do not count.
 
 The column “rule” says what counts for a claim and what counts against it. A difference is shown if
-p < 0.05 after Holm's correction, over seeds and test items together
+p < 0.05 after Holm's correction; the test resamples seeds and test items together
 ([method](../src/ropewalk/lab/scoring/significance.py)). Brackets contain 95 % intervals. An
 interval is for one comparison alone, but p is corrected for the number of encodings compared. So an
-interval can leave out 0 while no difference is shown. Numbers separated by · are single seeds.
+interval can exclude 0 while no difference is shown. p is not corrected for the number of tests of
+a claim, or of claims, although one test against a claim contradicts it. Numbers separated by · are
+single seeds.
 """
 MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
 

@@ -10,6 +10,7 @@ from claims_evidence import AGAINST, FOR, NEITHER, Evidence
 from torch import Tensor
 
 from ropewalk.encodings.absolute import sinusoids
+from ropewalk.lab.report.formats import format_number
 from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 HEAD_DIM, LENGTH, PAIRS = 64, 256, 1000
@@ -58,7 +59,8 @@ def decay_of_rotation() -> list[Evidence]:
     facts = decay_facts()
     random = (
         f"{PAIRS:,} pairs of random q and k (normal, {HEAD_DIM} dimensions, {LENGTH} distances): "
-        f"the score falls by {facts['mean']:+.3f} ± {facts['error']:.3f}"
+        f"nearest eighth minus farthest "
+        f"{format_number(facts['mean'], 3, signed=True)} (standard error {facts['error']:.3f})"
     )
     equal = f"q and k of ones, as in RoFormer's bound: {facts['equal']:+.2f}"
     peak = f"a key chosen for this purpose scores highest at distance {facts['peak']}"

@@ -39,52 +39,53 @@ CLAIMS = {
         "Rotary trains faster than absolute positions on masked tokens.",
         f"{ROFORMER}, figure 3 left",
         "Steps that each seed of `rotary` needs to reach the mean validation loss that the other "
-        "encoding ends with: for it if every seed needs less than the full training, against it if "
-        "none does.",
+        "encoding ends with, without a significance test: for it if every seed needs less than the "
+        "full training, against it if none does.",
     ),
     "faster-linear": Claim(
-        "… and in linear attention, to a lower loss.",
+        "… and in linear attention, to a lower loss, both with rotation after the feature map and "
+        "before it.",
         f"{ROFORMER}, figure 3 right (probably made with rotation before the feature map)",
         f"Final loss compared with `sinusoidal`, with rotation after the feature map (eq. 19) and "
-        f"before it: {BETTER}.",
+        f"before it: {BETTER}. Speed is not tested.",
     ),
     "sharper": Claim(
         "With rotary, attention gets sharper from layer to layer.",
         REPORT,
-        "Number of seeds whose entropy falls in each layer, with and without rotation in "
-        "cross-attention: for it if more than chance explains (p < 0.05 after Holm), against it if "
-        "the same is true of seeds whose entropy rises.",
+        "Number of seeds whose entropy falls from each layer to the next, with and without "
+        "rotation in cross-attention: for it if more than chance explains (p < 0.05 after Holm), "
+        "against it if more rise than chance explains.",
     ),
     "sharper-why": Claim(
         "… and that is why it translates better.",
         REPORT,
-        "Against it if a seed of an encoding that is shown to be better has more BLEU than every "
-        "seed of `sinusoidal`, although its last layer is not sharper than its first in any kind "
-        "of attention. Nothing counts for it.",
+        "Against it if some seed of an encoding that is shown to be better has more BLEU than "
+        "every seed of `sinusoidal`, without a last layer sharper than the first in any kind of "
+        "attention. Nothing can count for it.",
     ),
     "bias-slow": Claim(
-        "Relative biases are slow at long sequences.",
+        "Relative encodings that act on scores, as implemented here, are slow at long sequences.",
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
-        "Time of a training step at the longest length, relative to `none`, as implemented here: "
-        "for it if above all encodings that leave attention unchanged, against it if below all of "
-        "them.",
+        "Time of a training step at the longest length, relative to `none`: for it if "
+        "above that of every encoding that only acts on embeddings, against it if below all of "
+        "these.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
-        "implemented here: for it if above all encodings that leave attention unchanged, against "
-        "it if below all of them.",
+        "implemented here: for it if above that of every encoding that only acts on embeddings, "
+        "against it if below all of these.",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
         TUTORIALS,
-        "`t5` at 8 times the trained length, in every seed. For it: perplexity at most 1.05 times "
-        "that at the trained length, or at least 90 % exact. Against it: perplexity at least 1.2 "
-        "times, or at most 50 % exact.",
+        "`t5` at 8 times the trained length. For it, in every seed: perplexity at most 1.05 times "
+        "that at the trained length, or at least 90 % exact. Against it, in every "
+        "seed: perplexity at least 1.2 times, or at most 50 % exact.",
     ),
     "decay-trained": Claim(
-        "Scores decay with distance, in trained models.",
+        "Scores decay with distance all the way, in trained models.",
         f"{ROFORMER}, section 3.4.3; {TUTORIALS}",
         "Mean scores of `rotary` by eighths of the distance: for it if the farthest eighth is the "
         "lowest in every layer and seed, against it if in none.",
@@ -92,35 +93,37 @@ CLAIMS = {
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",
         f"{ROFORMER}, section 3.4.3; doubted by Barbero et al. (arXiv 2410.06205)",
-        "The same fall without training: for it if above 0 by 3 standard errors, against it if "
-        "not. Also against it if a key can be chosen whose score is highest far away.",
+        "Mean score of the nearest eighth minus the farthest, without training: for it if above 0 "
+        "by 3 standard errors, against it if not (no fall is shown). "
+        "Also against it if a key can be chosen whose score is highest far away.",
     ),
     "learned-sinusoidal": Claim(
         "Learned positions do as well as sinusoids.",
         "Vaswani et al. (arXiv 1706.03762, section 3.5, table 3 row E)",
         "Score compared with `sinusoidal`: a shown difference in either direction is against it; "
         "no shown difference is for it if the interval stays within 0.5 BLEU or 0.01 of loss. On "
-        "Multi30k its rows started eleven times smaller than word embeddings, elsewhere at their "
-        "size.",
+        "Multi30k, learned positions were initialized at 1/11 of the scale of word embeddings, "
+        "elsewhere at the same scale.",
     ),
     "near-far": Claim(
         "Absolute positions see 1 and 2 as far apart as 2 and 500.",
         TUTORIALS,
-        "Distance between the sinusoids of 2 and 500, divided by that of 1 and 2: for it up to "
-        "1.1, against it from 1.5. Trained tables are not tested.",
+        "Distance between the sinusoids of 2 and 500, divided by that of 1 and 2: for it if at "
+        "most 1.1, against it if at least 1.5. Trained tables are not tested.",
     ),
     "integers-explode": Claim(
-        "Integers as positions make training explode.",
+        "Integers as positions make training explode, in one small pre-norm model.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Largest gradient before clipping, divided by that of `sinusoidal` with the same seed: for "
         "it if 10 or more, or if training diverged, in every seed; against it if 2 or less in "
         "every seed.",
     ),
     "bits-jumpy": Claim(
-        "Bits of the position are jumpy, and so harder to learn from than sinusoids.",
+        "Bits of the position are jumpy, and so harder to learn from than sinusoids, also beyond the "
+        "trained length.",
         f"{FLEETWOOD}; {TUTORIALS}",
-        "Largest step between neighbors divided by the smallest: for it from 2. Loss of `binary` "
-        f"compared with `sinusoidal` at the trained length and at 8 times it: {BETTER}.",
+        "Largest step between neighbors divided by the smallest: for it if at least 2. Loss of "
+        f"`binary` compared with `sinusoidal` at the trained length and at 8 times it: {BETTER}.",
     ),
     "positions-stay": Claim(
         "Added positions stay in the hidden states; rotation keeps them out.",
@@ -130,10 +133,10 @@ CLAIMS = {
         "always below `rotary`, or `rotary` at least 0.5.",
     ),
     "spoils-meaning": Claim(
-        "… and so added positions spoil what a token means.",
+        "… and so added positions (sinusoids) spoil what a token means.",
         f"{FLEETWOOD}; {TUTORIALS}",
-        "Share of tokens whose own embedding is the nearest to their vector, as the first layer "
-        "reads it: against it if 99 % or more with `sinusoidal` in every seed; for it if at least "
+        "Share of first-layer input vectors whose nearest embedding is that of their own token: "
+        "against it if 99 % or more with `sinusoidal` in every seed; for it if at least "
         "2 points less than with `rotary`.",
     ),
     "values-unrotated": Claim(
@@ -151,7 +154,8 @@ CLAIMS = {
     "every-layer": Claim(
         "Positions should enter at every layer.",
         f"{ALIBI}; {TUTORIALS}",
-        f"Loss with rotation in only one layer, compared with `rotary`: {BETTER}.",
+        f"Loss with rotation in only the first layer (`rotary_only`) or only the last, compared "
+        f"with `rotary`: {BETTER}.",
     ),
     "many-frequencies": Claim(
         "A rope needs many frequencies.",
@@ -168,10 +172,10 @@ CLAIMS = {
     "longer-contexts": Claim(
         "Rotary works at 8 times the trained length.",
         f"{TUTORIALS}; doubted by {ALIBI}",
-        "The rule of “T5's bias scales to any length”, with plain `rotary` and no scaling rule.",
+        "The rule of row 9, with plain `rotary` and no scaling rule.",
     ),
     "sizes": Claim(
-        "Rotary is better than sinusoids at every size.",
+        "Rotary is better than sinusoids, at three small sizes.",
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of up to 4 million parameters: {BETTER}.",
     ),

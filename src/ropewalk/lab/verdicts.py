@@ -78,7 +78,7 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Remove the scores of encodings with one row per position, where rows are untrained."""
+    """For encodings with one row per position, remove scores on splits of untrained rows."""
     for row in results["encodings"]:
         if not has_trained_rows(row["name"]):
             continue
@@ -94,12 +94,14 @@ def _drop_untrained(results: Facts) -> None:
 
 
 def _beyond_training(results: Facts) -> dict[str, str]:
-    """Return why such an encoding has no score, for each split that is longer than training."""
-    why = "it has parameters for each position by itself, and training reached none beyond"
+    """Return why an encoding with one row per position has no score, by split."""
+    why = "it has separate parameters for each position, and"
     if "lengths" in results:
         lengths = results["lengths"]
         end = f"{lengths['trained']:,} {lengths['unit']}"
-        return {s: f"{why} {end}" for s, n in lengths["of"].items() if n > lengths["trained"]}
+        why += f" those beyond {end} were not trained"
+        return {s: why for s, n in lengths["of"].items() if n > lengths["trained"]}
     end = f"{results['corpus']['longest_in_training']['source']:,} tokens of the source"
     shares = results.get("share_beyond_training", {})
-    return {split: f"{why} {end}" for split, share in shares.items() if share > 0.5}
+    why += f" most sentences are longer than the longest in training, {end}"
+    return {split: why for split, share in shares.items() if share > 0.5}

@@ -24,7 +24,7 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
                 f"{format_count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
                 f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
             )
-            facts.append((f"{split}, also in training", text))
+            facts.append((f"{split} items also in training", text))
     facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
     longest = corpus["longest_in_training"]
     text = f"{longest['source']} tokens (source), {longest['target']} (target)"
@@ -82,7 +82,7 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Precision", machine["precision"]),
         (
             "In parallel",
-            f"{format_count(machine['cells_at_once'], 'training')} of "
+            f"{format_count(machine['cells_at_once'], 'training run')} of "
             f"{format_count(machine['threads_per_cell'], 'thread')} each",
         ),
     ]

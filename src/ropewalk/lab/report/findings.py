@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import (
     bin_label,
+    code,
+    code_list,
     format_count,
     format_list,
     format_number,
@@ -26,6 +28,7 @@ from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
 NAMED = 6  # encodings in a title
+WINDOWS = "windows of text"
 
 
 def title(results: Facts) -> str:
@@ -59,14 +62,15 @@ def _headline(results: Facts, split: str) -> str:
     seeds = seeds_text(rows)
     means = [row["summary"][split][metric["key"]]["mean"] for row in rows]
     if all(mean is None for mean in means):
-        return f"There is no result on {split}."
+        return f"There is no result on {code(split)}."
     if len(rows) == 1:
         score = format_score(means[0], metric)
-        return f"{rows[0]['name']} reaches {score} {metric['name']} on {split} ({seeds})."
+        name = code(rows[0]["name"])
+        return f"{name} reaches {score} {metric['name']} on {code(split)} ({seeds})."
     floor = metric["floor"]
     seen = [v for row in rows for v in row["summary"][split][metric["key"]]["values"]]
     if floor is not None and all(value < floor for value in seen if value is not None):
-        what = f"{'translate' if is_translation(results) else 'answer'} {split}"
+        what = f"{'translate' if is_translation(results) else 'answer'} (split {code(split)})"
         limit = f"{floor} {metric['unit']}".strip()
         return (
             f"No model has learned to {what}: all are below {limit} {metric['name']} ({seeds}). "
@@ -75,8 +79,8 @@ def _headline(results: Facts, split: str) -> str:
     if len(rows) == 2:
         return _comparison(results, rows[1], split)
     score = f"{format_score(means[0], metric)} {metric['name']}"
-    against = f"Compared with {rows[0]['name']} ({score} on {split}, {seeds}{_diverged_note(rows)})"
-    return f"{against}, {'; '.join(_verdicts(results, split))}."
+    base = f"{code(rows[0]['name'])} ({score} on {code(split)}, {seeds}{_diverged_note(rows)})"
+    return f"Compared with {base}, {'; '.join(_verdicts(results, split))}."
 
 
 def findings(results: Facts) -> list[str]:
@@ -89,7 +93,7 @@ def findings(results: Facts) -> list[str]:
         sentences += [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
     sentences += _solved(results)
     sentences += [
-        f"{row['name']}, seed {cell['seed']}, diverged after "
+        f"{code(row['name'])}, seed {cell['seed']}, diverged after "
         f"{format_count(cell['steps'], 'step')}. It stays in the table: "
         f"{_diverged_counts(results, row, place)}."
         for row in rows
@@ -111,10 +115,10 @@ def without_result(results: Facts) -> list[str]:
                 runs = len(row["cells"])
                 sentences.setdefault((row["name"], reason, lost, runs), []).append(split)
     return [
-        f"{name} has no result on {format_list(splits)}: {reason}."
+        f"{code(name)} has no result on {code_list(splits)}: {reason}."
         if lost == runs
-        else f"{name} has no mean on {format_list(splits)}, because {lost} of {runs} runs have no "
-        f"result: {reason}."
+        else f"{code(name)} has no mean on {code_list(splits)}, because {lost} of {runs} runs have "
+        f"no result: {reason}."
         for (name, reason, lost, runs), splits in sentences.items()
     ]
 
@@ -122,20 +126,18 @@ def without_result(results: Facts) -> list[str]:
 def _comparison(results: Facts, row: Facts, split: str) -> str:
     """Compare a row with the first row on a split, in one sentence."""
     first, metric = results["encodings"][0], headline_metric(results)
+    name, base, on = code(row["name"]), code(first["name"]), f"On {code(split)}"
     here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
     if here is None or there is None:
-        lacking = first["name"] if there is None else row["name"]
-        return (
-            f"On {split}, {row['name']} was not compared with {first['name']}: {lacking} has no "
-            "result."
-        )
+        lacking = base if there is None else name
+        return f"{on}, {name} was not compared with {base}: {lacking} has no result."
     versus, tested = row["summary"][split].get("versus_first"), tested_metric(results)
     same = tested == metric
     digits = digits_of_difference(versus, metric) if versus and same else metric["digits"]
     scores = f"{format_score(here, metric, digits)} against {format_score(there, metric, digits)} "
     scores += f"{metric['name']}, {seeds_text((first, row))}{_diverged_note((first, row))}"
     if versus is None:
-        return f"On {split}, {row['name']} was not tested against {first['name']} ({scores})."
+        return f"{on}, {name} was not tested against {base} ({scores})."
     digits, what = digits_of_difference(versus, tested), "difference"
     what += "" if same else f" in {tested['name']}"
     numbers = (
@@ -145,11 +147,10 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
         f"{format_number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
     )
     if versus["verdict"] == NOT_SHOWN:
-        names = f"{row['name']} and {first['name']}"
         if (least := least_shown(versus)) is not None:
-            numbers += f"; the test would have shown {format_number(least, digits)} or more"
-        return f"On {split}, no difference is shown between {names} ({numbers})."
-    return f"On {split}, {row['name']} is {versus['verdict']} than {first['name']} ({numbers})."
+            numbers += f"; {format_number(least, digits)} or more would have been shown"
+        return f"{on}, no difference is shown between {name} and {base} ({numbers})."
+    return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
 
 
 def _equals(p: float) -> str:
@@ -171,7 +172,7 @@ def _verdicts(results: Facts, split: str) -> list[str]:
                 versus["difference"], digits_of_difference(versus, tested), signed=True
             )
             difference = f" ({gap}{what})"
-        groups.setdefault(verdict, []).append(row["name"] + difference)
+        groups.setdefault(verdict, []).append(code(row["name"]) + difference)
     sentences = []
     for verdict, names in sorted(groups.items()):
         if verdict == NOT_SHOWN:
@@ -188,14 +189,14 @@ def _diverged_note(rows: Iterable[Facts]) -> str:
 
 
 def _metrics_not_ahead(results: Facts, row: Facts) -> str:
-    """Name the measures in which a row's mean is not ahead of the first row's."""
+    """Count the measures in which a row's mean is better, equal or worse; name the worse ones."""
     first, splits = results["encodings"][0], results["splits"]
     taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
         for metric in metrics(results):
             here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
             sign = 1 if metric["higher_is_better"] else -1
-            taken.append((f"{metric['name']} on {split}", here, there, sign))
+            taken.append((f"{metric['name']} on {code(split)}", here, there, sign))
     for name, key, sign in (
         ("validation loss", "validation_loss", -1),
         ("peak memory", "peak_memory_bytes", -1),
@@ -204,22 +205,18 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     for split, bins in results.get("length_bins", {}).items():
         for place, bin_ in enumerate(bins):
             here, there = (_bin_mean(x, split, place) for x in (row, first))
-            taken.append((f"BLEU on {split} ({bin_label(bin_)} words)", here, there, 1))
-    behind = [
-        name
-        for name, here, there, sign in taken
-        if here is not None and there is not None and sign * (here - there) <= 0
-    ]
-    known = sum(here is not None and there is not None for _, here, there, _ in taken)
-    if not behind:
-        return (
-            f"In all {known} measures of quality and memory, the mean of {row['name']} is ahead of "
-            f"{first['name']}."
-        )
-    return (
-        f"In {len(behind)} of {known} measures of quality and memory, the mean of {row['name']} is "
-        f"not ahead of {first['name']}: {format_list(behind)}."
+            taken.append((f"BLEU on {code(split)} ({bin_label(bin_)} words)", here, there, 1))
+    known = [(n, sign * (a - b)) for n, a, b, sign in taken if a is not None and b is not None]
+    better = sum(gain > 0 for _, gain in known)
+    equal = sum(gain == 0 for _, gain in known)
+    worse = [name for name, gain in known if gain < 0]
+    text = (
+        f"In means, which are not tested, {code(row['name'])} is better than "
+        f"{code(first['name'])} in {better} of {len(known)} measures of quality and memory"
     )
+    text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
+    listed = worse and len(worse) < len(known)
+    return f"{text} ({format_list(worse)})." if listed else f"{text}."
 
 
 def _bin_mean(row: Facts, split: str, place: int) -> float | None:
@@ -242,11 +239,13 @@ def _solved(results: Facts) -> list[str]:
                 solved = sum(value >= metric["solved"] for value in known)
                 shares.setdefault(f"{solved} of {len(known)}", []).append(row["name"])
         told = "; ".join(
-            f"{share} for {format_list(names)}"
+            f"{share} for {code_list(names)}"
             for share, names in sorted(shares.items(), reverse=True)
         )
         limit = f"{metric['solved']:g} {metric['unit']}".strip()
-        sentences.append(f"Seeds that solve {split} ({limit} {metric['name']} or more): {told}.")
+        sentences.append(
+            f"Seeds that solve {code(split)} ({limit} {metric['name']} or more): {told}."
+        )
     return sentences
 
 
@@ -274,6 +273,8 @@ def _limits(results: Facts) -> list[str]:
         if seeds == 1
         else f"The tests resample {_items(results)} and seeds together."
     )
+    if _items(results) == WINDOWS:
+        text += " They treat windows of one document as independent."
     if any(
         row["summary"][split].get("versus_first", 0) is None
         and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
@@ -287,7 +288,7 @@ def _limits(results: Facts) -> list[str]:
         text += (
             f" p is corrected (Holm) for "
             f"{format_count(len(rows) - 1 - len(lacking), 'comparison')}. Each encoding was "
-            f"tested only against {format_list(tested)}, not against the others."
+            f"tested only against {code_list(tested)}, not against the others."
         )
     return [text]
 
@@ -295,4 +296,4 @@ def _limits(results: Facts) -> list[str]:
 def _items(results: Facts) -> str:
     if is_translation(results):
         return "sentences"
-    return "windows of text" if tested_metric(results)["key"] == "loss" else "examples"
+    return WINDOWS if tested_metric(results)["key"] == "loss" else "examples"

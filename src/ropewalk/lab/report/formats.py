@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 
 from ropewalk.files import Facts
 
@@ -31,6 +32,22 @@ def format_list(words: Iterable[str]) -> str:
     """Join words as in a sentence: `a, b and c`."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def code(name: str) -> str:
+    """Mark a name in a sentence as code; `code_as_html` and the READMEs show it so."""
+    return f"`{name}`"
+
+
+def code_list(names: Iterable[str]) -> str:
+    """Join names as in a sentence, each marked as code."""
+    return format_list(map(code, names))
+
+
+def code_as_html(text: str) -> str:
+    """Escape a sentence and put the names that are marked as code in code elements."""
+    parts = map(escape, text.split("`"))
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def format_duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
+from ropewalk.lab.report.formats import code
 from ropewalk.lab.report.metrics import is_translation, tested_metric
 
 BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
@@ -22,16 +23,16 @@ def legend(results: Facts) -> str:
         sentences.append("†: this run diverged.")
     if len(rows) > 1:
         sentences.append(
-            f"Differences are in mean {tested_metric(results)['name']}, from "
-            f"{rows[0]['name']}, the baseline."
+            f"Differences in mean {tested_metric(results)['name']} are relative to the baseline, "
+            f"{code(rows[0]['name'])}, and computed before rounding."
         )
         sentences.append(
-            "The small number below “no difference shown” is the smallest difference that the test "
-            "would have shown."
+            "The small number below “no difference shown”: an observed difference of this size "
+            "would have been shown, whatever the other p-values."
         )
     sentences += _split_meanings(results)
     sentences.append(
-        "Extra parameters: more than the smallest of these models has. Peak memory is that of the "
+        "Extra parameters are counted relative to the smallest model. Peak memory is that of the "
         "full process."
     )
     return " ".join(sentences)
@@ -42,9 +43,9 @@ def interval_note(results: Facts) -> str:
     if len(results["encodings"]) < 3:
         return ""
     return (
-        "The 95 % interval is for one comparison alone. The verdict uses p, which is corrected "
-        "(Holm) for the number of encodings compared on a split. So an interval can leave out 0 "
-        "while the verdict is “no difference shown”."
+        "The 95 % interval is for one comparison alone. The verdict uses a p-value that is "
+        "corrected (Holm) for the number of encodings compared on a split. So an interval can "
+        "exclude 0 while the verdict is “no difference shown”."
     )
 
 
@@ -53,12 +54,12 @@ def _split_meanings(results: Facts) -> list[str]:
     if not is_translation(results):
         lengths = results["lengths"]
         trained = {lengths["trained"]: f" {lengths['unit']} (the trained length)"}
-        texts = (f"{split} is {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items())
+        texts = (
+            f"{code(split)} is {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items()
+        )
         return [f"{', '.join(texts)}."]
     if results["corpus"]["name"] != BUILT_IN or "long" not in results["splits"]:
         return []
     bins = results["length_bins"]["long"]
     words = f"{bins[0]['from']}–{bins[-1]['to']}"
-    return [
-        f"The split long has sentences of {words} words; in training they have up to {LONGEST}."
-    ]
+    return [f"Sentences in {code('long')} have {words} words; in training, at most {LONGEST}."]

@@ -14,6 +14,7 @@ from ropewalk.figures.html import html_page
 from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
+from ropewalk.lab.report.formats import code_as_html
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -75,7 +76,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
     }
     body = Template(_asset("page.html")).substitute(
         title=escape(findings.title(results)),
-        headline=escape(findings.headline(results)),
+        headline=code_as_html(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
         sections="\n".join(
             f'<section id="{_id(name)}" aria-labeledby="{_id(name)}-title">'
@@ -103,7 +104,7 @@ def _results(results: Facts) -> str:
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
-        f'<p class="note long">{escape(legend(results))}</p>',
+        f'<p class="note long">{code_as_html(legend(results))}</p>',
         f'<p class="note">{escape(note)}</p>' if (note := interval_note(results)) else "",
         f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
@@ -162,13 +163,13 @@ def _training(results: Facts) -> str:
     note = (
         "Thin lines are seeds, bold lines their mean; a cross marks a run that diverged. Training "
         f"loss is a moving mean over {smoothed}, with dropout if the config has it, so its level "
-        "cannot be compared with that of validation loss. Its first steps may be above the frame."
+        "cannot be compared with that of validation loss. The first steps may be off the chart."
     )
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
 
 def _sweep(results: Facts) -> str:
-    parts = [f'<p class="note long">{escape(" ".join(tuned.sentences(results)))}</p>']
+    parts = [f'<p class="note long">{code_as_html(" ".join(tuned.sentences(results)))}</p>']
     for table, title in (
         (tuned.training_trials(results), "Validation loss with each setting"),
         (tuned.decoding_trials(results), "Decoding settings on validation data"),
@@ -245,7 +246,7 @@ def _config(results: Facts) -> str:
 
 
 def _list(sentences: list[str]) -> str:
-    return f'<ul class="findings">{"".join(f"<li>{escape(s)}</li>" for s in sentences)}</ul>'
+    return f'<ul class="findings">{"".join(f"<li>{code_as_html(s)}</li>" for s in sentences)}</ul>'
 
 
 def _capital(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
-from ropewalk.lab.report.formats import format_count, format_list, format_number, language_name
+from ropewalk.lab.report.formats import code_list, format_count, format_number, language_name
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.seeds import seeds_each
@@ -38,8 +38,8 @@ _CAPTIONS = {  # what a figure shows, and how to read it
     "attention.png": (
         "Self-attention on one sequence, every head",
         "layers from top to bottom, heads from left to right; in each map, rows are queries and "
-        "columns are keys, in order of position; color grows with the square root of the weight, "
-        "from 0 to 1",
+        "columns are keys, in order of position; color intensity is proportional to the "
+        "square root of the weight, from 0 to 1",
     ),
 }
 
@@ -56,11 +56,11 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         _question(results),
         f"```sh\n{results['command']}\n```",
         "## Result",
-        f"**{_escape(findings.headline(results))}**",
+        f"**{_prose(findings.headline(results))}**",
         _markdown(tables.main_table(results)),
-        _escape(legend(results)),
+        _prose(legend(results)),
         *filter(None, [_escape(interval_note(results))]),
-        "\n".join(f"- {_escape(sentence)}" for sentence in findings.findings(results)),
+        "\n".join(f"- {_prose(sentence)}" for sentence in findings.findings(results)),
     ]
     if len(results["splits"]) > 1:
         others = "Other test splits" if is_translation(results) else "Other lengths"
@@ -69,7 +69,7 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         parts += [
             f"### Compared with {_escape(name)}",
             _markdown(tables.against_table(results, name)),
-            f"p is corrected (Holm) for all comparisons with {_escape(name)} on a split, the "
+            f"p is corrected (Holm) for all comparisons with `{name}` on a split; the "
             "interval is not.",
         ]
     for name in pictures:
@@ -94,7 +94,7 @@ def with_excerpt(text: str, name: str, results: Facts) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
     table = _means_table(results)
-    body = f"{_escape(findings.headline(results))}\n\n{_markdown(table)}\n"
+    body = f"{_prose(findings.headline(results))}\n\n{_markdown(table)}\n"
     if note := interval_note(results):
         body += f"\n{_escape(note)}\n"
     new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
@@ -114,16 +114,16 @@ def _means_table(results: Facts) -> Table:
 
 def _question(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
-    names = format_list(row["name"] for row in rows)
+    names = code_list(row["name"] for row in rows)
     seeds = seeds_each(rows)
     if not is_translation(results):
-        return _escape(
-            f"Question: how does the position encoding affect the task "
+        return _prose(
+            f"Question: how does the position encoding affect the score on "
             f"“{findings.task_description(results)}”? The same model was trained with each "
             f"encoding ({names}), {seeds} each. {_others(results)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
-    return _escape(
+    return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with each encoding ({names}), "
@@ -134,8 +134,8 @@ def _question(results: Facts) -> str:
 def _others(results: Facts) -> str:
     if not tuned.is_tuned(results):
         return "All other settings are the same."
-    fields = format_list(results["config"]["sweep"])
-    return f"Each encoding has its own {fields}; all other settings are the same."
+    fields = code_list(results["config"]["sweep"])
+    return f"For each encoding, {fields} was tuned; all other settings are the same."
 
 
 def _by_length(results: Facts) -> list[str]:
@@ -143,7 +143,7 @@ def _by_length(results: Facts) -> list[str]:
         parts = ["## By sentence length"]
         for each in results["splits"]:
             table = _markdown(tables.length_table(results, each))
-            parts += [f"{_escape(each)}, by the number of words in the source:", table]
+            parts += [f"`{each}`, by the number of words in the source:", table]
         return parts
     if len(results["splits"]) == 1:
         return []
@@ -156,7 +156,7 @@ def _sweep(results: Facts) -> list[str]:
     tried = (tuned.training_trials(results), tuned.decoding_trials(results))
     return [
         "## Settings of each encoding",
-        _escape(" ".join(tuned.sentences(results))),
+        _prose(" ".join(tuned.sentences(results))),
         *(_markdown(table) for table in tried if table is not None),
     ]
 
@@ -173,8 +173,8 @@ def _tuning(tuning: Facts) -> str:
     )
     return (
         "Two settings were chosen by BLEU on the validation split: how many of the last snapshots "
-        "are averaged, and the length penalty. There was one grid and one choice for all "
-        "encodings, before any test split was translated. Chosen: "
+        "are averaged, and the length penalty. All encodings share one grid "
+        "and one choice, made before any test split was translated. Chosen: "
         f"{_escape(tuning['chosen'])}.\n\n" + _markdown(Table(("", *names), (*cells, means)))
     )
 
@@ -193,6 +193,12 @@ def _markdown_cell(cell: TableCell) -> str:
 
 def _facts(facts: list[tuple[str, str]]) -> str:
     return "\n".join(f"- {_escape(name)}: {_escape(text)}" for name, text in facts)
+
+
+def _prose(text: str) -> str:
+    """Escape a sentence, except the names that are marked as code."""
+    parts = text.split("`")
+    return "".join(f"`{part}`" if i % 2 else _escape(part) for i, part in enumerate(parts))
 
 
 def _escape(text: str) -> str:

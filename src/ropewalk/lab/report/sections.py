@@ -81,8 +81,8 @@ def section_examples(results: Facts, examples: Facts) -> str:
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
     note = (
-        f"Selection rule: {escape(examples['rule'])}. <mark>Marked</mark> words are not in the "
-        f"reference at this place; {_GAP} marks words of the reference that are missing."
+        f"Selection rule: {escape(examples['rule'])}. <mark>Marked</mark> words differ from the "
+        f"reference at this position; {_GAP} marks words of the reference that are missing."
     )
     if is_translation(results):
         note += (
@@ -237,8 +237,8 @@ def _scale(*, both: bool) -> str:
     if both:
         bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
     return (
-        f'<div class="scales">{bars}</div><p class="note">Color grows with the square root of '
-        "the value. All maps share one scale.</p>"
+        f'<div class="scales">{bars}</div><p class="note">Color intensity is '
+        "proportional to the square root of the value. All maps share one scale.</p>"
     )
 
 

@@ -146,7 +146,7 @@ def format_memory(size: float | None) -> str:
 
 
 def least_shown(versus: Facts) -> float | None:
-    """Return the smallest difference that the test would have shown.
+    """Return a difference that would have been shown, whatever the other p-values.
 
     None if a difference was shown, or if it is 0: then both have the same score of every item.
     """

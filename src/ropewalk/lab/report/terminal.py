@@ -51,7 +51,7 @@ def print_table(console: Console, results: Facts) -> None:
     if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
         notes.append("One seed: this is about these trained models, not about the encodings.")
     for note in filter(None, notes):
-        console.print(note, highlight=False)
+        console.print(note.replace("`", ""), highlight=False)
     console.print()
     console.print(cost)
     for name, signature in results.get("signatures", {}).items():
@@ -127,7 +127,7 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {other}"
     elif (least := tables.least_shown(versus)) is not None:
-        verdict = f"{verdict} (the test would have shown {least:.{digits}f} or more)"
+        verdict = f"{verdict} ({least:.{digits}f} or more would have been shown)"
     return (
         f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {other}, "
         f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "

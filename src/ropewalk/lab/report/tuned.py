@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import format_count, format_list, format_number
+from ropewalk.lab.report.formats import code, format_count, format_list, format_number
 from ropewalk.lab.report.tables import Table, TableCell
 from ropewalk.lab.sweep import TRAINING_FIELDS, described
 from ropewalk.lab.tasks import CLASSES
@@ -84,8 +84,8 @@ def sentences(results: Facts) -> list[str]:
         said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
-                f"Change by tuning is how much the difference in validation loss changes if each "
-                f"encoding has its own setting instead of that of {row['name']} (seed "
+                f"Change by tuning: the difference in validation loss with each encoding's own "
+                f"setting, minus that with the setting of {code(row['name'])} (seed "
                 f"{trials[0]['seed']})."
             )
     if tried := row.get("decoding_trials"):

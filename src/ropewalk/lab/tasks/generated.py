@@ -217,8 +217,8 @@ class Generated(LanguageTask):
         shares = [(k + 1) / (MAPPED_EXAMPLES + 1) for k in range(MAPPED_EXAMPLES)]
         chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
         rule = (
-            f"examples of the validation split at the quartiles of length among those of at most "
-            f"{MAPPED_TOKENS} tokens, read with the right answer"
+            f"of the validation examples with at most {MAPPED_TOKENS} tokens, those at the "
+            f"quartiles of length, read with the right answer"
         )
         words = self.sequence.words
         shown = [(i, whole[i], [words[token] for token in whole[i]]) for i in chosen]

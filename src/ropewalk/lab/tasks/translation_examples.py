@@ -87,8 +87,8 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
             )
         encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
     return {
-        "rule": f"sentences of {split} at the quartiles of length among those of fewer than "
-        f"{MAPPED_TOKENS} tokens; every layer and head; the decoder reads the reference; "
+        "rule": f"of the sentences of {split} with fewer than {MAPPED_TOKENS} tokens, those at the "
+        f"quartiles of length; all layers and heads; the decoder reads the reference; "
         f"seed {seed}",
         "sentences": [
             {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
