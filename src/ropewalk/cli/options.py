@@ -95,7 +95,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Test every encoding against NAME too; by default, only against the first. May be repeated.",
+        help="Test every encoding against NAME too; by default, only against the first. "
+        "May be repeated.",
     ),
 ]
 Note = Annotated[
