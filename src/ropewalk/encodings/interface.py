@@ -61,9 +61,9 @@ class Placement:
     the positions of the keys that `rotate` receives: all keys, or only those of the new tokens if
     keys are cached rotated. A model makes one placement per forward pass and passes it to every
     layer, so that layers which share tables, bucket indices and biases compute them once
-    (`memoize`). A placement lasts for one pass, so no result depends on earlier calls. A sequence that is
-    too long to attend in one piece attends in blocks of queries: `bias` and `attend` then receive a
-    placement for each block, and again when the backward pass recomputes the block.
+    (`memoize`). A placement lasts for one pass, so no result depends on earlier calls. A sequence
+    that is too long to attend in one piece attends in blocks of queries: `bias` and `attend` then
+    receive a placement for each block, and again when the backward pass recomputes the block.
 
     Example:
         >>> import torch
@@ -152,7 +152,7 @@ class AttentionEncoding(nn.Module):
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Rotate v `(B, K, T, D)` of the keys that `rotate` receives. Values are cached as keys are."""
+        """Rotate v `(B, K, T, D)` of the keys of `rotate`; values are cached as keys are."""
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
@@ -188,8 +188,8 @@ class Encoding(nn.Module):
 
     `max_positions` is the number of positions that it can encode, or None if there is no limit.
     `trained_rows` is True if each position has its own parameters: those of positions that training
-    never reached keep their initial values. `crosses` is False if the encoding is not defined between a
-    source and a target.
+    never reached keep their initial values. `crosses` is False if the encoding is not defined
+    between a source and a target.
 
     Example:
         >>> import torch

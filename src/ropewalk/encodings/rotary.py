@@ -116,7 +116,8 @@ class Rotary(Encoding):
     frequency: one frequency for all pairs, in radians per position, instead of theta's.
     rule: name of a scaling rule in `ropewalk.scaling`, upper or lower case. The rule's fields are
         further arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates
-        the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional, fraction=0.75)`.
+        the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional,
+        fraction=0.75)`.
     length: the number of tokens of the complete sequence, prompt and generated. The rules that
         depend on it (DynamicNTK, LongRoPE) require it. It is fixed, not the length of each pass:
         otherwise early and late tokens would use different lengths. No cache could then match a
@@ -126,8 +127,8 @@ class Rotary(Encoding):
         stack; `layer`: one set per layer; `head`: one per key head of each layer (as in RoPE-ViT,
         arXiv 2403.13298). Scores still depend on the distance alone.
     values: True also rotates values by the positions of their keys, and the output back by the
-        position of its query: a value that goes from n to m is rotated by n - m, and stays
-        relative (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
+        position of its query: a value that goes from n to m is rotated by n - m, and stays relative
+        (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
         it then depends on absolute positions (`rotary_value` of RoFormer in transformers).
     """
 

@@ -59,7 +59,8 @@ class Shaw(LayerSites):
     `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
 
     distance: K.
-    values: False adds nothing to the values; section 4.3 of the paper finds that this costs no quality.
+    values: False adds nothing to the values; section 4.3 of the paper finds that this costs no
+    quality.
     per_head: give each head its own tables, as in the paper's base model.
     """
 

@@ -92,9 +92,9 @@ class T5(Encoding):
     contain one distance each; the ranges of the others grow by a constant factor.
 
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). With
-    `W_q = sqrt(D) * T5's W_q`, both start as the same function. Without the scale, the variance of the scores
-    would start at D times T5's. `scale=1` is for weights that T5 trained.
+    for every other encoding, and scores are scaled by 1/sqrt(D). With `W_q = sqrt(D) * T5's W_q`,
+    both start as the same function. Without the scale, the variance of the scores would start at D
+    times T5's. `scale=1` is for weights that T5 trained.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """

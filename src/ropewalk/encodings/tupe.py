@@ -72,8 +72,8 @@ class Tupe(Encoding):
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: give position 0, where [CLS] is, no place: others add one number per head to its score,
-        and its own queries use content alone. (The paper adds a number there too; it is the same for
-        all keys, so softmax cancels it.)
+        and its own queries use content alone. (The paper adds a number there too; it is the same
+        for all keys, so softmax cancels it.)
     """
 
     max_positions: int

@@ -53,9 +53,9 @@ class XPos(Encoding):
     limit: with scale_base=512 they may be up to 16,997 from the center in float32 and bfloat16, and
     up to 1,133 in float16 (`XPosEmbedding`).
 
-    xPos is defined for causal attention only: for a key after the query, m - n < 0 and
-    its factor grows with the distance instead of decaying. So a stack that looks both ways (an
-    encoder or cross-attention) is refused unless `both_ways` is given.
+    xPos is defined for causal attention only: for a key after the query, m - n < 0 and its factor
+    grows with the distance instead of decaying. So a stack that looks both ways (an encoder or
+    cross-attention) is refused unless `both_ways` is given.
     Source: Sun et al. 2022, arXiv 2212.10554, section 3, algorithm 1; microsoft/torchscale.
 
     theta, rotary_dim, pairing: as in `rotary`.

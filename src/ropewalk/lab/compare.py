@@ -67,9 +67,9 @@ def compare(
     """Run a comparison in the folder `run` and return the content of its `results.json`.
 
     Finished parts are kept and interrupted ones resumed. `watch` receives the events of cells,
-    `stage` the name of every other step. `after`: the earlier commands, which this one
-    follows, one per line. `note` is a remark that is saved with the results. Every encoding is tested against the
-    first one and against those in `against`.
+    `stage` the name of every other step. `after`: the earlier commands, which this one follows, one
+    per line. `note` is a remark that is saved with the results. Every encoding is tested against
+    the first one and against those in `against`.
     """
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)

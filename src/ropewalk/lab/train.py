@@ -106,7 +106,7 @@ class Trainer:
                 record.seconds += time.perf_counter() - began
                 self._note(taken, validate=record.step in marks)
                 progress(record, taken.loss)
-                # Read once: a signal that arrives later is handled at the next step, which also saves.
+                # Read once: a later signal is handled at the next step, which also saves.
                 stop = bool(interrupted)
                 if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
                     self._save()

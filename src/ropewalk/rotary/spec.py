@@ -143,7 +143,8 @@ class RotarySpec:
 
         In multi-head latent attention (DeepSeek), the last 64 of a head's 192 dimensions rotate.
         For keys, these 64 are a separate tensor, `k_pe`, with one head shared by all query heads.
-        This method returns the rope of `k_pe` and `q_pe`: head_dim is R, start is 0, all else is the same.
+        This method returns the rope of `k_pe` and `q_pe`: head_dim is R, start is 0, all else is
+        the same.
         """
         return replace(self, head_dim=self.rotary_dim, start=0)
 
@@ -178,7 +179,7 @@ class RotarySpec:
         return frequencies.as_floats(_frequencies(self, self.length_key(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
-        """Return the positions per full turn of each pair, float64 (R/2,); inf if it does not rotate."""
+        """Return each pair's positions per full turn, float64 (R/2,); inf if it does not rotate."""
         return 2 * math.pi / self.inverse_frequencies(length).abs()
 
     def amplitude_at(self, length: int | None = None) -> float:

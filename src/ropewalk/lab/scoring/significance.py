@@ -76,34 +76,33 @@ def compare_statistics(
 ) -> Comparison:
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
-    between the two. A resample draws the items with replacement, the same for both systems and all seeds (paired
-    bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make it
-    valid for few seeds:
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ between
+    the two. A resample draws the items with replacement, the same for both systems and all seeds
+    (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make
+    it valid for few seeds:
 
-    - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of
-      (Z - 1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What teachers should know
-      about the bootstrap").
+    - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
+      1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
+      teachers should know about the bootstrap").
     - Their spread is itself uncertain: that part is multiplied by sqrt(df / chi2(df)), which gives
       it Student's tails; df is the number of seeds less one, summed over the two systems.
     - Seed-by-item noise enters both draws (Owen 2007, "The pigeonhole bootstrap"). To count it
       once, its variance is subtracted from the draw of items.
 
-    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p is never
-    smaller, and the interval never narrower, than from drawing items only.
+    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p is never smaller,
+    and the interval never narrower, than from drawing items only.
 
-    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the
-    number of resamples at least as far from their mean as the observed difference is from 0) /
-    (1 + M), so never 0. The interval is symmetric and uses the same distances: it
-    excludes 0 if p < 0.05. In simulations, 1 to 5 % of equal systems come out different: 4 to 14 %
-    of those whose two to five seeds agree by chance, and 0 to 3 % of the others
-    (`studies/rejections.py`). alpha: the level of `Comparison.detectable`.
+    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
+    resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
+    never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05. In
+    simulations with two to five seeds, 1 to 5 % of equal pairs come out different: 4 to 14 % in the
+    third whose seeds agree most, and 0 to 3 % in the others (`studies/rejections.py`). alpha: the
+    level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
     spread about equally. As a precaution seeds are not paired, even if shared: an effect common to
-    both systems does not narrow the interval. Fewer than about fifty items are too
-    few.
+    both systems does not narrow the interval. Fewer than about fifty items are too few.
 
     Raises:
         ValueError: if there is no seed or no item, or the items differ.
@@ -175,8 +174,8 @@ def compare_with(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down adjusted p-values (Holm 1979), in the given order.
 
-    The k-th smallest of n is multiplied by n - k + 1, raised to the one before it if smaller, and capped
-    at 1.
+    The k-th smallest of n is multiplied by n - k + 1, raised to the one before it if smaller, and
+    capped at 1.
     """
     adjusted = [0.0] * len(p_values)
     floor = 0.0
@@ -239,7 +238,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the resamples' distances from their mean, (M,), for items and seeds and for items."""
+    """Return resamples' distances from their mean (M,): of items and seeds, and of items only."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws

@@ -30,10 +30,10 @@ class YaRN(Scaling):
     `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
     `mscale`, `mscale_all_dim`.
     Traps: the paper blends over the number of rotations within L; its code, all published models
-    and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to
-    R - 1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g
-    is reversed: this class raises an error, transformers does not. mscale alone changes nothing, here and in
-    transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
+    and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to R -
+    1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g is
+    reversed: this class raises an error, transformers does not. mscale alone changes nothing, here
+    and in transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
     (`LayerSpec.softmax_factor`).
 
     Example:
@@ -68,8 +68,8 @@ class YaRN(Scaling):
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
-                f"pairs that rotate more often than beta_fast stay unchanged, and those that rotate "
-                f"less often than beta_slow are interpolated"
+                f"pairs that rotate more often than beta_fast stay unchanged, and those that "
+                f"rotate less often than beta_slow are interpolated"
             )
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
