@@ -98,9 +98,9 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
 def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
     """In results with parts, each part's command has its own cells and the same config."""
     results = read_results(folder)
+    asked = [config_of(line) for line in commands(folder)]  # imports user-defined encodings too
     # Config fills in fields that the oldest results do not have yet.
     config = Config.model_validate(results["config"])
-    asked = [config_of(line) for line in commands(folder)]
     for part, found in zip(parts_of(results), asked, strict=True):
         free = {name: getattr(found, name) for name in FREE}
         assert found == config.model_copy(update=free)
