@@ -93,7 +93,7 @@ def _draw_times(axes: Any, tables: list[dict[str, Any]], theme: Theme) -> None:
             at = y + (place - 0.5) * 0.4
             value = times[name].get(dtype)
             axes.barh(at, value or 0, height=0.36, color=color, alpha=alpha)
-            text = "another rotation" if value is None else f"{value:.1f}"
+            text = "not timed:" if value is None else f"{value:.1f}"
             axes.annotate(
                 f"{text}  {dtype}",
                 (value or 0, at),

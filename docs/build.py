@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"  # docs_dir of mkdocs.yml
 SITE = ROOT / "build" / "site"  # its site_dir
-LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
+LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)|\bsrc(?:set)?=\"([^\"\s]+)\"")  # Markdown's and HTML's
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
@@ -28,7 +28,8 @@ def linked_files(page: Path) -> list[Path]:
 
     Raises ValueError if a link names no file.
     """
-    targets = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
+    found = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
+    targets = [link or source for link, source in found]
     files = [(page.parent / target).resolve() for target in targets if ":" not in target]
     if missing := [str(file) for file in files if not file.is_file()]:
         raise ValueError(f"{page.relative_to(ROOT)}: links must name files, got {missing}")

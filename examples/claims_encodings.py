@@ -1,7 +1,7 @@
-"""Encodings for claims that no built-in encoding tests: rotation in one layer, clipped distances.
+"""Encodings for the claims that no encoding of the library tests: one layer, clipped distances.
 
-`ropewalk compare --import examples/claims_encodings.py --encodings "rotary,rotary_only"` imports
-this file by name, so results contain no path.
+``ropewalk compare --import examples/claims_encodings.py --encodings "rotary,rotary_only"``
+imports it by name, so that results hold no path.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ LAYERS = {"first": 0, "last": -1}
 
 
 class RotaryOnly(Encoding):
-    """Rotation of queries and keys in only one layer, the first or the last.
+    """Rotate queries and keys in one layer alone, the first or the last.
 
-    Source: written here, for the claim that positions must enter at every layer.
+    Source: made here, for the claim that positions must come in at every layer.
     """
 
     def __init__(self, shape: StackShape, layer: str = "first") -> None:
@@ -35,7 +35,7 @@ class RotaryOnly(Encoding):
 
 
 class RotaryClippedSite(ScoringSite):
-    """Scores of rotary, with every larger distance treated as the limit `distance`."""
+    """Score by rotation as everywhere up to a distance, and all beyond as if at that distance."""
 
     name = "rotary_clipped"
 
@@ -49,18 +49,18 @@ class RotaryClippedSite(ScoringSite):
         near_q, near_k = self.rope(q, k, placement.queries, placement.keys)
         scores: Tensor = near_q @ near_k.mT
         for far, shift in ((away < -self.distance, -1), (away > self.distance, 1)):
-            # A query rotated by -(j - i), with a key that is not rotated, has the score of j - i.
-            rotated, _ = self.rope(q, q, torch.full_like(placement.queries, self.distance * -shift))
+            # A query that is turned by -(j - i) beside a key that is not has the score of j - i.
+            turned, _ = self.rope(q, q, torch.full_like(placement.queries, self.distance * -shift))
             far = far if far.ndim == 2 else far.unsqueeze(1)
-            scores = torch.where(far, rotated @ k.mT, scores)
+            scores = torch.where(far, turned @ k.mT, scores)
         return scores
 
 
 class RotaryClipped(Encoding):
-    """Rotation up to a distance; all larger distances count as that distance.
+    """Rotate up to a distance, and take all distances beyond for it.
 
-    Source: J. Su 2023, kexue.fm/archives/9708 (ReRoPE), there for longer contexts; here in training
-    too, as Shaw et al. 2018 (arXiv 1803.02155, section 3.2) clip their distances.
+    Source: J. Su 2023, kexue.fm/archives/9708 (ReRoPE), there for longer contexts, here in training
+    as Shaw et al. 2018 (arXiv 1803.02155, section 3.2) clip theirs.
     """
 
     def __init__(self, shape: StackShape, distance: int = 16) -> None:

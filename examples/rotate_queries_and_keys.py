@@ -1,7 +1,7 @@
 """Rotate queries and keys: prefill and cached decode agree, and scores depend on distance alone.
 
-Start here. The rope has no parameters and no state: a decode passes `offset`, the number of
-cached tokens, and gets the values that one pass over the complete sequence gives.
+Start here. The rope has no parameters and no state: when decoding, pass `offset`, the number
+of cached tokens, to get the same values as one pass over the complete sequence.
 """
 
 import torch

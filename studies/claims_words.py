@@ -43,8 +43,7 @@ CLAIMS = {
         "full training, against it if none does.",
     ),
     "faster-linear": Claim(
-        "… and in linear attention, to a lower loss, both with rotation after the feature map and "
-        "before it.",
+        "… and in linear attention, to a lower loss.",
         f"{ROFORMER}, figure 3 right (probably made with rotation before the feature map)",
         f"Final loss compared with `sinusoidal`, with rotation after the feature map (eq. 19) and "
         f"before it: {BETTER}. Speed is not tested.",
@@ -64,11 +63,11 @@ CLAIMS = {
         "attention. Nothing can count for it.",
     ),
     "bias-slow": Claim(
-        "Relative encodings that act on scores, as implemented here, are slow at long sequences.",
+        "Relative biases are slow at long sequences.",
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
-        "Time of a training step at the longest length, relative to `none`: for it if "
-        "above that of every encoding that only acts on embeddings, against it if below all of "
-        "these.",
+        "Time of a training step at the longest length, relative to `none`, as implemented here: "
+        "for it if above that of every encoding that only acts on embeddings, against it if below "
+        "all of these.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
@@ -85,10 +84,11 @@ CLAIMS = {
         "seed: perplexity at least 1.2 times, or at most 50 % exact.",
     ),
     "decay-trained": Claim(
-        "Scores decay with distance all the way, in trained models.",
+        "Scores decay with distance, in trained models.",
         f"{ROFORMER}, section 3.4.3; {TUTORIALS}",
         "Mean scores of `rotary` by eighths of the distance: for it if the farthest eighth is the "
-        "lowest in every layer and seed, against it if in none.",
+        "lowest in every layer and seed, against it if in none. A fall that is not to the end "
+        "counts against it.",
     ),
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",
@@ -112,15 +112,14 @@ CLAIMS = {
         "most 1.1, against it if at least 1.5. Trained tables are not tested.",
     ),
     "integers-explode": Claim(
-        "Integers as positions make training explode, in one small pre-norm model.",
+        "Integers as positions make training explode.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Largest gradient before clipping, divided by that of `sinusoidal` with the same seed: for "
         "it if 10 or more, or if training diverged, in every seed; against it if 2 or less in "
-        "every seed.",
+        "every seed. One small model.",
     ),
     "bits-jumpy": Claim(
-        "Bits of the position are jumpy, and so harder to learn from than sinusoids, also beyond the "
-        "trained length.",
+        "Bits of the position are jumpy, and so harder to learn from than sinusoids.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Largest step between neighbors divided by the smallest: for it if at least 2. Loss of "
         f"`binary` compared with `sinusoidal` at the trained length and at 8 times it: {BETTER}.",
@@ -133,11 +132,11 @@ CLAIMS = {
         "always below `rotary`, or `rotary` at least 0.5.",
     ),
     "spoils-meaning": Claim(
-        "… and so added positions (sinusoids) spoil what a token means.",
+        "… and so added positions spoil what a token means.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Share of first-layer input vectors whose nearest embedding is that of their own token: "
         "against it if 99 % or more with `sinusoidal` in every seed; for it if at least "
-        "2 points less than with `rotary`.",
+        "2 points less than with `rotary`. Of added positions, only sinusoids are tested.",
     ),
     "values-unrotated": Claim(
         "Values should not rotate.",
@@ -175,7 +174,7 @@ CLAIMS = {
         "The rule of row 9, with plain `rotary` and no scaling rule.",
     ),
     "sizes": Claim(
-        "Rotary is better than sinusoids, at three small sizes.",
+        "Rotary is better than sinusoids at every size.",
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of up to 4 million parameters: {BETTER}.",
     ),

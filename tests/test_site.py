@@ -48,6 +48,7 @@ def test_every_link_of_the_repository_names_a_file():
     found = BUILD["pages_and_files"]()
     assert ROOT / "benchmarks" / "README.md" in found
     assert ROOT / "docs" / "encodings.md" in found
+    assert ROOT / "docs" / "pictures" / "error-and-speed-dark.svg" in found  # by HTML's srcset
 
 
 def test_a_link_to_no_file_is_refused(tmp_path, monkeypatch):

@@ -16,10 +16,15 @@ from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch):
+def _registered():
+    """Register the encodings for one test; the file itself registers them when it is imported."""
+    known = dict(REGISTRY)
     (module,) = load_scripts("examples", "claims_encodings")
-    monkeypatch.setitem(REGISTRY, "rotary_only", module.RotaryOnly)
-    monkeypatch.setitem(REGISTRY, "rotary_clipped", module.RotaryClipped)
+    REGISTRY["rotary_only"] = module.RotaryOnly
+    REGISTRY["rotary_clipped"] = module.RotaryClipped
+    yield
+    REGISTRY.clear()
+    REGISTRY.update(known)
 
 
 def stack(layers=3, causal=True):

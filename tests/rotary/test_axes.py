@@ -401,9 +401,9 @@ def test_fractions_may_be_written_as_floats_ints_or_strings():
         (
             {"start": 3},
             ValueError,
-            "head_dim less start=3 must be even if all of it rotates, got 8; set rotary",
+            "head_dim - start must be even if all of it rotates, got 8 - 3; set rotary",
         ),
-        ({"start": 4, "rotary_dim": 6}, ValueError, "at most head_dim=8 less start=4, got 6"),
+        ({"start": 4, "rotary_dim": 6}, ValueError, "at most head_dim=8 - start=4, got 6"),
     ],
 )
 def test_a_spec_that_cannot_be_is_an_error(arguments, error, message):

@@ -580,7 +580,7 @@ def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
 )
 def test_a_missing_length_is_an_error(rule, call):
     message = (
-        f"length must be given: frequencies of {name(rule)} depend on the length of the sequence"
+        f"length must be given: frequencies of {name(rule)} depend on the length of the complete"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         call(ropes(rule), torch.randn(1, 1, 5, 16))
@@ -793,9 +793,7 @@ def test_rules_are_values():
 )
 def test_yarn_without_a_band_is_refused(theta, original):
     """All pairs rotate more often than beta_fast within L, or all less often than beta_slow."""
-    refused = (
-        "must leave pairs that rotate between beta_slow.*ends of the blend would change places"
-    )
+    refused = "must leave pairs that rotate between beta_slow.*otherwise the blend is reversed"
     with pytest.raises(ValueError, match=refused):
         RotarySpec(64, theta=theta, scaling=scaling.YaRN(4.0, original))
 

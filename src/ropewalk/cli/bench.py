@@ -23,13 +23,15 @@ def bench(
         str | None, typer.Option(metavar="N", help="CPU threads.  [default: torch's]")
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option(metavar="N", help="Rounds per table; replaces --seconds.")
+        str | None, typer.Option(metavar="N", help="Rounds per result table; replaces --seconds.")
     ] = None,
-    seconds: Annotated[str, typer.Option(metavar="S", help="Time per table, in seconds.")] = "6",
+    seconds: Annotated[str, typer.Option(metavar="S", help="Seconds per result table.")] = "6",
     device: Device = "auto",
     compiled: Annotated[
         bool,
-        typer.Option("--compile", help="Also time the formula under torch.compile; a minute more."),
+        typer.Option(
+            "--compile", help="Also time the plain formula under torch.compile (a minute more)."
+        ),
     ] = False,
     out: Annotated[
         str | None, typer.Option(metavar="PATH", help=".json file for all numbers.")
@@ -40,7 +42,7 @@ def bench(
 ) -> None:
     """Time rotation on this machine, against other libraries.
 
-    A copy of the same tensors is timed too, as the limit. Libraries that are not installed are
+    Copying the same tensors is also timed, as the lower limit. Libraries that are not installed are
     skipped.
     """
     with errors():

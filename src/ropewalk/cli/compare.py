@@ -46,8 +46,8 @@ def compare(
     skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
 
     With --sweep, each encoding is trained with every combination and the first seed, and keeps the
-    one with the lowest validation loss. Decoding fields are chosen on validation data too, with all
-    seeds.
+    one with the lowest validation loss. Swept decoding fields, such as beam, are chosen on
+    validation data with all seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison

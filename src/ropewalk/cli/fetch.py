@@ -16,7 +16,7 @@ def fetch(
         str,
         typer.Argument(
             metavar="NAME",
-            help="debian-texts, or one of its parts: kjv, debian-handbook, python-docs; "
+            help="debian-texts, or one of its parts (kjv, debian-handbook, python-docs); "
             "wikitext-2; enwik8.",
         ),
     ],

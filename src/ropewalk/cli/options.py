@@ -57,8 +57,8 @@ Data = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="For translation phrases, multi30k, a folder with train.de, train.en, …, or two files "
-        "SOURCE,TARGET. For masked-lm and causal-lm tales, text files, a folder of them, or the "
+        help="translation: phrases, multi30k, a folder with train.de, train.en, …, or two files "
+        "SOURCE,TARGET; masked-lm and causal-lm: tales, text files, a folder of them, or the "
         "name of a text from ropewalk fetch.  [default: the preset's]",
     ),
 ]
@@ -95,7 +95,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Also test every encoding against this one, not only the first; may be repeated.",
+        help="Test every encoding against NAME too; by default, only against the first. "
+        "May be repeated.",
     ),
 ]
 Note = Annotated[

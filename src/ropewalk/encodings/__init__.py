@@ -41,7 +41,7 @@ from ropewalk.encodings.xpos import XPos
 def _none(shape: StackShape) -> Encoding:
     """No position encoding at all (NoPE): only the causal mask gives order.
 
-    An encoder without one sees a bag of words.
+    An encoder has no causal mask, so it sees a bag of words.
     Source: Kazemnejad et al. 2023, arXiv 2305.19466.
     """
     return Encoding()

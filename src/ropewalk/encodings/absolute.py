@@ -58,8 +58,8 @@ class Integer(Encoding):
     Tutorials start with it to show what goes wrong. m soon becomes much larger than the embeddings,
     whose columns are of size 1, and it has no bound: positions beyond the trained ones are larger
     than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
-    small, but then neighbors differ by only 1/`length`. The length is fixed: with the length of
-    each sentence, the same distance would look different in every sentence, and a sentence that is
+    small, but then neighbors differ by only 1/`length`. The length is fixed: if each sentence used
+    its own length, the same distance would look different in every sentence, and a sentence that is
     being generated has no length yet. Layers that normalize their input first, as here, do not see
     this encoding at all: the norm subtracts what all columns share.
     Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the

@@ -54,12 +54,12 @@ def _count_back(gates: Tensor) -> Tensor:
 
 
 class CoPE(LayerSites):
-    """Count the keys from j to the query at i that matter, p_ij = Σ_{t=j..i} σ(q_i·k_t/√D).
+    """Count the keys that matter, from j to the query at i: p_ij = Σ_{t=j..i} σ(q_i·k_t/√D).
 
     The score is q_i·k_j/√D + q_i·e[p_ij]. e[p] is interpolated linearly between the vectors of the
     two whole numbers around p, and p is at most `npos_max - 1`. Masked keys are not counted.
 
-    Acts on scores; relative, but to the content between query and key and not to their distance:
+    Acts on scores; relative, but by the content between query and key, not by their distance:
     it needs the order of the keys, not their position numbers. Costs a sum along the keys, a
     product with npos_max rows and two look-ups per score; `npos_max * D` parameters per layer,
     which start at 0. Accepts any length. Keys can be cached.

@@ -79,13 +79,14 @@ class Deberta(LayerSites):
     `cross=True`, the distance is the one between target and source positions.
 
     Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code and transformers use δ(i, j), as here.
-    Rows of distances that training never meets keep their random start.
+    Rows of distances that training never meets keep their random initial values.
     Source: He et al. 2020, arXiv 2006.03654, eq. 2 to 4 (RoFormer, arXiv 2104.09864, eq. 10),
     without the absolute positions of its decoder; `disentangled_attention_bias` of transformers'
     deberta_v2, with separate projections for positions (`share_att_key=False`) and no biases.
 
-    buckets: use so many rows on each side. The nearer half contain one distance each; the others
-        grow by equal ratios up to `distance` (DeBERTa-v3: 256 buckets, distance 512).
+    buckets: use this many rows on each side. Rows of the nearer half have one distance each; the
+        ranges of the others grow by a constant factor up to `distance` (DeBERTa-v3: 256 buckets,
+        distance 512).
     """
 
     def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:

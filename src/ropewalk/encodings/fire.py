@@ -68,12 +68,12 @@ class Fire(Encoding):
     """Add `f_h(psi(i - j) / psi(max(i, L)))` to the scaled scores, with `psi(x) = log(c x + 1)`.
 
     f is a network with one hidden ReLU layer and one output per head; f, c and L are learned. A
-    distance is read as a share of the query's own position, or of L if the query is before L. So
+    distance is read as a fraction of the query's own position, or of L if the query is before L. So
     inputs stay in [0, 1] at any length.
 
-    Acts on scores; relative up to L, but for later queries the same distance is a smaller share.
-    Costs a look-up and a product per score in each layer, for any number of hidden units: a network
-    with one input is a set of straight lines. It has `(H + 2) hidden + 2` parameters per layer, or
+    Acts on scores; relative up to L, but for later queries the same distance is a smaller fraction.
+    Costs a look-up and a product per score in each layer, for any number of hidden units: a ReLU
+    network of one input is piecewise linear. It has `(H + 2) hidden + 2` parameters per layer, or
     once if layers are `shared` (the paper's FIRE-S). Accepts any position. Keys can be cached.
 
     The paper looks back only. A stack that looks both ways uses `|i - j|` and `max(i, j, L)`: the

@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StackShape:
-    """Shape of the stack of attention layers that an encoding is built for.
+    """Shape of a stack: the attention layers that one encoding is built for.
 
     `causal` says whether these attentions look back only: True for a decoder's self-attention,
     False for an encoder and for cross-attention. Encodings that use distances need it (T5 divides
     its buckets between the two sides). `head_dim` is the size of the vectors that `rotate`
-    receives: in linear attention that rotates features, the number of features.
+    receives (the number of features, if linear attention rotates features).
 
     Example:
         >>> from ropewalk.encodings import StackShape, build
@@ -61,9 +61,9 @@ class Placement:
     the positions of the keys that `rotate` receives: all keys, or only those of the new tokens if
     keys are cached rotated. A model makes one placement per forward pass and passes it to every
     layer, so that layers which share tables, bucket indices and biases compute them once
-    (`memoize`). It ends with the pass, so no result depends on earlier calls. A sequence that is
-    too long to attend in one piece attends in blocks of queries: `bias` and `attend` then receive a
-    placement for each block, and in training they receive it twice.
+    (`memoize`). A placement lasts for one pass, so no result depends on earlier calls. A sequence
+    that is too long to attend in one piece attends in blocks of queries: `bias` and `attend` then
+    receive a placement for each block, and again when the backward pass recomputes the block.
 
     Example:
         >>> import torch
@@ -152,7 +152,7 @@ class AttentionEncoding(nn.Module):
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Rotate v `(B, K, T, D)` of the keys that `rotate` receives; cached as keys are."""
+        """Rotate v `(B, K, T, D)` of the keys of `rotate`; values are cached as keys are."""
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
@@ -188,8 +188,8 @@ class Encoding(nn.Module):
 
     `max_positions` is the number of positions that it can encode, or None if there is no limit.
     `trained_rows` is True if each position has its own parameters: those of positions that training
-    never reached keep their start. `crosses` is False if the encoding is not defined between a
-    source and a target.
+    never reached keep their initial values. `crosses` is False if the encoding is not defined
+    between a source and a target.
 
     Example:
         >>> import torch

@@ -17,16 +17,14 @@ from ropewalk.rotary.tables import Tables, apply_tables
 
 THETA = 10_000.0
 
-#: Of one frequency for all pairs, in radians per position; many times a full turn.
+#: Upper limit of `frequency`, in radians per position: far more than a full turn.
 MAX_FREQUENCY = 1e6
 
 
 class RotarySite(AttentionEncoding):
     """Rotate queries and keys by their own positions: scores then depend on the distance alone.
 
-    It uses every field of the rope's spec.
-
-    length: what the scaling rule serves, if the rule depends on the length.
+    length: the sequence length for the scaling rule, if the rule depends on it.
     values: rotate values too, by the positions of their keys.
     back: rotate the output back by the positions of the queries.
     """
@@ -116,19 +114,20 @@ class Rotary(Encoding):
     pairing: which dimensions form a pair, `half` (i and i + R/2) or `interleaved` (2i, 2i + 1).
     reverse: rotate in the other direction (nanochat).
     frequency: one frequency for all pairs, in radians per position, instead of theta's.
-    rule: name of a scaling rule in `ropewalk.scaling`, in any case. The rule's fields are further
-        arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates the
-        fastest p of all pairs, is `rotary(rule=proportional, fraction=0.75)`.
-    length: the sequence length to serve. The rules that depend on it (DynamicNTK, LongRoPE) require
-        it. It is an argument and not the length of each pass: otherwise early and late tokens would
-        be computed with different lengths. No cache could then give the result of computing
-        everything again, not even a cache of raw keys, because hidden states of the other length
-        produced them.
+    rule: name of a scaling rule in `ropewalk.scaling`, upper or lower case. The rule's fields are
+        further arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates
+        the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional,
+        fraction=0.75)`.
+    length: the number of tokens of the complete sequence, prompt and generated. The rules that
+        depend on it (DynamicNTK, LongRoPE) require it. It is fixed, not the length of each pass:
+        otherwise early and late tokens would use different lengths. No cache could then match a
+        full recomputation, not even a cache of unrotated keys, because they come from hidden states
+        that were computed with another length.
     learned: make the frequencies parameters, which start at the values above. True: one set for the
         stack; `layer`: one set per layer; `head`: one per key head of each layer (as in RoPE-ViT,
         arXiv 2403.13298). Scores still depend on the distance alone.
     values: True also rotates values by the positions of their keys, and the output back by the
-        position of its query: what moves from n to m is rotated by n - m, and stays relative
+        position of its query: a value that goes from n to m is rotated by n - m, and stays relative
         (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
         it then depends on absolute positions (`rotary_value` of RoFormer in transformers).
     """
@@ -219,7 +218,7 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
     if frequency > MAX_FREQUENCY:
         raise ValueError(
             f"frequency must be at most {MAX_FREQUENCY:g} radians per position, got "
-            f"{shown(frequency)}; above 2π, pairs make more than a full turn per token"
+            f"{shown(frequency)}"
         )
     for name, given in (("theta", spec.theta != THETA), ("rule", spec.scaling is not None)):
         if given:

@@ -46,7 +46,7 @@ class ShawSite(ScoringSite):
 
 
 class Shaw(LayerSites):
-    """Add a trained vector of the distance to each key, and another to each value.
+    """Add to each key a trained vector that its distance selects, and another to each value.
 
     With c = clip(j - i, -K, K) for a query at i and a key at j: the score is q_i·(k_j + a^K_c)/√D,
     and the output is Σ_j α_ij (v_j + a^V_c).
@@ -59,7 +59,8 @@ class Shaw(LayerSites):
     `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
 
     distance: K.
-    values: False adds nothing to the values; section 4.3 of the paper finds no loss from that.
+    values: False adds nothing to the values; section 4.3 of the paper finds that this costs no
+    quality.
     per_head: give each head its own tables, as in the paper's base model.
     """
 

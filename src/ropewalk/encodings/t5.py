@@ -89,12 +89,12 @@ class T5(Encoding):
     Accepts any position; all distances from `distance` on share a bucket. Keys can be cached.
 
     In a stack that looks both ways, each side has half of the buckets. Half of a side's buckets
-    contain one distance each; the others grow by equal ratios.
+    contain one distance each; the ranges of the others grow by a constant factor.
 
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). Both give the same functions from
-    the same start, with `W_q = sqrt(D) * T5's W_q`. Without the scale, the variance of the scores
-    would start at D times T5's. `scale=1` is for weights that T5 trained.
+    for every other encoding, and scores are scaled by 1/sqrt(D). With `W_q = sqrt(D) * T5's W_q`,
+    both start as the same function. Without the scale, the variance of the scores would start at D
+    times T5's. `scale=1` is for weights that T5 trained.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """

@@ -43,11 +43,13 @@ class TransformerXL(LayerSites):
     """Score a key by its content, (q_i + u)·k_j, and its distance, (q_i + v)·W_R r_{i-j}.
 
     The sum of both is divided by √D. r_{i-j} are the sinusoids of the distance, as wide as the
-    model; W_R projects them for each head; u and v replace the query's content and start at 0.
+    model; W_R projects them for each head; u and v replace the query's absolute position and start
+    at 0.
 
-    Acts on scores; relative. Costs a product with one row per distance, S + T - 1 rows, one look-up
-    per score, and the projection of these rows, a large cost when single tokens are decoded;
-    `(width + 2) * H * D` parameters per layer. Accepts any position. Keys can be cached.
+    Acts on scores; relative. Costs the projection of one row per distance (S + T - 1 rows), a
+    product with them and one look-up per score; the projection is expensive when single tokens are
+    decoded. Has `(width + 2) * H * D` parameters per layer. Accepts any position. Keys can be
+    cached.
 
     Distances are computed from positions, not by shifting a matrix. So it also works in stacks that
     look both ways, as in XLNet; with `cross=True`, the distance is the one between target and

@@ -58,7 +58,7 @@ class Tupe(Encoding):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
     p are trained vectors, normalized; U_q and U_k are projections for all heads. Content is divided
-    by `sqrt(2 D)` too, so that both together start at the size of content alone.
+    by `sqrt(2 D)` too, so that the sum starts at the size of content scores alone.
 
     Acts on scores; absolute. Costs two projections of a sequence of positions and a product of
     their heads, once for all layers (in each layer if a long sequence attends in blocks);
@@ -67,13 +67,13 @@ class Tupe(Encoding):
 
     The paper has only encoders and always resets; causal stacks use the same formulas here.
     Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9); guolinke/TUPE,
-    fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases in U that the
-    norm's own biases make superfluous.
+    fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases in U, omitted
+    here because the norm's biases make them unnecessary.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: do not tie position 0, where [CLS] is, to its place: others look at it by one number per
-        head, and it looks by content alone. (The paper adds a number there too; it is the same for
-        all keys, so softmax cancels it.)
+    reset: give position 0, where [CLS] is, no place: others add one number per head to its score,
+        and its own queries use content alone. (The paper adds a number there too; it is the same
+        for all keys, so softmax cancels it.)
     """
 
     max_positions: int

@@ -53,15 +53,15 @@ class XPos(Encoding):
     limit: with scale_base=512 they may be up to 16,997 from the center in float32 and bfloat16, and
     up to 1,133 in float16 (`XPosEmbedding`).
 
-    xPos is defined for causal attention only: a key ahead has m - n < 0, and the power, which
-    decays for keys before the query, grows for keys after it. So a stack that looks both ways (an
-    encoder or cross-attention) is refused unless `both_ways` is given.
+    xPos is defined for causal attention only: for a key after the query, m - n < 0 and its factor
+    grows with the distance instead of decaying. So a stack that looks both ways (an encoder or
+    cross-attention) is refused unless `both_ways` is given.
     Source: Sun et al. 2022, arXiv 2212.10554, section 3, algorithm 1; microsoft/torchscale.
 
     theta, rotary_dim, pairing: as in `rotary`.
     scale_base: the larger, the slower the decay.
     center: set it to the middle of long contexts, which doubles the length that can be served.
-    both_ways: what acts in a stack that looks both ways. `rotary` rotates without scales; `xpos`
+    both_ways: what to use in a stack that looks both ways. `rotary` rotates without scales; `xpos`
         uses the formula unchanged, as torchscale also does in its encoders.
     """
 

@@ -67,9 +67,9 @@ def compare(
     """Run a comparison in the folder `run` and return the content of its `results.json`.
 
     Finished parts are kept and interrupted ones resumed. `watch` receives the events of cells,
-    `stage` the name of every other step. `after` has the earlier commands of this run, one per
-    line. `note` is a remark that is saved with the results. Every encoding is tested against the
-    first one and against those in `against`.
+    `stage` the name of every other step. `after`: the earlier commands, which this one follows, one
+    per line. `note` is a remark that is saved with the results. Every encoding is tested against
+    the first one and against those in `against`.
     """
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)
@@ -235,7 +235,7 @@ def _parameters(task: Task, cell: Cell) -> int:
 
 
 def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, float]]:
-    """Return at most `most` points of a curve; each groups some: mean loss, largest gradient."""
+    """Return at most `most` points of a curve; each merges several: mean loss, largest gradient."""
     size = -(-len(points) // most) if points else 1
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [

@@ -55,7 +55,7 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
 
 
 def check_sweep(sweep: object, fields: Collection[str]) -> None:
-    """Raise ValueError unless this maps fields that a sweep can vary to lists of values.
+    """Raise ValueError unless `sweep` maps fields that a sweep can vary to lists of values.
 
     fields: the names of all fields of a config.
     """
@@ -73,9 +73,9 @@ def check_sweep(sweep: object, fields: Collection[str]) -> None:
 
 
 def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
-    """Return every combination of the values of these fields, or one empty one if none is swept.
+    """Return every combination of these fields' values; one empty combination if none is swept.
 
-    The order of fields is fixed, so that folders do not depend on the order of a command line.
+    The order of fields is fixed, so that folder names do not depend on the order of options.
     """
     swept = [name for name in KNOWN if name in sweep and name in fields]
     axes = [[(name, value) for value in sweep[name]] for name in swept]

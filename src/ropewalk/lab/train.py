@@ -37,7 +37,7 @@ SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 
 @dataclass
 class Record:
-    """Progress and curves of a training."""
+    """Progress and curves of a training run."""
 
     status: str = "training"
     step: int = 0
@@ -67,7 +67,7 @@ class Trainer:
     """Trains one model and saves what a later session needs to resume at the same step.
 
     `folder` receives `last.safetensors` (to resume from) and the last `keep` snapshots taken at
-    validation, `snapshot-STEP.safetensors`, besides the best one.
+    validation, `snapshot-STEP.safetensors`, and also the best one.
     """
 
     def __init__(self, task: Task, encoding: str, seed: int, folder: Path) -> None:
@@ -85,13 +85,13 @@ class Trainer:
         self.per_epoch = per_epoch
         if (folder / "last.safetensors").exists():
             self._resume()
-        # Later snapshots than the resumed step are taken again.
+        # Delete snapshots after the resumed step: they will be taken again.
         for later in snapshots(folder):
             if step_of(later) > self.record.step:
                 later.unlink()
 
     def run(self, progress: Progress = lambda record, loss: None) -> Record:
-        """Train to the last step. At Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
+        """Train to the last step. On Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
         record, marks = self.record, self._validation_steps()
         saved = time.monotonic()
         batches: list[list[int]] = []
@@ -106,7 +106,7 @@ class Trainer:
                 record.seconds += time.perf_counter() - began
                 self._note(taken, validate=record.step in marks)
                 progress(record, taken.loss)
-                # Read once: a later interruption is handled, and saved, at the next step.
+                # Read once: a later signal is handled at the next step, which also saves.
                 stop = bool(interrupted)
                 if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
                     self._save()
@@ -238,8 +238,8 @@ def read_record(path: Path, facts: dict[str, Any]) -> Record:
         return Record(**facts["record"])
     except (KeyError, TypeError):
         raise ValueError(
-            f"{path} has no record of a training; delete it and run the same command to train the "
-            f"cell again"
+            f"{path} has no record of a training run; delete it and run the same command to train "
+            f"the cell again"
         ) from None
 
 

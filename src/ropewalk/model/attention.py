@@ -37,10 +37,11 @@ class AttentionOutput(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention with as many key/value heads as query heads, or fewer.
 
-    `encoding` is the site of an encoding (`build("rotary", shape).for_layer(layer)`); without one,
-    attention does not depend on positions. `kind` is `softmax`, or linear attention: `performer`,
-    `performer(features=64, rotate=before)` or `elu`. Build an encoding for linear attention with
-    heads of `rotated_dim(kind, head_dim)`; one that cannot act there is refused
+    `encoding` is a site, the part of an encoding that acts in one layer
+    (`build("rotary", shape).for_layer(layer)`); without one, attention does not depend on
+    positions. `kind` is `softmax`, or linear attention: `performer`,
+    `performer(features=64, rotate=before)` or `elu`. For linear attention, build
+    the encoding with `head_dim=rotated_dim(kind, head_dim)`; an unsuitable encoding raises an error
     (`check_encoding`).
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
@@ -112,9 +113,9 @@ class Attention(nn.Module):
         cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
             attention. With memory, a filled cache replaces it: memory is not projected again.
         need_probabilities: also return probabilities. Linear attention returns its weights instead,
-            only without a cache; rotated features make some of them negative.
+            and only if cache is None; rotated features make some of them negative.
 
-        A query that may not look at any key returns the output's bias alone.
+        A query with every key masked returns only the bias of the output projection.
         """
         self._check(memory, placement, mask, causal, cache)
         if mask is not None:

@@ -1,16 +1,16 @@
 """Frequencies and angles, without rounding error that grows with the position.
 
-A float32 product of position and frequency has lost the complete angle by position 10,000,000, and
+By position 10,000,000, a float32 product of position and frequency can be off by half a radian, and
 the cosine of a float64 product is off by 1e-7 at 2^31. So a frequency f, in radians per position,
 is stored as a fraction of a turn in fixed point,
 
     w = round(f / 2π · 2^64).
 
 position · w in 64-bit integers is the fraction of a turn that remains after all full turns, because
-full turns are what overflows. The one error is that of rounding w, at most |position| · 2^-65
-turns: 4e-10 radians at 2^31, less than the rounding of float32 up to 2^38, and 2e-4 at 2^50. Far
-positions are documented and no error: bfloat16 rounds more than that, and most positions are on a
-device, where a check would have to wait. Frequencies are computed in decimal arithmetic. theta and
+full turns are what overflows. The only error is from rounding w, at most |position| · 2^-65 turns:
+4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^38 it is below the rounding of float32. Farther
+positions raise no error: bfloat16 rounds more than that, and a check of positions on a device would
+have to wait for the device. Frequencies are computed in decimal arithmetic. theta and
 the fields of a scaling rule are taken as exact binary64 numbers.
 """
 
@@ -28,14 +28,14 @@ from torch import Tensor
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
 """For each pair, the axis that it follows and its exponent e in theta^-e."""
 
-# Radians per position. float64 has these and their wavelengths.
+# Radians per position. float64 can represent these and their wavelengths.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
 
 RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
-    """Return 60 digits after the point (2^-64 takes 20), and those before it if theta < 1."""
+    """Return a context of 60 digits (2^-64 takes 20), and more if theta < 1."""
     # Without the trap, a number too small for a Decimal would be 0: a pair that does not rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
     return Context(prec=60 + max(0, -Decimal(theta).adjusted()), traps=traps)

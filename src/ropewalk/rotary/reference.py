@@ -14,7 +14,7 @@ from ropewalk.rotary.spec import Pairing
 
 
 class Layout(NamedTuple):
-    """The places of pairs in a tensor, and their rotation: one value for operator and kernels.
+    """Where pairs are in a tensor and how they rotate, for the operator and the kernels.
 
     read_interleaved, write_interleaved: whether pairs are read and written as 2i and 2i + 1; else
         as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S, D), -3
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def rotate_reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Return the result of `rotate`, for arguments that it has checked."""
+    """Return the result of `rotate`, which has checked the arguments."""
     cos, sin = _broadcast(x, cos, layout.seq_dim), _broadcast(x, sin, layout.seq_dim)
     read, write = layout.read_interleaved, layout.write_interleaved
     if layout.adjoint:
@@ -65,7 +65,7 @@ def _rotate_pairs(
         y1 = x1·cos φ - x2·sin φ
         y2 = x2·cos φ + x1·sin φ
 
-    The paper has interleaved pairs; those of `half` are only in other places.
+    The paper's pairs are interleaved; with `half`, only the places of x1 and x2 differ.
     """
     if read_interleaved:
         x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)

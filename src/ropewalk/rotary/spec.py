@@ -30,7 +30,7 @@ __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
 MAX_HEAD_DIM = 8_192  # many times the widest published head; bounds the cost of frequencies
 
-#: The names that other code has for the fields of a spec.
+#: Names that other code uses for the fields of a spec.
 ELSEWHERE = {"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"}
 
 
@@ -60,17 +60,17 @@ class RotarySpec:
     continuous: positions are coordinates and may be floats (DINOv3). Angles are then computed in
         float64.
 
-    Raises TypeError or ValueError that names the argument, the rule and the value.
+    Raises TypeError or ValueError that names the argument, the requirement and the value.
 
     Example:
         >>> from ropewalk import RotarySpec, scaling
         >>> spec = RotarySpec(head_dim=8, scaling=scaling.Linear(4.0))
-        >>> [round(positions) for positions in spec.wavelengths().tolist()]  # of one full turn
+        >>> [round(positions) for positions in spec.wavelengths().tolist()]  # per full turn
         [25, 251, 2513, 25133]
     """
 
     head_dim: int
-    # Any allows None as the argument: construction replaces it, so readers find the real type.
+    # `| Any` lets a caller pass None, and type checkers need no test for None at each use.
     rotary_dim: int | Any = None
     theta: float = 10_000.0
     pairing: Pairing = "half"
@@ -132,15 +132,19 @@ class RotarySpec:
 
     @property
     def needs_length(self) -> bool:
-        """Whether frequencies depend on the length served; calls must then pass it."""
+        """Whether frequencies depend on the length, which calls must then pass.
+
+        Length: the number of tokens of the complete sequence, prompt and generated.
+        """
         return self.scaling is not None and self.scaling.needs_length
 
     def for_rotary_part(self) -> RotarySpec:
         """Return this rope for tensors of only the R dimensions that rotate.
 
         In multi-head latent attention (DeepSeek), the last 64 of a head's 192 dimensions rotate.
-        The 64 of the keys are a tensor of their own, `k_pe`, with one head for all. This method
-        returns the rope of `k_pe` and `q_pe`: head_dim is R, start is 0, all else is the same.
+        For keys, these 64 are a separate tensor, `k_pe`, with one head shared by all query heads.
+        This method returns the rope of `k_pe` and `q_pe`: head_dim is R, start is 0, all else is
+        the same.
         """
         return replace(self, head_dim=self.rotary_dim, start=0)
 
@@ -170,12 +174,12 @@ class RotarySpec:
     def inverse_frequencies(self, length: int | None = None) -> Tensor:
         """Return the radians per position of each pair, float64 (R/2,).
 
-        length: that of the sequence served, if the rule depends on it.
+        length: tokens of the complete sequence, if the rule depends on it.
         """
         return frequencies.as_floats(_frequencies(self, self.length_key(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
-        """Return the positions per full turn of each pair, float64 (R/2,); inf if it is at rest."""
+        """Return each pair's positions per full turn, float64 (R/2,); inf if it does not rotate."""
         return 2 * math.pi / self.inverse_frequencies(length).abs()
 
     def amplitude_at(self, length: int | None = None) -> float:
@@ -184,24 +188,24 @@ class RotarySpec:
         return self.amplitude * own
 
     def fixed_point_frequencies(self, length: int | None = None) -> tuple[int, ...]:
-        """Return each pair's 2^-64 turns per position: see `ropewalk.rotary.frequencies`."""
+        """Return each pair's frequency in 2^-64 turns per position; see `rotary.frequencies`."""
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:
-        """Check a length; return the least one with equal frequencies, or None if all have them."""
+        """Check a length; return the smallest one with the same frequencies, None if all have."""
         self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None
         if length is None:
             raise ValueError(
                 f"length must be given: frequencies of {type(self.scaling).__name__} depend on the "
-                f"length of the sequence served, got None; it is never guessed from positions"
+                f"length of the complete sequence, got None; it is never guessed from positions"
             )
         return self.scaling.length_key(length)
 
     def check_length(self, length: object) -> None:
         """Raise unless length is None or an int of at least 1."""
-        # A size of a model that is being traced is a symbol, not a number.
+        # While a model is traced, a size is a SymInt, not a number.
         if length is not None and not isinstance(length, SymInt):
             check_int("length", length, 1)
 
@@ -214,12 +218,13 @@ class RotarySpec:
         rest = self.head_dim - self.start
         if rest < 2:
             raise ValueError(
-                f"start must leave a pair of head_dim={self.head_dim} dimensions, got {self.start}"
+                f"start must leave at least 2 of the head_dim={self.head_dim} dimensions, "
+                f"got {self.start}"
             )
         if rest % 2:
-            before = f" less start={self.start}" if self.start else ""
+            less, start = (" - start", f" - {self.start}") if self.start else ("", "")
             raise ValueError(
-                f"head_dim{before} must be even if all of it rotates, got {self.head_dim}; "
+                f"head_dim{less} must be even if all of it rotates, got {self.head_dim}{start}; "
                 f"set rotary_dim={rest - 1} to leave the last dimension unrotated"
             )
         return rest
@@ -232,7 +237,7 @@ class RotarySpec:
                 f"got {self.rotary_dim}; use {self.rotary_dim - 1} or {self.rotary_dim + 1}"
             )
         if self.start + self.rotary_dim > self.head_dim:
-            limit = f"head_dim={self.head_dim}" + (f" less start={self.start}" * (self.start > 0))
+            limit = f"head_dim={self.head_dim}" + (f" - start={self.start}" * (self.start > 0))
             raise ValueError(
                 f"rotary_dim must be at most {limit}, got {self.rotary_dim}; "
                 f"leave it out to rotate every dimension"
@@ -256,12 +261,13 @@ class RotarySpec:
                     f"{names} must give frequencies between 1e-307 and 1e307 radians per position, "
                     f"so that wavelengths are finite too, got {f:.3g} with theta={self.theta}"
                 )
-        if max(sizes).adjusted() > frequencies.precision(self.theta).prec - 40:
+        most = frequencies.precision(self.theta).prec - 40
+        if max(sizes).adjusted() > most:
             raise ValueError(
-                f"axes and scaling must give frequencies with turns that can be counted, "
-                f"got {float(max(sizes)):.3g} radians per position"
+                f"axes and scaling must give frequencies below 1e{most + 1} radians per position, "
+                f"so that enough digits remain after full turns, got {float(max(sizes)):.3g}"
             )
-        check_amplitude("amplitude and the rule's own", self.amplitude_at(length))
+        check_amplitude("amplitude times the rule's amplitude", self.amplitude_at(length))
 
 
 @lru_cache(maxsize=128)

@@ -1,6 +1,6 @@
 """cos and sin tables of a rope: computed, cached for contiguous positions, and applied.
 
-Axes: A axes of positions, B batch, S sequence, D head_dim, R rotary_dim.
+Sizes: A position axes, B batch, S sequence, D head_dim, R rotary_dim.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Tables: TypeAlias = tuple[Tensor, Tensor]
 """cos and sin, float32 (or float64) (…, S, R/2), amplitude included."""
 
 Length: TypeAlias = "int | Tensor | None"
-"""The length served, for rules that depend on it: one for all, or (B,)."""
+"""Tokens of the complete sequence, for rules that depend on it: one for all, or (B,)."""
 
 
 class RopeTables(ABC):
-    """The tables of a rope's module, with fixed or learned frequencies."""
+    """The tables of one rope, with fixed or learned frequencies."""
 
     def __init__(self, spec: RotarySpec) -> None:
         if not isinstance(spec, RotarySpec):
@@ -49,7 +49,7 @@ class RopeTables(ABC):
         self.spec = spec
 
     def at(self, positions: Tensor, length: Length = None) -> Tables:
-        """Return tables at positions (S,) or (B, S), with axes in front if the spec has several.
+        """Return tables at positions (S,) or (B, S); (A, S) or (A, B, S) for several axes.
 
         Raises TypeError or ValueError for other positions.
         """
@@ -70,8 +70,8 @@ class RopeTables(ABC):
     ) -> Tables:
         """Return the tables that rotate x, on its device; names are for error messages.
 
-        Without positions, x is at offset, offset + 1, … distances: positions are steps by which x
-        moves, and no length is too small for them.
+        Without positions, x is at offset, offset + 1 and so on.
+        distances: positions are shifts to apply to x, so they are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -98,7 +98,7 @@ class RopeTables(ABC):
         return self._build_tables(positions.to(x.device), length)
 
     def amplitude(self, length: Length, device: torch.device) -> float | Tensor:
-        """Return the amplitude in the tables: one, or float32 (B, 1, 1) for lengths (B,)."""
+        """Return the tables' amplitude: a float, or float32 (B, 1, 1) for lengths (B,)."""
         return self.spec.amplitude_at(None)
 
     def cached_rows(self, length: int | None) -> Tables | None:
@@ -115,7 +115,7 @@ class RopeTables(ABC):
 
     def _build_range(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
         positions = torch.arange(start, end, device=device)
-        if self.spec.axis_count > 1:  # text among images: all axes are equal
+        if self.spec.axis_count > 1:  # text tokens have the same position on every axis
             positions = positions.expand(self.spec.axis_count, -1)
         return self._build_tables(positions, length)
 
@@ -123,14 +123,14 @@ class RopeTables(ABC):
 class RotaryTables(RopeTables):
     """Tables of fixed frequencies: exact, and cached for contiguous positions.
 
-    Rows are cached from position 0 on, in powers of two up to 16,384 per device (4·R bytes each),
-    for the two latest sets of frequencies. Rows beyond are computed for each call. Copies and
-    pickles do not include the rows, which are cheap to compute again.
+    Each device caches rows (4·R bytes each) from position 0 on, for the two latest sets of
+    frequencies. Their number is a power of two, at most 16,384; later rows are computed for each
+    call. Copies and pickles do not include the rows, which are cheap to compute again.
     """
 
     def __init__(self, spec: RotarySpec) -> None:
         super().__init__(spec)
-        # Computed once, so that a compiler finds constants. A dynamic rule has too many of them.
+        # Computed once, so that a compiler finds constants. A dynamic rule has too many lengths.
         lengths = (None,) if spec.scaling is None else spec.scaling.possible_lengths()
         self._constants = {length: constants(spec, length) for length in lengths}
         self._registered_name = register(spec) if spec.needs_length else ""
@@ -163,7 +163,7 @@ class RotaryTables(RopeTables):
         return cos.to(home), sin.to(home)
 
     def _at_length(self, length: Length, device: torch.device) -> tuple[Any, float | Tensor]:
-        """Return frequencies (R/2) and amplitude; for lengths (B,), (B, 1, R/2) and (B, 1, 1)."""
+        """Return frequencies (R/2,) and amplitude; lengths (B,) give (B, 1, R/2) and (B, 1, 1)."""
         if not isinstance(length, Tensor):
             if self.spec.needs_length and length is not None and torch.compiler.is_compiling():
                 return self._traced(length, device)
@@ -186,7 +186,7 @@ class RotaryTables(RopeTables):
             lengths = torch.full((1,), length, device=CPU)
             per_pair, amplitude = at_lengths(lengths, self.spec, self._registered_name)
             return per_pair[0, 0], amplitude[0, 0, 0]
-        # Each of the few sets serves the lengths from its key up to the next.
+        # Each set of frequencies is for lengths from its key up to the next key.
         keys = [key or 0 for key in self._constants]
         lengths = torch.full((), length, device=device)
         chosen = (lengths >= torch.tensor(keys[1:], device=device)).sum().reshape(1)
@@ -213,7 +213,7 @@ class RotaryTables(RopeTables):
             if torch._C._functorch.is_functorch_wrapped_tensor(rows[0]):
                 return rows[0][start:end], rows[1][start:end]  # valid only within its transform
             older = [k for k in self._rows if k[0] == device and k != key]
-            for old in older[:-1]:  # keep the latest other frequencies: LongRoPE has two sets
+            for old in older[:-1]:  # keep the latest other set: LongRoPE alternates between two
                 del self._rows[old]
             self._rows[key] = rows
         cos, sin = rows
@@ -241,8 +241,10 @@ def apply_tables(
     Uses the spec's fields for the dimensions that rotate and their pairs: head_dim, pairing,
     write_pairing, start, blocks.
 
-    xs, tables: as `rotate` takes them, with seq_dim. pairing: how pairs are read, if not as the
-        spec says: rotated keys of a model that writes pairs in another order are read as written.
+    xs, tables: as `rotate` takes them, with seq_dim.
+    adjoint: apply the transpose: negate the angle, and swap reading and writing.
+    pairing: how pairs are read, if not spec.pairing; for keys that are already rotated, pass
+        spec.write_pairing.
     Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if they do not match.
     """
     cos, sin = tables

@@ -12,6 +12,7 @@ from scripts import ROOT, load_scripts
 from typer.testing import CliRunner
 
 from ropewalk.cli import app
+from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.report.parts import FREE, parts_of
@@ -60,7 +61,13 @@ def test_a_readme_is_what_is_written_of_the_numbers(folder):
 
 @pytest.fixture
 def config_of(monkeypatch):
-    """Return a function from a command line to its config; nothing is run."""
+    """Return a function from a command line to its config; nothing is run.
+
+    The encodings that a command imports are known for one test.
+    """
+    known = dict(REGISTRY)
+    monkeypatch.setattr(outside, "_imported", {})
+    monkeypatch.setattr(outside, "_brought", {})
 
     def asked(command):
         found = []
@@ -78,7 +85,9 @@ def config_of(monkeypatch):
         assert found, done.output
         return found[0]
 
-    return asked
+    yield asked
+    REGISTRY.clear()
+    REGISTRY.update(known)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
@@ -98,9 +107,9 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
 def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
     """In results with parts, each part's command has its own cells and the same config."""
     results = read_results(folder)
+    asked = [config_of(line) for line in commands(folder)]  # imports user-defined encodings too
     # Config fills in fields that the oldest results do not have yet.
     config = Config.model_validate(results["config"])
-    asked = [config_of(line) for line in commands(folder)]
     for part, found in zip(parts_of(results), asked, strict=True):
         free = {name: getattr(found, name) for name in FREE}
         assert found == config.model_copy(update=free)

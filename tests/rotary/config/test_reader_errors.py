@@ -52,7 +52,7 @@ SMOLLM = PUBLISHED["smollm3-3b"]
         (
             lambda: ModelSpec.from_config(SMOLLM, pairing="interleaved"),
             ValueError,
-            "pairing must be left out for model_type 'smollm3', which has 'half'",
+            "pairing must agree with model_type 'smollm3', which has 'half'",
         ),
         (
             lambda: ModelSpec.from_config({"hidden_size": 64}, pairing="half"),

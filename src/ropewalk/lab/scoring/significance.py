@@ -23,14 +23,14 @@ ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: With fewer items nothing is tested: resamples of so few hardly vary.
+#: With fewer items nothing is tested: resamples of so few items vary too little.
 FEWEST = 10
 
 # Resamples times items that are weighted in one step, to bound memory (32 MB).
 CHUNK = 4_000_000
 
 
-#: Resamples: with fewer, the smallest possible p is large after correction for many systems.
+#: With fewer resamples M, the smallest p, 1/(M + 1), is too large after Holm's correction.
 RESAMPLES = 20_000
 
 
@@ -52,7 +52,8 @@ class Comparison:
 class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
-    detectable: the smallest difference that would have been shown whatever the others' p-values.
+    detectable: a difference this large would be shown whatever the others' p-values (Bonferroni's
+        level); a smaller one may be shown too.
     """
 
     difference: float
@@ -75,34 +76,33 @@ def compare_statistics(
 ) -> Comparison:
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ. A
-    resample draws the items with replacement, the same for both systems and all seeds (paired
-    bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make it
-    valid for few seeds:
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ between
+    the two. A resample draws the items with replacement, the same for both systems and all seeds
+    (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make
+    it valid for few seeds:
 
-    - The variance of Z seeds drawn with replacement is too small by (Z - 1) / Z: the seeds' part
-      of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What teachers should know
-      about the bootstrap").
-    - Their spread is itself uncertain: that part gets Student's tails by sqrt(df / chi2(df)),
-      where df is the number of seeds less one, summed over the two systems.
-    - Chance in single items of single runs contributes to both draws (Owen 2007, "The pigeonhole
-      bootstrap"). The draw of seeds keeps it; the draw of items is narrowed by its variance.
+    - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
+      1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
+      teachers should know about the bootstrap").
+    - Their spread is itself uncertain: that part is multiplied by sqrt(df / chi2(df)), which gives
+      it Student's tails; df is the number of seeds less one, summed over the two systems.
+    - Seed-by-item noise enters both draws (Owen 2007, "The pigeonhole bootstrap"). To count it
+      once, its variance is subtracted from the draw of items.
 
-    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p and the interval
-    are never narrower than those from drawing items only, with the seeds' mean scores.
+    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p is never smaller,
+    and the interval never narrower, than from drawing items only.
 
-    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): the share of
-    resamples at least as far from the resamples' mean as the observed difference is from 0, with
-    one added to both counts, so never 0. The interval is symmetric and uses the same distances: it
-    excludes 0 if p < 0.05. In simulations, 1 to 5 % of equal systems come out different: 4 to 14 %
-    of those whose two to five seeds agree by chance, and 0 to 3 % of the others
-    (`studies/rejections.py`). alpha: the level of `Comparison.detectable`.
+    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
+    resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
+    never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05. In
+    simulations with two to five seeds, 1 to 5 % of equal pairs come out different: 4 to 14 % in the
+    third whose seeds agree most, and 0 to 3 % in the others (`studies/rejections.py`). alpha: the
+    level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
-    spread about equally. As a precaution they are not drawn in pairs, even if the systems share
-    them: an effect of a seed on both systems is not credited. Fewer than about fifty items are too
-    few.
+    spread about equally. As a precaution seeds are not paired, even if shared: an effect common to
+    both systems does not narrow the interval. Fewer than about fifty items are too few.
 
     Raises:
         ValueError: if there is no seed or no item, or the items differ.
@@ -174,7 +174,8 @@ def compare_with(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down adjusted p-values (Holm 1979), in the given order.
 
-    The k-th smallest of n is multiplied by n - k + 1, is at least the one before it, at most 1.
+    The k-th smallest of n is multiplied by n - k + 1, raised to the one before it if smaller, and
+    capped at 1.
     """
     adjusted = [0.0] * len(p_values)
     floor = 0.0
@@ -230,18 +231,18 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below this level; infinite if resamples are too few."""
-    beyond = math.ceil(level * (len(far) + 1)) - 2  # resamples that may lie as far, at most
+    beyond = math.ceil(level * (len(far) + 1)) - 2  # at most so many may be as far
     return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
 
 
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return each resample's distance from their mean (M,): with items and seeds, items only."""
+    """Return resamples' distances from their mean (M,): of items and seeds, and of items only."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
-    twice = _run_variance(first.on_items) + _run_variance(other.on_items)
-    narrow = math.sqrt(max(0.0, 1 - twice / variance)) if variance > 0 else 0.0
+    noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
+    narrow = math.sqrt(max(0.0, 1 - noise / variance)) if variance > 0 else 0.0
 
     resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
     by_seeds = _draw_seeds(other.observed, resamples, generator)
@@ -252,7 +253,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that single runs add to the mean over Z of resampled scores (M, Z)."""
+    """Return the variance that seed-by-item noise adds to the mean over Z of scores (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0

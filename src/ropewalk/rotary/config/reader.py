@@ -29,11 +29,13 @@ from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 
-MAX_PAIRS = 12_288  # of all different ropes of a model; published models have up to some 500
+MAX_PAIRS = (
+    12_288  # in all distinct ropes of a model together; published models have at most about 500
+)
 
 
 class ModelLayers(NamedTuple):
-    """The model of a config.json: the layers of each stack."""
+    """The model of a config.json: the layers of each stack (a text or vision tower)."""
 
     stacks: dict[str, tuple[LayerSpec, ...]]
     model_type: str | None
@@ -64,12 +66,14 @@ def read_config(
     usual = {layer.rope.pairing for layer in stacks.get("text", ()) if layer.rope is not None}
     if pairing is not None and usual and usual != {pairing}:
         raise ValueError(
-            f"pairing must be left out for model_type {shown(model_type)}, which has "
-            f"{usual.pop()!r}, got {pairing!r}; if weights were permuted, use "
-            f"dataclasses.replace(rope, pairing=...)"
+            f"pairing must agree with model_type {shown(model_type)}, which has "
+            f"{' and '.join(map(repr, sorted(usual)))}, got {pairing!r}; leave it out or, if "
+            f"weights were permuted, use dataclasses.replace(rope, pairing=...)"
         )
     if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
-        model_type = raw_sections["text"][0]["model_type"]  # of LLaVA, its language model's
+        model_type = raw_sections["text"][0][
+            "model_type"
+        ]  # of LLaVA and similar: the language model's
     return ModelLayers(stacks, model_type)
 
 
@@ -114,8 +118,8 @@ def read_layers(
             pairs += 0 if spec.rope is None else spec.rope.pairs
             if pairs > most_pairs:
                 raise ValueError(
-                    f"per_layer_config and similar keys must give ropes with at most "
-                    f"{most_pairs:,} different pairs together, got more by layer {layer}"
+                    f"the different ropes of all layers must have at most {most_pairs:,} pairs in "
+                    f"total, got more by layer {layer}; see per_layer_config and similar keys"
                 )
             shared[same_rope] = spec
         layers.append(shared[same_rope])

@@ -16,7 +16,8 @@ from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 class YaRN(Scaling):
     """Slow pairs interpolated, fast ones unchanged, those between blended; sharper attention.
 
-    c(r) = R · ln(L / (2πr)) / (2 ln theta) is the pair that rotates r times within L.
+    With L = original_length and s = factor, c(r) = R · ln(L / (2πr)) / (2 ln theta) is the pair
+    that rotates r times within L.
     low = c(beta_fast), high = c(beta_slow), rounded outwards to integers if `truncate`, then
     clamped to low ≥ 0 and high ≤ R - 1; g_i = clip((i - low) / (high - low), 0, 1);
 
@@ -29,10 +30,10 @@ class YaRN(Scaling):
     `original_max_position_embeddings`, `beta_fast`, `beta_slow`, `truncate`, `attention_factor`,
     `mscale`, `mscale_all_dim`.
     Traps: the paper blends over the number of rotations within L; its code, all published models
-    and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to
-    R - 1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g
-    is reversed: an error here, computed by transformers. mscale alone changes nothing, here and in
-    transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
+    and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to R -
+    1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g is
+    reversed: this class raises an error, transformers does not. mscale alone changes nothing, here
+    and in transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
     (`LayerSpec.softmax_factor`).
 
     Example:
@@ -67,14 +68,15 @@ class YaRN(Scaling):
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "
-                f"pairs that rotate more often than beta_fast do not change"
+                f"pairs that rotate more often than beta_fast stay unchanged, and those that "
+                f"rotate less often than beta_slow are interpolated"
             )
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         low, high = self._band(rope)
         blended = []
         for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
-            # The pair's index in a rope of one axis, also for pairs of several axes.
+            # The index that a one-axis rope has for this exponent, also with several axes.
             i = Decimal(exponent.numerator) * rope.rotary_dim / (2 * exponent.denominator)
             g = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
             blended.append(f * (1 - g) + f / Decimal(self.factor) * g)
@@ -99,10 +101,10 @@ class YaRN(Scaling):
         if high < low:
             raise ValueError(
                 f"original_length and theta must leave pairs that rotate between beta_slow="
-                f"{self.beta_slow} and beta_fast={self.beta_fast} times within it, got "
-                f"original_length={self.original_length} and theta={rope.theta}: the ends of the "
-                f"blend would change places, so that slow pairs are not interpolated, or fast "
-                f"ones are; transformers computes that without an error"
+                f"{self.beta_slow} and beta_fast={self.beta_fast} times within "
+                f"original_length, got original_length={self.original_length} and "
+                f"theta={rope.theta}: otherwise the blend is reversed, and interpolates fast pairs "
+                f"or leaves slow ones (transformers computes it so, without an error)"
             )
         return low, high + Decimal("0.001") if low == high else high
 
