@@ -21,14 +21,17 @@ def test_the_headline_says_no_more_than_the_test():
     facts = results(("sinusoidal", "learned"), diverged=False)
     versus = facts["encodings"][1]["summary"]["test"]["versus_first"]
     for verdict, said in (
-        ("better", "On test, learned is better than sinusoidal (30.6 against 37.8 BLEU"),
-        ("worse", "On test, learned is worse than sinusoidal"),
-        ("no difference shown", "On test, no difference is shown between learned and sinusoidal"),
+        ("better", "On `test`, `learned` is better than `sinusoidal` (30.6 against 37.8 BLEU"),
+        ("worse", "On `test`, `learned` is worse than `sinusoidal`"),
+        (
+            "no difference shown",
+            "On `test`, no difference is shown between `learned` and `sinusoidal`",
+        ),
     ):
         versus["verdict"] = verdict
         assert headline(facts).startswith(said)
     facts["encodings"][1]["summary"]["test"]["versus_first"] = None
-    assert headline(facts).startswith("On test, learned was not tested against sinusoidal")
+    assert headline(facts).startswith("On `test`, `learned` was not tested against `sinusoidal`")
 
 
 def test_models_that_have_not_learned_are_not_ranked():
@@ -36,9 +39,9 @@ def test_models_that_have_not_learned_are_not_ranked():
     for row in facts["encodings"]:
         bleu = row["summary"]["test"]["bleu"]
         bleu["mean"], bleu["values"] = bleu["mean"] / 20, [value / 20 for value in bleu["values"]]
-    said = "No model has learned to translate test: all are below 5 BLEU"
+    said = "No model has learned to translate (split `test`): all are below 5 BLEU"
     assert headline(facts).startswith(said)
-    assert "learned is better" not in headline(facts)
+    assert "`learned` is better" not in headline(facts)
     facts["encodings"][1]["summary"]["test"]["bleu"] = {"mean": None, "values": [30.0, None]}
     assert "No model has learned" not in headline(facts)  # one has, and another seed has no score
 
@@ -55,8 +58,8 @@ def test_a_small_difference_is_not_rounded_away():
 def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
     assert headline(facts) == (
-        "Compared with none (27.9 BLEU on test, means of 2 seeds, 400 steps each), sinusoidal "
-        "(+9.9) and rotary(theta=1e6) (+12.3) are better; no difference is shown for learned "
+        "Compared with `none` (27.9 BLEU on `test`, means of 2 seeds, 400 steps each), `sinusoidal` "
+        "(+9.9) and `rotary(theta=1e6)` (+12.3) are better; no difference is shown for `learned` "
         "(+2.7)."
     )
     assert "not against the others" in findings(facts)[-1]
@@ -65,12 +68,13 @@ def test_several_verdicts_are_kept_apart():
 def test_where_it_did_not_win_is_said():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     said = " ".join(findings(facts))
-    assert "In 1 of 11 measures of quality and memory, the mean of rotary(theta=1e6) is" in said
-    assert "is not ahead of sinusoidal: peak memory." in said
+    assert "In means, which are not tested, `rotary(theta=1e6)` is better than `sinusoidal`" in said
+    assert "better than `sinusoidal` in 10 of 11 measures of quality and memory, worse in 1" in said
+    assert "worse in 1 (peak memory)." in said
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
     said = " ".join(findings(facts))
-    assert "not ahead of sinusoidal: peak memory and BLEU on test (9 words)." in said
+    assert "worse in 2 (peak memory and BLEU on `test` (9 words))." in said
 
 
 def test_a_verdict_says_after_how_many_steps():

@@ -145,7 +145,7 @@ def test_what_was_not_tested_has_no_plot(facts):
 
 
 def test_the_first_is_called_the_baseline(page, facts):
-    assert f"from {facts['encodings'][0]['name']}, the baseline" in page.text
+    assert f"relative to the baseline, {facts['encodings'][0]['name']}" in page.text
     assert "the first encoding" not in page.text
 
 
@@ -165,7 +165,7 @@ def test_what_was_imported_is_named_with_its_digest(facts):
 
 def test_an_interval_without_0_and_no_verdict_are_explained(page, facts):
     """Fails if the note is missing, or is there for one comparison, which needs no correction."""
-    assert "an interval can leave out 0 while the verdict is" in interval_note(facts)
+    assert "an interval can exclude 0 while the verdict is" in interval_note(facts)
     assert interval_note(facts) in page.text
     assert interval_note(results(("sinusoidal", "rotary"), diverged=False)) == ""
 
@@ -174,8 +174,8 @@ def test_the_split_long_is_explained(facts):
     built_in = copy.deepcopy(facts)
     built_in["corpus"]["name"], name = "phrases", built_in["splits"][-1]
     text = json.dumps(built_in).replace(f'"{name}"', '"long"')
-    assert re.search(r"The split long has sentences of \d+–\d+ words", legend(json.loads(text)))
-    assert "The split long" not in legend(facts)
+    assert re.search(r"Sentences in `long` have \d+–\d+ words", legend(json.loads(text)))
+    assert "Sentences in" not in legend(facts)
 
 
 def test_importing_the_report_pulls_in_no_plot_library():
