@@ -59,8 +59,8 @@ def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
     assert headline(facts) == (
         "Compared with `none` (27.9 BLEU on `test`, means of 2 seeds, 400 steps each), "
-        "`sinusoidal` (+9.9) and `rotary(theta=1e6)` (+12.3) are better; no difference is shown for `learned` "
-        "(+2.7)."
+        "`sinusoidal` (+9.9) and `rotary(theta=1e6)` (+12.3) are better; "
+        "no difference is shown for `learned` (+2.7)."
     )
     assert "not against the others" in findings(facts)[-1]
 
