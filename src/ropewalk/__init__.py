@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk import axes, interop, positions, scaling
+    from ropewalk import axes, interop, positions, scaling, tools
     from ropewalk.rotary import (
         LayerSpec,
         LearnedRotaryEmbedding,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("axes", "interop", "positions", "scaling")
+_MODULES = ("axes", "interop", "positions", "scaling", "tools")
 
 __all__ = [
     "LayerSpec",
@@ -40,6 +40,7 @@ __all__ = [
     "rerotate",
     "rotate",
     "scaling",
+    "tools",
 ]
 
 
