@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk import axes, interop, positions, scaling, tools
+    from ropewalk import axes, interop, positions, scaling
     from ropewalk.rotary import (
         LayerSpec,
         LearnedRotaryEmbedding,

@@ -1,1 +1,1 @@
-"""Tools that find out what a rope does: each is a function that returns plain data, and a command."""
+"""Tools that find out what a rope does. Each is a function that returns plain data."""
