@@ -67,7 +67,7 @@ class FaultyRotary(Encoding):
 
 
 class SwappedTableSite(FaultySite):
-    """Interleaved tables with exchanged odd columns, written out for one pair."""
+    """The formula of each pair (a, b) if cos and sin exchange their odd columns."""
 
     def rotate_query(self, q: Tensor, tables: Tables) -> Tensor:
         cos, sin = (table.unsqueeze(-3) for table in tables)  # the same for all heads
@@ -115,8 +115,8 @@ class MixedPairing(FaultyRotary):
         qᵀ R(m)ᵀ Pᵀ R(n) P k
 
     Both vectors keep their lengths, and at m = n = 0 the score is correct. Elsewhere it depends on
-    m and n: P is between the rotations and does not commute with them, so training cannot absorb it
-    in the projections, as it could if both had the same pairing. Acts on queries and keys, like
+    m and n: P is between the rotations and does not commute with them, so training cannot absorb P
+    into the projections. If q and k had the same pairing, it could. Acts on queries and keys, like
     rotary.
     """
 
@@ -140,9 +140,9 @@ class Bfloat16Angles(FaultyRotary):
 
     This happens when frequencies are a buffer, the model is cast with `.to(torch.bfloat16)`, and
     positions take the buffer's dtype. bfloat16 has 8 significant bits, so each of the three
-    roundings before the cosine is off by up to one part in 256. With heads of 64, cosines and sines
-    are exact at position 0, off by up to 0.01 up to position 10, 0.02 up to 20, more than 0.05 by
-    position 32 and more than 0.5 by 256. Integers are exact up to 256; 257 becomes 256, and past
+    roundings before the cosine is off by up to one part in 256. With heads of 64, the error of
+    cosines and sines is 0 at position 0, at most 0.01 up to position 10 and at most 0.02 up to
+    position 20; it exceeds 0.05 by position 32 and 0.5 by position 256. Integers are exact up to 256; 257 becomes 256, and past
     1024 they are 8 apart, so neighbors get the same rotation. Acts on queries and keys, like
     rotary.
     """
@@ -159,8 +159,9 @@ class CosineMatrix(Encoding):
 
     where i and j are column numbers. Nothing rotates and there are no pairs. Positions are added
     like sinusoids, so scores depend on absolute positions. C is one matrix for all positions and
-    contains no information about them. It does not keep lengths either: 71 of 128 singular values
-    are below a 10,000th of the largest, and 44 of 256; such directions of an embedding are lost.
+    contains no information about them. It does not keep lengths either. At width 128, 71
+    singular values are below a 10,000th of the largest; at width 256, 44 are. What the embedding
+    has in those directions is lost.
     Acts on embeddings, like the tutorial's class, at any position; no parameters.
     """
 

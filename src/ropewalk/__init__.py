@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ropewalk import axes, interop, positions, scaling
     from ropewalk.rotary import (
         LayerSpec,
         LearnedRotaryEmbedding,
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
         RotaryEmbedding,
         RotarySpec,
         XPosEmbedding,
-        axes,
-        interop,
-        positions,
         rerotate,
         rotate,
-        scaling,
     )
 
 __version__ = "0.1.0"
+
+_MODULES = ("axes", "interop", "positions", "scaling", "tools")
 
 __all__ = [
     "LayerSpec",
@@ -41,12 +40,15 @@ __all__ = [
     "rerotate",
     "rotate",
     "scaling",
+    "tools",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ropewalk' has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"ropewalk.{name}")
     value = globals()[name] = getattr(import_module("ropewalk.rotary"), name)
     return value
 
