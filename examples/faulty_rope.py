@@ -142,9 +142,9 @@ class Bfloat16Angles(FaultyRotary):
     positions take the buffer's dtype. bfloat16 has 8 significant bits, so each of the three
     roundings before the cosine is off by up to one part in 256. With heads of 64, the error of
     cosines and sines is 0 at position 0, at most 0.01 up to position 10 and at most 0.02 up to
-    position 20; it exceeds 0.05 by position 32 and 0.5 by position 256. Integers are exact up to 256; 257 becomes 256, and past
-    1024 they are 8 apart, so neighbors get the same rotation. Acts on queries and keys, like
-    rotary.
+    position 20; it exceeds 0.05 by position 32 and 0.5 by position 256. Integers are
+    exact up to 256; 257 becomes 256, and past 1024 they are 8 apart, so neighbors get the same
+    rotation. Acts on queries and keys, like rotary.
     """
 
     site = Bfloat16AnglesSite
