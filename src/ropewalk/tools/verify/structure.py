@@ -16,10 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ropewalk.tools.verify.target import Target
-
-BATCH = 32  # basis vectors in one call
-
 
 @dataclass(frozen=True)
 class Structure:
@@ -55,19 +51,6 @@ class Structure:
         c, d = self.blocks[..., 1, 0], self.blocks[..., 1, 1]
         size = self.amplitudes.clamp(min=1e-9)
         return torch.maximum((a - d).abs(), (b + c).abs()) / size
-
-
-def matrices(target: Target, positions: Tensor, role: str | None = None) -> Tensor:
-    """Return M(p) of a target at positions `(S,)`: float64 `(S, D, D)`, output by input."""
-    dim = target.head_dim
-    basis = torch.eye(dim).view(dim, 1, 1, dim).expand(-1, 1, len(positions), -1)
-    parts = []
-    for first in range(0, dim, BATCH):
-        x = basis[first : first + BATCH].clone()
-        rotated = target.rotate_all({r: x.clone() for r in target.rotates}, positions)
-        y = rotated[role or target.rotates[0]]  # type: ignore[index]
-        parts.append(y[:, 0].to(torch.float64))
-    return torch.cat(parts).permute(1, 2, 0)
 
 
 def pairs_of(near: Tensor, positions: Tensor, tolerance: float) -> Structure | None:
@@ -122,12 +105,12 @@ def slopes(structure: Structure) -> Tensor:
     positions, angles = structure.positions, structure.angles
     index = {int(p): row for row, p in enumerate(positions)}
     zero = angles[index[0]] if 0 in index else torch.zeros_like(angles[0])
-    frequencies = _wrapped(angles[index[1]] - zero)
+    frequencies = wrapped(angles[index[1]] - zero)
     going = torch.ones_like(frequencies, dtype=torch.bool)
     p = 2
     while p in index:
         moved = angles[index[p]] - zero
-        residual = _wrapped(moved - frequencies * p)
+        residual = wrapped(moved - frequencies * p)
         going &= residual.abs() < 0.1
         frequencies = torch.where(going, frequencies + residual / p, frequencies)
         p *= 2
@@ -139,8 +122,9 @@ def residuals(structure: Structure, frequencies: Tensor) -> Tensor:
     index = {int(p): row for row, p in enumerate(structure.positions)}
     zero = structure.angles[index[0]] if 0 in index else 0.0
     expected = structure.positions.to(torch.float64)[:, None] * frequencies
-    return _wrapped(structure.angles - zero - expected).abs()
+    return wrapped(structure.angles - zero - expected).abs()
 
 
-def _wrapped(angles: Tensor) -> Tensor:
+def wrapped(angles: Tensor) -> Tensor:
+    """Return angles between -π and π."""
     return torch.remainder(angles + math.pi, 2 * math.pi) - math.pi

@@ -71,7 +71,7 @@ class Target:
         """Return all vectors as the target returns them. Raises TargetError."""
         if self.takes != "positions":
             self._check_contiguous(positions)
-        inputs = {role: self._turned(x) for role, x in vectors.items()}
+        inputs = {role: self._turned(x).clone() for role, x in vectors.items()}
         try:
             returned = self.function(*self._arguments(inputs, positions))
         except TargetError:
@@ -92,6 +92,12 @@ class Target:
                 raise TargetError(f"returned {got} for {role} of shape {tuple(x.shape)}")
             rotated[role] = self._turned(y)
         return rotated
+
+    def changes_input(self, x: Tensor, positions: Tensor) -> bool:
+        """Return whether a call changes the tensors that it is given."""
+        inputs = {role: self._turned(x).clone() for role in self.rotates}
+        self.function(*self._arguments(inputs, positions))
+        return any(not torch.equal(y, self._turned(x)) for y in inputs.values())
 
     def _turned(self, x: Tensor) -> Tensor:
         return x.transpose(-2, -3) if self.seq_dim == -3 else x

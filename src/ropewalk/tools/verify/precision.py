@@ -1,0 +1,133 @@
+"""How far angles are off at far positions, and with vectors in bfloat16."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.verify.behavior import SAME, SHORT, far, random
+from ropewalk.tools.verify.compare import exact_angles, signs
+from ropewalk.tools.verify.describe import allowed
+from ropewalk.tools.verify.hypotheses import half_precision_angles
+from ropewalk.tools.verify.measure import MOST_NUMBERS, far_blocks
+from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
+from ropewalk.tools.verify.structure import Structure, wrapped
+from ropewalk.tools.verify.target import Target, TargetError
+
+FAR = (4_096, 131_072, 1_048_576)
+
+
+def check_far(
+    target: Target,
+    structure: Structure,
+    spec: RotarySpec | None,
+    end: int,
+    serves: int | None,
+    length: int | None,
+) -> Check:
+    """Check angles at the last positions of a context of `end` tokens.
+
+    spec: None if no specification is known that explains the near angles. serves: how many
+    positions the model promises, or None.
+    """
+    name = f"position {end - 1:,}"
+    if target.tables_of is not None:
+        return not_tested(name, "the caller's tables decide")
+    if spec is None:
+        return not_tested(name, "no specification to compare with; see --like")
+    if target.takes == "nothing" and 2 * end * target.head_dim > 2 * MOST_NUMBERS:
+        return not_tested(name, f"needs a call of {end:,} tokens")
+    positions = torch.tensor([0, end - 2, end - 1])
+    try:
+        blocks = far_blocks(target.fresh(), structure, positions)
+    except TargetError as error:
+        if serves is not None and end <= serves:
+            return fault(name, "table-too-short", f"raises within the model's {serves:,}: {error}")
+        return remark(name, f"raises: {error}")
+    reached = Structure(
+        structure.head_dim, structure.reads, structure.writes, structure.fixed, positions, blocks
+    )
+    angles = reached.angles - reached.angles[:1]
+    exact = exact_angles(spec, positions, length, structure)
+    off = wrapped(angles - exact).abs()
+    limit = allowed(positions, spec.inverse_frequencies(length).abs())
+    worst = off[-1].max().item()
+    if (
+        not torch.isfinite(off).all()
+        or (reached.amplitudes[1:] < 0.5 * reached.amplitudes[:1]).any()
+    ):
+        return fault(name, "table-too-short", "results are zero or not finite")
+    if (off <= limit).all():
+        if worst < 10 * SAME:
+            return right(name, f"angles are off by at most {worst:.1e} radians", error=worst)
+        says = f"angles are off by up to {worst:.3g} radians, as float32 products are"
+        return remark(name, says, error=worst)
+    fastest = int(spec.inverse_frequencies(length).abs().argmax())
+    if wrapped(angles[-1] - angles[-2]).abs()[fastest] < SAME:
+        return fault(
+            name,
+            "table-too-short",
+            "rotates like the position before it: the last row of the table is repeated",
+            error=worst,
+        )
+    signed = spec.inverse_frequencies(length).abs() * signs(structure)
+    for says, coarse in half_precision_angles(signed, positions[1:]):
+        if (wrapped(angles[1:] - coarse).abs() <= limit[1:] + 0.01).all():
+            return fault(name, "half-precision-angles", f"{says}; off by {worst:.3g}", error=worst)
+    return fault(
+        name,
+        "half-precision-angles" if _coarse(off, positions, spec, length) else "frequencies",
+        f"angles are off by {worst:.3g} radians",
+        error=worst,
+    )
+
+
+def _coarse(off: Tensor, positions: Tensor, spec: RotarySpec, length: int | None) -> bool:
+    """Whether each pair is off by less than rounding to bfloat16 explains, or may be anywhere."""
+    angles = positions.to(torch.float64)[:, None] * spec.inverse_frequencies(length).abs()
+    explained = (angles * 2.0**-6).clamp(max=math.pi)
+    return bool((off <= explained + 1e-3).all())
+
+
+def check_bfloat16(target: Target, end: int = 1_024) -> Check:
+    """Check vectors in bfloat16 against the same vectors in float32."""
+    name = "bfloat16"
+    if target.tables_of is not None or target.makes_tables:
+        return not_tested(name, "the caller's tables decide")
+    positions = torch.arange(end)
+    x = random(target, end).to(torch.bfloat16)
+    try:
+        coarse = target.fresh().rotate(x, positions)
+    except TargetError as error:
+        return remark(name, f"raises: {error}")
+    exact = target.fresh().rotate(x.to(torch.float32), positions)
+    error = ((coarse.to(torch.float32) - exact).norm(dim=-1) / x.float().norm(dim=-1)).max().item()
+    if not error <= 0.03:
+        worst = int((coarse.float() - exact).norm(dim=-1).flatten().argmax())
+        says = f"vectors in bfloat16 are off by {error:.3g} of their length, at position {worst:,}"
+        return fault(name, "half-precision-angles", says, error=error)
+    if coarse.dtype != torch.bfloat16:
+        dtype = str(coarse.dtype).removeprefix("torch.")
+        return remark(name, f"the result is {dtype}; off by {error:.1e} of its length", error=error)
+    return right(name, f"off by at most {error:.1e} of the length of a vector", error=error)
+
+
+def check_after_bfloat16(target: Target) -> Check:
+    """Check that a call in bfloat16 leaves the next call in float32 as exact as before."""
+    name = "after bfloat16"
+    if target.tables_of is not None or target.makes_tables:
+        return not_tested(name, "the caller's tables decide")
+    x, positions = random(target, SHORT * 4), torch.arange(SHORT * 4)
+    used = target.fresh()
+    try:
+        used.rotate(x.to(torch.bfloat16), positions)
+    except TargetError:
+        return not_tested(name, "the target takes no bfloat16")
+    error = far(used.rotate(x, positions), target.fresh().rotate(x, positions))
+    if error > SAME:
+        says = f"float32 results are off by {error:.3g} after a call in bfloat16"
+        return fault(name, "stale-table", says, error=error)
+    return right(name, "float32 results are as before")
