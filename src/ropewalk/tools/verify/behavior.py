@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.tools.verify.measure import MOST_NUMBERS
 from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
 from ropewalk.tools.verify.target import Target, TargetError
@@ -34,6 +35,8 @@ def check_linear(target: Target) -> Check:
         says = f"vectors of zeros become as large as {added:.3g}: something is added"
         return fault("linear", "not-a-rotation", says, added=added)
     together = target.rotate(2 * u - 3 * v, positions)
+    if not torch.isfinite(together).all():
+        return fault("linear", "uninitialised-frequencies", "results are not finite numbers")
     apart = 2 * target.rotate(u, positions) - 3 * target.rotate(v, positions)
     error = far(together, apart)
     if error > 10 * SAME:
@@ -109,8 +112,8 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
         used = target.fresh()
         before = used.rotate(x, positions)
         within = used.rotate(x.repeat(1, 1, -(-count // SHORT), 1)[:, :, :count], long)
-    except TargetError as error:
-        says = f"a call of {count:,} tokens raises: {error}"
+    except TargetError as failure:
+        says = f"a call of {count:,} tokens raises: {failure}"
         return [remark("two lengths", says), not_tested("called twice", says)]
     after = used.rotate(x, positions)
     checks = []
@@ -144,8 +147,8 @@ def check_gradient(target: Target) -> Check:
         return remark(name, "results carry no gradient, so this serves inference only")
     try:
         (gradient,) = torch.autograd.grad(y, x, g)
-    except RuntimeError as error:
-        return remark(name, f"the backward pass raises: {' '.join(str(error).split())[:160]}")
+    except RuntimeError as failure:
+        return remark(name, f"the backward pass raises: {shown(str(failure), 160)}")
     with torch.no_grad():
         forward = (target.rotate(u, positions).double() * g.double()).sum().item()
     backward = (u.double() * gradient.double()).sum().item()

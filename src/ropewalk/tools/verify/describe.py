@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropewalk.tools.verify.hypotheses import fit_theta, rounded
 from ropewalk.tools.verify.results import Check, fault, remark, right
-from ropewalk.tools.verify.structure import Structure, pairs_of, residuals, slopes
+from ropewalk.tools.verify.structure import Structure, pairs_of, residuals, slopes, table_end, upto
 
 NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
 SAME = 1e-4  # of amplitudes, blocks and near angles
@@ -57,9 +57,14 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
             return [fault(name, "cos-sin-mixed", says, error=error)], None
         says = "pairs of dimensions are mixed, but not rotated"
         return [fault(name, "not-a-rotation", says, error=error)], None
+    ended = []
+    if (end := table_end(structure)) is not None and end > 2:
+        before = int(structure.positions[end - 1])
+        says = f"rotations repeat or vanish at some position after {before:,}"
+        ended, structure = [fault("table", "table-too-short", says)], upto(structure, end)
     count = len(structure.writes)
     checks = [right(name, f"{count} pairs rotate, {len(structure.fixed)} dimensions do not")]
-    return [*checks, _check_zero(structure), _check_norms(structure)], structure
+    return [*checks, *ended, _check_zero(structure), _check_norms(structure)], structure
 
 
 def _check_zero(structure: Structure) -> Check:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.behavior import SAME, SHORT, far, random
-from ropewalk.tools.verify.compare import exact_angles, signs
+from ropewalk.tools.verify.compare import exact_angles, signs, speeds
 from ropewalk.tools.verify.describe import allowed
 from ropewalk.tools.verify.hypotheses import half_precision_angles
 from ropewalk.tools.verify.measure import MOST_NUMBERS, far_blocks
@@ -53,41 +53,41 @@ def check_far(
     angles = reached.angles - reached.angles[:1]
     exact = exact_angles(spec, positions, length, structure)
     off = wrapped(angles - exact).abs()
-    limit = allowed(positions, spec.inverse_frequencies(length).abs())
+    frequencies = speeds(spec, length, structure)
+    limit = allowed(positions, frequencies)
     worst = off[-1].max().item()
-    if (
-        not torch.isfinite(off).all()
-        or (reached.amplitudes[1:] < 0.5 * reached.amplitudes[:1]).any()
-    ):
-        return fault(name, "table-too-short", "results are zero or not finite")
+    vanished = reached.amplitudes[1:] < 0.5 * reached.amplitudes[:1]
+    if not torch.isfinite(off).all() or vanished.any():
+        says = "results are zero or not finite"
+        if serves is not None and end > serves:
+            return remark(name, f"{says}; the model promises {serves:,} positions")
+        return fault(name, "table-too-short", says)
     if (off <= limit).all():
         if worst < 10 * SAME:
             return right(name, f"angles are off by at most {worst:.1e} radians", error=worst)
         says = f"angles are off by up to {worst:.3g} radians, as float32 products are"
         return remark(name, says, error=worst)
-    fastest = int(spec.inverse_frequencies(length).abs().argmax())
+    fastest = int(frequencies.argmax())
     if wrapped(angles[-1] - angles[-2]).abs()[fastest] < SAME:
-        return fault(
-            name,
-            "table-too-short",
-            "rotates like the position before it: the last row of the table is repeated",
-            error=worst,
-        )
-    signed = spec.inverse_frequencies(length).abs() * signs(structure)
+        says = "rotates like the position before it: the last row of the table is repeated"
+        if serves is not None and end > serves:
+            return remark(name, f"{says}; the model promises {serves:,} positions")
+        return fault(name, "table-too-short", says, error=worst)
+    signed = frequencies * signs(structure)
     for says, coarse in half_precision_angles(signed, positions[1:]):
         if (wrapped(angles[1:] - coarse).abs() <= limit[1:] + 0.01).all():
             return fault(name, "half-precision-angles", f"{says}; off by {worst:.3g}", error=worst)
     return fault(
         name,
-        "half-precision-angles" if _coarse(off, positions, spec, length) else "frequencies",
+        "half-precision-angles" if _coarse(off, positions, frequencies) else "frequencies",
         f"angles are off by {worst:.3g} radians",
         error=worst,
     )
 
 
-def _coarse(off: Tensor, positions: Tensor, spec: RotarySpec, length: int | None) -> bool:
+def _coarse(off: Tensor, positions: Tensor, frequencies: Tensor) -> bool:
     """Whether each pair is off by less than rounding to bfloat16 explains, or may be anywhere."""
-    angles = positions.to(torch.float64)[:, None] * spec.inverse_frequencies(length).abs()
+    angles = positions.to(torch.float64)[:, None] * frequencies
     explained = (angles * 2.0**-6).clamp(max=math.pi)
     return bool((off <= explained + 1e-3).all())
 
@@ -101,12 +101,13 @@ def check_bfloat16(target: Target, end: int = 1_024) -> Check:
     x = random(target, end).to(torch.bfloat16)
     try:
         coarse = target.fresh().rotate(x, positions)
-    except TargetError as error:
-        return remark(name, f"raises: {error}")
+    except TargetError as failure:
+        return remark(name, f"raises: {failure}")
     exact = target.fresh().rotate(x.to(torch.float32), positions)
-    error = ((coarse.to(torch.float32) - exact).norm(dim=-1) / x.float().norm(dim=-1)).max().item()
+    off = (coarse.to(torch.float32) - exact).norm(dim=-1) / x.float().norm(dim=-1)
+    error = off.max().item()
     if not error <= 0.03:
-        worst = int((coarse.float() - exact).norm(dim=-1).flatten().argmax())
+        worst = int(off.flatten().argmax())
         says = f"vectors in bfloat16 are off by {error:.3g} of their length, at position {worst:,}"
         return fault(name, "half-precision-angles", says, error=error)
     if coarse.dtype != torch.bfloat16:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +14,7 @@ from ropewalk.checks import check_int, shown
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Tables
-from ropewalk.tools.verify.roles import Role, detect_form, head_dims, read_form
+from ropewalk.tools.verify.roles import Role, detect_form, head_dims, keywords_of, read_form
 from ropewalk.tools.verify.target import TableForm, Target, TargetError
 
 SEQ_DIM: dict[str, int] = {"bhsd": -2, "bshd": -3}
@@ -71,16 +72,17 @@ def _candidates(
     spec: RotarySpec | None,
     length: int | None,
 ) -> Iterator[Target]:
+    keywords = keywords_of(function, roles)
     takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
     orders = [SEQ_DIM[axes]] if axes else [-2, -3]
     batched = (False, True) if takes_tables or "positions" in roles else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
         of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
-        plain = Target(function, roles, dim, seq_dim, with_batch, tables, of, spec=spec)
+        plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)
         yield plain
         if isinstance(function, nn.Module) and not takes_tables and seq_dim == orders[0]:
-            yield Target(function, roles, dim, -2, with_batch, makes_tables=True, spec=spec)
+            yield replace(plain, seq_dim=-2, makes_tables=True)
 
 
 def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Tables]:
