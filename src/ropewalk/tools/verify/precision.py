@@ -27,11 +27,12 @@ def check_far(
     end: int,
     serves: int | None,
     length: int | None,
+    whose: str,
 ) -> Check:
     """Check angles at the last positions of a context of `end` tokens.
 
-    spec: None if no specification is known that explains the near angles. serves: how many
-    positions the model promises, or None.
+    spec: None if no specification is known that explains the near angles. whose: what it is.
+    serves: how many positions the model promises, or None.
     """
     name = f"position {end - 1:,}"
     if target.tables_of is not None:
@@ -64,8 +65,8 @@ def check_far(
         return fault(name, "table-too-short", says)
     if (off <= limit).all():
         if worst < 10 * SAME:
-            return right(name, f"angles are off by at most {worst:.1e} radians", error=worst)
-        says = f"angles are off by up to {worst:.3g} radians, as float32 products are"
+            return right(name, f"off by at most {worst:.1e} radians from {whose}", error=worst)
+        says = f"off by up to {worst:.3g} radians from {whose}, as float32 products are"
         return remark(name, says, error=worst)
     fastest = int(frequencies.argmax())
     if wrapped(angles[-1] - angles[-2]).abs()[fastest] < SAME:
@@ -80,7 +81,7 @@ def check_far(
     return fault(
         name,
         "half-precision-angles" if _coarse(off, positions, frequencies) else "frequencies",
-        f"angles are off by {worst:.3g} radians",
+        f"off by {worst:.3g} radians from {whose}",
         error=worst,
     )
 

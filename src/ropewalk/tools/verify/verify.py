@@ -146,6 +146,7 @@ def _rotation(
             end,
             specified.max_positions,
             _length(exact, length, end),
+            "the specification" if exact is spec else "the rope of near positions",
         )
         yield _attempt(f"position {end - 1:,}", far)
 
