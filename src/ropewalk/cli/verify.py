@@ -61,7 +61,7 @@ def verify(
     head_dim: Annotated[str | None, typer.Option(metavar="N", help="Size of heads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find out what a rotation does, and which mistake explains what is wrong.
+    """Find out what a rotation really does, and name its faults.
 
     Angles are read from rotated vectors. Exits with 0 if all is right, 1 if there is a fault, 2 if
     the command is wrong.
