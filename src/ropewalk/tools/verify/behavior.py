@@ -80,21 +80,21 @@ def check_positions(target: Target) -> Check:
     if target.tables_of is not None:
         return not_tested("positions", "the target gets tables")
     x, first = random(target, SHORT), 7
-    part = x[:, :, first:]
+    part, count = x[:, :, first:], SHORT - first
     complete = target.fresh().rotate(x, torch.arange(SHORT))[:, :, first:]
-    shifted = target.fresh().rotate(part, torch.arange(first, SHORT))
-    if far(shifted, complete) > SAME:
-        wrong = target.fresh().rotate(part, torch.arange(SHORT - first))
-        if far(shifted, wrong) <= SAME:
-            says = f"{name} {first} and {name} 0 have the same result"
-            return fault(name, f"{name}-ignored", says)
-        error = far(shifted, complete)
+    padded = torch.cat((part, x[:, :, :first]), -2)
+    at_zero = target.fresh().rotate(padded, torch.arange(SHORT))[:, :, :count]
+    used = target.fresh()
+    shifted = used.rotate(part, torch.arange(first, SHORT))
+    if (error := far(shifted, complete)) > SAME:
+        if far(shifted, at_zero) <= SAME:
+            return fault(name, f"{name}-ignored", f"{name} {first} and {name} 0 have one result")
         return fault(name, "frequencies", f"{name} {first} is off by {error:.3g}", error=error)
-    later = target.fresh()
-    later.rotate(part, torch.arange(SHORT - first))
-    again = later.rotate(part, torch.arange(first, SHORT))
-    if far(again, complete) > SAME:
-        return fault(name, "stale-table", f"after a call at position 0, {name} {first} is wrong")
+    for start, expected in ((0, at_zero), (first, complete)):
+        again = used.rotate(part, torch.arange(start, start + count))
+        if far(again, expected) > SAME:
+            says = f"after a call at position {first - start}, {name} {start} has a wrong result"
+            return fault(name, "stale-table", says)
     return right(name, f"a call from position {first} on agrees with one from 0 on")
 
 

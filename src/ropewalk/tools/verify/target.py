@@ -33,7 +33,8 @@ class Target:
     for (B, H, S, D), -3 for (B, S, H, D). batched_positions: whether positions are (B, S), not
     (S,). tables: how cos and sin are laid out if the target takes them: R/2 columns, or R with the
     halves or the neighbors the same. tables_of: makes them. makes_tables: whether the target
-    returns tables, which `rotate` then applies.
+    returns tables, which `rotate` then applies. ignores_positions: whether the target was found to
+    ignore them, so that calls must start at position 0.
     """
 
     function: Callable[..., Any]
@@ -45,11 +46,14 @@ class Target:
     tables: TableForm = "none"
     tables_of: Callable[[Tensor], Tables] | None = None
     makes_tables: bool = False
+    ignores_positions: bool = False
     spec: RotarySpec | None = None
 
     @property
     def takes(self) -> Literal["positions", "offset", "nothing"]:
         """How positions reach the target; tables of ours count as positions."""
+        if self.ignores_positions:
+            return "nothing"
         if "positions" in self.roles or self.tables_of is not None:
             return "positions"
         return "offset" if "offset" in self.roles else "nothing"

@@ -101,8 +101,8 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
         lambda: behavior.check_history(target, spec is not None and spec.needs_length),
     )
     stateful = any(check.fault for check in history)
-    most = 32 if where.fault else STATEFUL if stateful else 2**17
-    yield from _rotation(target, specified, length, most)
+    measured = replace(target, ignores_positions=True) if where.fault else target
+    yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
     yield from history
     yield _attempt("gradient", lambda: behavior.check_gradient(target), grad=True)
@@ -131,8 +131,9 @@ def _rotation(
         exact = inferred(structure)
     else:
         checks = _compare_at_lengths(structure, specified, length)
-        exact = spec if not any(check.fault for check in checks) else None
-        exact = exact or inferred(structure)
+        wrong = {check.name for check in checks if check.fault}
+        same = not wrong & {"frequencies", "rotary part"}
+        exact = spec if same else inferred(structure)
         yield from checks if not target.makes_tables else _without_pairing(checks)
     if "k" in target.rotates and first != "k":
         yield _same_for_keys(measured["k"], structure)
