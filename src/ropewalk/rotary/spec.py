@@ -46,9 +46,9 @@ class RotarySpec:
     rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
     theta: base of the frequencies, taken as the exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
-    write_pairing: the order in which pairs are written, if it is not the one in which they are
-        read (DeepSeek-V3 reads interleaved and writes half). None: as they were read.
-    start: the first dimension that rotates. Those before it, and from start + R on, do not change.
+    write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
+        pairs and writes halves). None: the same as `pairing`.
+    start: the first dimension that rotates. Dimensions outside [start, start + R) do not change.
     scaling: a rule of `ropewalk.scaling`, or None.
     amplitude: a factor of cos and sin, on top of the rule's own amplitude.
     reverse: rotate by -m·f_i at position m (nanochat).
@@ -192,7 +192,10 @@ class RotarySpec:
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:
-        """Check a length; return the smallest one with the same frequencies, None if all have."""
+        """Check a length; return the smallest length that gives the same frequencies.
+
+        None if frequencies do not depend on the length.
+        """
         self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None
