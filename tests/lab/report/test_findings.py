@@ -111,5 +111,5 @@ def test_the_correction_counts_the_comparisons_of_each_split():
             cell["scores"]["far"] = cell["scores"]["test"]
     assert "for 2 comparisons on each split." in findings(facts)[-1]
     facts["encodings"][2]["summary"]["far"]["versus_first"] = None
-    counted = "for 2 comparisons on `test` and 1 comparison on `far`."
+    counted = "for 2 comparisons on `test`, and for 1 comparison on `far`."
     assert counted in findings(facts)[-1]

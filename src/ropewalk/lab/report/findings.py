@@ -213,10 +213,10 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     better = sum(gain > 0 for _, gain in known)
     equal = sum(gain == 0 for _, gain in known)
     worse = [name for name, gain in known if gain < 0]
-    kind = "overlapping measures" if results.get("length_bins") else "measures"
     text = (
         f"Counting means only, without a test, {code(row['name'])} is better than "
-        f"{code(first['name'])} in {better} of {len(known)} {kind} of quality and memory"
+        f"{code(first['name'])} in {better} of {len(known)} overlapping measures of quality "
+        f"and memory"
     )
     text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
     listed = worse and len(worse) < len(known)

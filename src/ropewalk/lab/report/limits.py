@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import code, code_list, format_count, format_list
+from ropewalk.lab.report.formats import code, code_list, format_count
 from ropewalk.lab.report.metrics import headline_metric, is_translation, tested_metric
 from ropewalk.lab.report.seeds import lacking_seeds
 from ropewalk.lab.scoring.significance import FEWEST
@@ -59,11 +59,13 @@ def _tests_by_split(results: Facts) -> dict[str, int]:
 def _corrected_for(counts: Mapping[str, int]) -> str:
     """Name the number of comparisons, of each split if they differ."""
     if len(set(counts.values())) > 1:
-        parts = (
-            f"{format_count(count, 'comparison')} on {code(split)}"
-            for split, count in counts.items()
+        splits: dict[int, list[str]] = {}
+        for split, count in counts.items():
+            splits.setdefault(count, []).append(split)
+        return ", and for ".join(
+            f"{format_count(count, 'comparison')} on {code_list(names)}"
+            for count, names in splits.items()
         )
-        return format_list(parts)
     text = format_count(next(iter(counts.values())), "comparison")
     return f"{text} on each split" if len(counts) > 1 else text
 
