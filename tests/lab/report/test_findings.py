@@ -103,7 +103,7 @@ def test_one_seed_is_said_to_be_one():
 def test_the_correction_counts_the_comparisons_of_each_split():
     """Fails if an encoding without a result on a split is counted among its comparisons."""
     facts = results(("none", "sinusoidal", "learned"), diverged=False)
-    assert "With `none`, p is corrected (Holm) for 2 comparisons" in findings(facts)[-1]
+    assert "In tests against `none`, p is corrected (Holm) for 2 comparisons" in findings(facts)[-1]
     facts["splits"] = ["test", "far"]
     for row in facts["encodings"]:
         row["summary"]["far"] = copy.deepcopy(row["summary"]["test"])

@@ -40,17 +40,17 @@ def limits(results: Facts) -> list[str]:
     if len(rows) > 2 and counts:
         tested = [rows[0]["name"], *results.get("against", ())]
         text += (
-            f" With {code(rows[0]['name'])}, p is corrected (Holm) for {_corrected_for(counts)}. "
-            f"Each encoding was tested only against {code_list(tested)}, not against the others."
+            f" In tests against {code(rows[0]['name'])}, p is corrected (Holm) for "
+            f"{_corrected_for(counts)}. Each encoding was tested only against {code_list(tested)}, not against the others."
         )
     return [text]
 
 
 def _tests_by_split(results: Facts) -> dict[str, int]:
     """Return how many encodings were tested against the first one, on each split with a test."""
+    others = [row["summary"] for row in results["encodings"][1:]]
     counts = {
-        split: sum(row["summary"][split].get("versus_first") is not None for row in rows)
-        for rows in (results["encodings"][1:],)
+        split: sum(summary[split].get("versus_first") is not None for summary in others)
         for split in results["splits"]
     }
     return {split: count for split, count in counts.items() if count}
