@@ -41,7 +41,8 @@ def limits(results: Facts) -> list[str]:
         tested = [rows[0]["name"], *results.get("against", ())]
         text += (
             f" In tests against {code(rows[0]['name'])}, p is corrected (Holm) for "
-            f"{_corrected_for(counts)}. Each encoding was tested only against {code_list(tested)}, not against the others."
+            f"{_corrected_for(counts)}. Each encoding was tested only against "
+            f"{code_list(tested)}, not against the others."
         )
     return [text]
 
