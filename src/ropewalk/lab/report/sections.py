@@ -98,8 +98,8 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     rule = f'<p class="note">Selection rule: {escape(attention["rule"])}.'
     if shown < len(sentences):
         rule += (
-            f" This page has the maps of {shown} of these {len(sentences)} sentences; the other maps "
-            "are left out to keep this file under 10 MB."
+            f" This page has the maps of {shown} of these {len(sentences)} sentences; the other "
+            "maps are left out to keep this file under 10 MB."
         )
     rule += "</p>"
     maps = attention["encodings"]
@@ -129,7 +129,7 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     return (
         f'{rule}<div class="choose">{choices}</div>'
         f'<p class="note long">Rows are queries, columns are keys; {rows}. Point at a cell, tap '
-        "it or use the arrow keys to see its weight in all maps. The small maps below show all "
+        "it or use the arrow keys to see the cell's weight in all maps. The small maps below show all "
         f"heads of all layers, and the mean of each layer.{mark}</p>"
         f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )

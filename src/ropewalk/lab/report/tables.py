@@ -23,7 +23,7 @@ _COMPARED = ("95 % interval", "p (Holm)", "verdict")
 
 @dataclass(frozen=True)
 class TableCell:
-    """The text of a cell; `seeds` is the same for each seed, in small below it."""
+    """The text of a cell; `seeds` has the text of each seed, in small below `main`."""
 
     main: str
     seeds: tuple[str, ...] = ()
