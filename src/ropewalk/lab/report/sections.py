@@ -129,8 +129,8 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     return (
         f'{rule}<div class="choose">{choices}</div>'
         f'<p class="note long">Rows are queries, columns are keys; {rows}. Point at a cell, tap '
-        "it or use the arrow keys to see the cell's weight in all maps. The small maps below show all "
-        f"heads of all layers, and the mean of each layer.{mark}</p>"
+        "it or use the arrow keys to see the cell's weight in all maps. The small maps below show "
+        f"all heads of all layers, and the mean of each layer.{mark}</p>"
         f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )
 
