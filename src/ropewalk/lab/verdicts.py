@@ -78,7 +78,10 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Remove scores of positions that training did not reach, if each has its own parameters."""
+    """Remove scores on splits with positions that training did not reach.
+
+    Only for encodings that have trained parameters for each position.
+    """
     for row in results["encodings"]:
         if not has_trained_rows(row["name"]):
             continue
