@@ -40,7 +40,7 @@ def bench(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
     ] = None,
 ) -> None:
-    """Time rotation on this machine, by ropewalk and by other libraries.
+    """Time rotation on this machine, also of other libraries.
 
     Copying the same tensors is also timed, for comparison. Libraries that are not installed are
     skipped.

@@ -40,7 +40,7 @@ def compare(
     against: Against = None,
     note: Note = None,
 ) -> None:
-    """Train the same model with each encoding, score the models and compare them.
+    """Train the same model with each encoding and compare scores.
 
     Every encoding is trained with every seed. After an interruption, the same command continues and
     skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
