@@ -44,7 +44,7 @@ class RotarySpec:
 
     head_dim: D, the size of one attention head.
     rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
-    theta: base of the frequencies, taken as the exact binary64 number.
+    theta: base of the frequencies, taken as an exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
         pairs and writes halves). None: the same as `pairing`.
@@ -122,12 +122,12 @@ class RotarySpec:
 
     @property
     def axis_of_pair(self) -> tuple[int, ...]:
-        """The axis of positions that each pair follows."""
+        """For each pair, the axis (coordinate of a position) that its angle depends on."""
         return (0,) * self.pairs if self.axes is None else tuple(axis for axis, _ in self.axes)
 
     @property
     def axis_count(self) -> int:
-        """The number of axes that a position has, A."""
+        """The number of axes (coordinates of a position), A."""
         return max(self.axis_of_pair) + 1
 
     @property
@@ -151,7 +151,7 @@ class RotarySpec:
     def __repr__(self) -> str:
         """Return a call that makes this spec, without arguments that have their default.
 
-        It evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        The call evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
         """
         all_from_start = self.head_dim - self.start
         rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)

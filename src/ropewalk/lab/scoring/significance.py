@@ -91,8 +91,8 @@ def compare_statistics(
       2007, "The pigeonhole bootstrap"). To count it once, its variance is subtracted from the
       draw of items.
 
-    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p is never smaller,
-    and the interval never narrower, than from drawing items only.
+    If few seeds agree by chance, the draw of seeds varies too little. So p is never smaller, and the
+    interval never narrower, than from drawing items only.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
@@ -258,7 +258,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that seed-by-item noise adds to the mean over Z of scores (M, Z)."""
+    """Return the variance that noise of single items in single seeds adds to the mean of (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0
