@@ -91,8 +91,8 @@ def compare_statistics(
       2007, "The pigeonhole bootstrap"). To count it once, its variance is subtracted from the
       draw of items.
 
-    If few seeds agree by chance, the draw of seeds varies too little. So p is never smaller, and the
-    interval never narrower, than from drawing items only.
+    If few seeds agree by chance, the draw of seeds varies too little. So p is never smaller, and
+    the interval never narrower, than from drawing items only.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
