@@ -29,6 +29,9 @@ def right(q, k, positions):
         return x * angles.cos() + torch.cat((-b, a), -1) * angles.sin()
     return one(q), one(k)
 
+def alone(x):
+    return right(x, x, torch.arange(x.shape[-2]))[0]
+
 class Needs:
     def __init__(self, size):
         pass
@@ -110,6 +113,9 @@ def test_json_is_all_that_is_printed(run):
         (["a_port:right", "--like", ".", "--layer", "2"], "layer must be in 0..1"),
         (["a_port:right", "--head-dim", "9" * 50], "--head-dim must be a whole number"),
         (["a_port:right", "--form", "x,y"], "form must name the role"),
+        (["a_port:alone", "--axes", "bshd"], "axes must be bhsd for this target"),
+        (["a_port:right", "--like", ".", "--head-dim", "32"], "head_dim must be that of like, 64"),
+        (["a_port:right", "--like", ".", "--length", "9"], "length must be left out"),
     ],
 )
 def test_wrong_use_is_one_line_and_exits_with_2(run, words, message):

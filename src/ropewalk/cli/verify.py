@@ -22,8 +22,9 @@ def verify(
         str,
         typer.Argument(
             metavar="MODULE:FUNCTION",
-            help="Function, or class without arguments, of a module that can be imported from "
-            "here. Its code is executed: name only what you trust.",
+            help="Function that rotates q, or q and k, or returns cos and sin; or a class without "
+            "arguments. The module is imported from here, and its code is executed: name only "
+            "what you trust.",
             show_default=False,
         ),
     ],
@@ -32,7 +33,7 @@ def verify(
         typer.Option(
             metavar="CONFIG",
             help="config.json, or its folder, that says what is right.  [default: any consistent "
-            "rotation is right]",
+            "rotation; pairing, theta and amplitude are reported, not checked]",
         ),
     ] = None,
     layer: Annotated[
@@ -41,14 +42,17 @@ def verify(
     ] = None,
     length: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Length that a length-dependent rule of CONFIG assumes."),
+        typer.Option(
+            metavar="N",
+            help="Length of the complete sequence, for a rule of CONFIG that depends on it.",
+        ),
     ] = None,
     form: Annotated[
         str | None,
         typer.Option(
             metavar="ROLE,…",
             help="Roles of the arguments, if their names do not say them: x, q, k, v, positions, "
-            "offset, cos, sin, freqs_cis, freqs.",
+            "offset, cos, sin, freqs_cis, freqs (angles).",
         ),
     ] = None,
     axes: Annotated[

@@ -93,7 +93,10 @@ def check_positions(target: Target) -> Check:
     for start, expected in ((0, at_zero), (first, complete)):
         again = used.rotate(part, torch.arange(start, start + count))
         if far(again, expected) > SAME:
-            says = f"after a call at position {first - start}, {name} {start} has a wrong result"
+            says = (
+                f"a call from position {start} on is wrong after a call of the same length from "
+                f"position {first - start} on"
+            )
             return fault(name, "stale-table", says)
     return right(name, f"a call from position {first} on agrees with one from 0 on")
 
@@ -122,7 +125,12 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
         says = f"after a call of {count:,} tokens, positions 0 to {SHORT - 1} differ by {error:.3g}"
         checks.append(fault("called twice", "history", says, error=error))
     else:
-        checks.append(right("called twice", f"the same, also after a call of {count:,} tokens"))
+        checks.append(
+            right(
+                "called twice",
+                f"the same at the same positions, also after a call of {count:,} tokens",
+            )
+        )
     error = far(within[:, :, :SHORT], before)
     if error <= SAME:
         checks.append(right("two lengths", f"the same in calls of {SHORT} and {count:,} tokens"))

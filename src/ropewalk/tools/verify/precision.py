@@ -20,6 +20,33 @@ from ropewalk.tools.verify.target import Target, TargetError
 FAR = (4_096, 131_072, 1_048_576)
 
 
+def check_end(target: Target, structure: Structure, row: int, serves: int | None) -> Check:
+    """Say where a table ends: from which position on rotations repeat, or vectors vanish.
+
+    row: the first measured row that repeats the last one. serves: how many positions the model
+    promises, or None.
+    """
+    name = "end of the table"
+    low, high = int(structure.positions[row - 1]), int(structure.positions[row])
+    window = torch.arange(low, high + 1)
+    try:
+        blocks = far_blocks(target.fresh(), structure, window)
+    except TargetError as error:
+        return fault(name, "fails", str(error))
+    same = (blocks - blocks[-1]).abs().amax((1, 2, 3)) < 1e-6
+    first = low + int(same.to(torch.int8).argmax())
+    if blocks[-1].abs().max() < 1e-6:
+        says = f"vectors become zero from position {first:,} on"
+    else:
+        says = f"all positions from {first + 1:,} on rotate like position {first:,}"
+    if serves is None:
+        return fault(name, "table-too-short", says, position=first)
+    says += f"; the model promises {serves:,} positions"
+    if serves <= first + 1:
+        return remark(name, says, position=first)
+    return fault(name, "table-too-short", says, position=first)
+
+
 def check_far(
     target: Target,
     structure: Structure,
@@ -40,7 +67,8 @@ def check_far(
     if spec is None:
         return not_tested(name, "no specification to compare with; see --like")
     if target.takes == "nothing" and 2 * end * target.head_dim > 2 * MOST_NUMBERS:
-        return not_tested(name, f"needs a call of {end:,} tokens")
+        why = "positions are not followed: " if target.ignores_positions else ""
+        return not_tested(name, f"{why}needs a call of {end:,} tokens")
     positions = torch.tensor([0, end - 2, end - 1])
     try:
         blocks = far_blocks(target.fresh(), structure, positions)
@@ -66,7 +94,7 @@ def check_far(
     if (off <= limit).all():
         if worst < 10 * SAME:
             return right(name, f"off by at most {worst:.1e} radians from {whose}", error=worst)
-        says = f"off by up to {worst:.3g} radians from {whose}, as float32 products are"
+        says = f"off by up to {worst:.3g} radians from {whose}, the rounding of float32 angles"
         return remark(name, says, error=worst)
     fastest = int(frequencies.argmax())
     if wrapped(angles[-1] - angles[-2]).abs()[fastest] < SAME:
@@ -95,7 +123,7 @@ def _coarse(off: Tensor, positions: Tensor, frequencies: Tensor) -> bool:
 
 def check_bfloat16(target: Target, end: int = 1_024) -> Check:
     """Check vectors in bfloat16 against the same vectors in float32."""
-    name = "bfloat16"
+    name = "bfloat16 vectors"
     if target.tables_of is not None or target.makes_tables:
         return not_tested(name, "the caller's tables decide")
     positions = torch.arange(end)
@@ -109,17 +137,18 @@ def check_bfloat16(target: Target, end: int = 1_024) -> Check:
     error = off.max().item()
     if not error <= 0.03:
         worst = int(off.flatten().argmax())
-        says = f"vectors in bfloat16 are off by {error:.3g} of their length, at position {worst:,}"
+        says = f"are off by {error:.3g} of their length, at position {worst:,}"
         return fault(name, "half-precision-angles", says, error=error)
     if coarse.dtype != torch.bfloat16:
         dtype = str(coarse.dtype).removeprefix("torch.")
-        return remark(name, f"the result is {dtype}; off by {error:.1e} of its length", error=error)
+        says = f"come back as {dtype}: off by {error:.1e} of their length, at more memory"
+        return remark(name, says, error=error)
     return right(name, f"off by at most {error:.1e} of the length of a vector", error=error)
 
 
 def check_after_bfloat16(target: Target) -> Check:
     """Check that a call in bfloat16 leaves the next call in float32 as exact as before."""
-    name = "after bfloat16"
+    name = "float32 after bfloat16"
     if target.tables_of is not None or target.makes_tables:
         return not_tested(name, "the caller's tables decide")
     x, positions = random(target, SHORT * 4), torch.arange(SHORT * 4)
@@ -130,6 +159,6 @@ def check_after_bfloat16(target: Target) -> Check:
         return not_tested(name, "the target takes no bfloat16")
     error = far(used.rotate(x, positions), target.fresh().rotate(x, positions))
     if error > SAME:
-        says = f"float32 results are off by {error:.3g} after a call in bfloat16"
+        says = f"results are off by {error:.3g} after a call with bfloat16 vectors"
         return fault(name, "stale-table", says, error=error)
-    return right(name, "float32 results are as before")
+    return right(name, "results are as before")

@@ -24,7 +24,7 @@ from ropewalk.tools.verify.like import Specified, read_like
 from ropewalk.tools.verify.measure import matrices, near_positions
 from ropewalk.tools.verify.resolve import resolve
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested
-from ropewalk.tools.verify.structure import Structure, pairs_of, slopes
+from ropewalk.tools.verify.structure import Structure, pairs_of, slopes, table_end, upto
 from ropewalk.tools.verify.target import Target, TargetError
 
 Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
@@ -63,9 +63,13 @@ def verify(
         ('theta',)
     """
     specified = read_like(like, layer)
+    spec = specified.spec
     if length is not None:
         check_int("length", length, 1)
-    spec = specified.spec
+        if spec is None or not spec.needs_length:
+            raise ValueError(
+                f"length must be left out: no frequencies of like depend on it, got {length}"
+            )
     with torch.no_grad():
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
@@ -79,7 +83,8 @@ def form_of(target: Target) -> str:
     """Return how the target is called, as in "f(q, k, positions), (B, H, S, D)"."""
     order = "(B, H, S, D)" if target.seq_dim == -2 else "(B, S, H, D)"
     makes = ", returns cos and sin" if target.makes_tables else ""
-    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{makes}"
+    tried = "" if target.spec is not None else ", found by trial"
+    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{tried}{makes}"
 
 
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
@@ -126,6 +131,11 @@ def _rotation(
     yield from basics
     if structure is None:
         return
+    short = None
+    if (end := table_end(structure)) is not None and end > 2:
+        short = precision.check_end(target, structure, end, specified.max_positions)
+        structure = upto(structure, end)
+        yield short
     if spec is None:
         yield from describe(structure)
         exact = inferred(structure)
@@ -138,7 +148,9 @@ def _rotation(
     if "k" in target.rotates and first != "k":
         yield _same_for_keys(measured["k"], structure)
     drifts = any(check.fault == "norm-drift" for check in basics)
-    for end in precision.FAR if most > STATEFUL and not drifts else ():
+    if short is not None:
+        yield not_tested("far positions", "beyond the end of the table")
+    for end in precision.FAR if most > STATEFUL and not drifts and short is None else ():
         far = partial(
             precision.check_far,
             target,
