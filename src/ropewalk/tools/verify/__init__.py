@@ -1,0 +1,19 @@
+"""Find out what a rope really does: angles read from rotated vectors, faults named.
+
+roles, resolve   how a target is called: its arguments, size of heads, order of axes
+target           one call form for all of them
+measure          matrices M(p) of a target at chosen positions
+structure        which dimensions rotate together, and by which angles
+describe         verdicts without a specification
+like, compare    the specification; verdicts against it
+hypotheses       the angles that common mistakes produce
+behavior         linear, batched, later, longer, gradient
+precision        far positions, bfloat16
+verify           all of it
+"""
+
+from ropewalk.tools.verify.faults import FAULTS, Fault
+from ropewalk.tools.verify.results import Check, Report, Verdict
+from ropewalk.tools.verify.verify import verify
+
+__all__ = ["FAULTS", "Check", "Fault", "Report", "Verdict", "verify"]

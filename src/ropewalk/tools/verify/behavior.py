@@ -1,0 +1,177 @@
+"""Checks of a target as a function: linear, the same batched, later, longer; its gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ropewalk.checks import shown
+from ropewalk.tools.verify.measure import MOST_NUMBERS
+from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
+from ropewalk.tools.verify.target import Target, TargetError
+
+SAME = 2e-4
+SHORT, LONG = 16, 8_192
+
+
+def random(target: Target, length: int, batch: int = 1, seed: int = 0, heads: int = 1) -> Tensor:
+    """Return the same random vectors `(B, H, S, D)` in each call with these arguments."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, heads, length, target.head_dim, generator=generator)
+
+
+def far(first: Tensor, second: Tensor) -> float:
+    """Return the largest difference; infinite if a number is not finite."""
+    difference = (first.to(torch.float64) - second.to(torch.float64)).abs().max().item()
+    return difference if difference == difference else float("inf")
+
+
+def check_linear(target: Target) -> Check:
+    """Check that f(2u - 3v) = 2 f(u) - 3 f(v), which a position that is added fails."""
+    positions = torch.arange(SHORT)
+    u, v = random(target, SHORT, seed=1), random(target, SHORT, seed=2)
+    added = target.rotate(torch.zeros_like(u), positions).abs().max().item()
+    if added > SAME:
+        says = f"vectors of zeros become as large as {added:.3g}: something is added"
+        return fault("linear", "not-a-rotation", says, added=added)
+    together = target.rotate(2 * u - 3 * v, positions)
+    if not torch.isfinite(together).all():
+        return fault("linear", "uninitialised-frequencies", "results are not finite numbers")
+    apart = 2 * target.rotate(u, positions) - 3 * target.rotate(v, positions)
+    error = far(together, apart)
+    if error > 10 * SAME:
+        return fault("linear", "not-a-rotation", f"f(2u - 3v) is off by {error:.3g}", error=error)
+    return right("linear", f"f(2u - 3v) = 2 f(u) - 3 f(v) within {error:.1e}", error=error)
+
+
+def check_input(target: Target) -> Check:
+    """Check that the tensors passed to the target are as before."""
+    if target.makes_tables:
+        return not_tested("input", "the target returns tables and gets no q and k to change")
+    if target.changes_input(random(target, SHORT), torch.arange(SHORT)):
+        return fault("input", "input-mutated", "the tensor that was passed has other numbers")
+    return right("input", "unchanged")
+
+
+def check_batch(target: Target) -> Check:
+    """Check that each row of a batch is as it is alone."""
+    if target.makes_tables:
+        return not_tested("batch", "the target returns tables")
+    positions = torch.arange(SHORT)
+    x = random(target, SHORT, batch=3, heads=2)
+    together = target.rotate(x, positions)
+    alone = torch.cat([target.rotate(x[row : row + 1], positions) for row in range(3)])
+    error = far(together, alone)
+    if error > SAME:
+        return fault(
+            "batch",
+            "batch",
+            f"rows of a batch differ by {error:.3g} from themselves alone",
+            error=error,
+        )
+    return right("batch", "each row as it is alone", error=error)
+
+
+def check_positions(target: Target) -> Check:
+    """Check that positions or an offset have an effect, and the right one, in later calls too."""
+    name = "offset" if target.takes == "offset" else "positions"
+    if target.takes == "nothing":
+        return not_tested("positions", "the target takes neither positions nor an offset")
+    if target.tables_of is not None:
+        return not_tested("positions", "the target gets tables")
+    x, first = random(target, SHORT), 7
+    part, count = x[:, :, first:], SHORT - first
+    complete = target.fresh().rotate(x, torch.arange(SHORT))[:, :, first:]
+    padded = torch.cat((part, x[:, :, :first]), -2)
+    at_zero = target.fresh().rotate(padded, torch.arange(SHORT))[:, :, :count]
+    used = target.fresh()
+    shifted = used.rotate(part, torch.arange(first, SHORT))
+    if (error := far(shifted, complete)) > SAME:
+        if far(shifted, at_zero) <= SAME:
+            return fault(name, f"{name}-ignored", f"{name} {first} and {name} 0 have one result")
+        return fault(name, "frequencies", f"{name} {first} is off by {error:.3g}", error=error)
+    for start, expected in ((0, at_zero), (first, complete)):
+        again = used.rotate(part, torch.arange(start, start + count))
+        if far(again, expected) > SAME:
+            says = (
+                f"a call from position {start} on is wrong after a call of the same length from "
+                f"position {first - start} on"
+            )
+            return fault(name, "stale-table", says)
+    return right(name, f"a call from position {first} on agrees with one from 0 on")
+
+
+def check_history(target: Target, length_matters: bool) -> list[Check]:
+    """Check that a result is the same twice, and after and within a longer call.
+
+    length_matters: the specification's rule depends on the length, so a longer call may differ.
+    """
+    x = random(target, SHORT)
+    positions = torch.arange(SHORT)
+    most = MOST_NUMBERS // target.head_dim
+    count = min(LONG, most)
+    long = torch.arange(count)
+    try:
+        used = target.fresh()
+        before = used.rotate(x, positions)
+        within = used.rotate(x.repeat(1, 1, -(-count // SHORT), 1)[:, :, :count], long)
+    except TargetError as failure:
+        says = f"a call of {count:,} tokens raises: {failure}"
+        return [remark("two lengths", says), not_tested("called twice", says)]
+    after = used.rotate(x, positions)
+    checks = []
+    error = far(after, before)
+    if error > SAME:
+        says = f"after a call of {count:,} tokens, positions 0 to {SHORT - 1} differ by {error:.3g}"
+        checks.append(fault("called twice", "history", says, error=error))
+    else:
+        checks.append(
+            right(
+                "called twice",
+                f"the same at the same positions, also after a call of {count:,} tokens",
+            )
+        )
+    error = far(within[:, :, :SHORT], before)
+    if error <= SAME:
+        checks.append(right("two lengths", f"the same in calls of {SHORT} and {count:,} tokens"))
+    elif length_matters:
+        checks.append(remark("two lengths", "depends on the length, as the specified rule does"))
+    else:
+        says = f"positions 0 to {SHORT - 1} differ by {error:.3g} in a call of {count:,} tokens"
+        checks.append(fault("two lengths", "history", says, error=error))
+    return checks
+
+
+def check_gradient(target: Target) -> Check:
+    """Check that the gradient is the transpose: <f(u), g> = <u, gradient>."""
+    name = "gradient"
+    if target.makes_tables:
+        return not_tested(name, "the target returns tables")
+    positions = torch.arange(SHORT)
+    u, g = random(target, SHORT, seed=3), random(target, SHORT, seed=4)
+    x = random(target, SHORT, seed=5).requires_grad_()
+    y = target.rotate(x, positions)
+    if not y.requires_grad:
+        return remark(name, "results carry no gradient, so this serves inference only")
+    try:
+        (gradient,) = torch.autograd.grad(y, x, g)
+    except RuntimeError as failure:
+        return remark(name, f"the backward pass raises: {shown(str(failure), 160)}")
+    with torch.no_grad():
+        forward = (target.rotate(u, positions).double() * g.double()).sum().item()
+    backward = (u.double() * gradient.double()).sum().item()
+    error = abs(forward - backward) / max(1.0, g.norm().item())
+    if error > 10 * SAME:
+        return fault(name, "gradient", f"is off by {error:.3g}, relative to its size", error=error)
+    return right(name, f"the transpose of the rotation, within {error:.1e}", error=error)
+
+
+def check_values(target: Target) -> list[Check]:
+    """Check that values stay as they are, if the target takes them."""
+    if "v" not in target.rotates:
+        return []
+    v = random(target, SHORT)
+    rotated = target.rotate_all(dict.fromkeys(target.rotates, v), torch.arange(SHORT))
+    if "v" in rotated and (error := far(rotated["v"], v)) > SAME:
+        return [fault("values", "values-rotated", f"values change by up to {error:.3g}")]
+    return [right("values", "unchanged")]

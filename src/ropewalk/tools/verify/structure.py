@@ -1,0 +1,148 @@
+"""What a target does to vectors, as matrices: which dimensions rotate together, and by how much.
+
+A target that acts on each position alone is one matrix M(p) per position. In a rope, rows of M(p)
+have one entry (dimensions that do not rotate) or two (pairs), and each pair's block is
+
+    [[cos, -sin], [sin, cos]] · amplitude
+
+of an angle that is proportional to p. Everything is read from the matrices, nothing from tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Pairs of a rope, and its blocks at the measured positions.
+
+    reads, writes: (R/2, 2), the dimensions of each pair in the input and in the output; pairs are
+    sorted by the first dimension that is written. fixed: dimensions that do not change. blocks:
+    (P, R/2, 2, 2) at `positions`, output by input.
+    """
+
+    head_dim: int
+    reads: Tensor
+    writes: Tensor
+    fixed: Tensor
+    positions: Tensor
+    blocks: Tensor
+
+    @property
+    def angles(self) -> Tensor:
+        """The angle of each pair (P, R/2), between -π and π."""
+        b = self.blocks
+        return torch.atan2(b[..., 1, 0] - b[..., 0, 1], b[..., 0, 0] + b[..., 1, 1])
+
+    @property
+    def amplitudes(self) -> Tensor:
+        """The factor of the length of each pair (P, R/2)."""
+        return self.blocks.square().sum((-1, -2)).div(2).sqrt()
+
+    @property
+    def errors(self) -> Tensor:
+        """How far each block is from a rotation times a factor (P, R/2), relative to its size."""
+        a, b = self.blocks[..., 0, 0], self.blocks[..., 0, 1]
+        c, d = self.blocks[..., 1, 0], self.blocks[..., 1, 1]
+        size = self.amplitudes.clamp(min=1e-9)
+        return torch.maximum((a - d).abs(), (b + c).abs()) / size
+
+
+def pairs_of(near: Tensor, positions: Tensor, tolerance: float) -> Structure | None:
+    """Return the structure of matrices (P, D, D), or None if dimensions do not rotate in pairs.
+
+    near: matrices at different positions, 0 among them if the order in which pairs are written
+    differs from the one in which they are read.
+    """
+    dim = near.shape[-1]
+    coupled = (near.abs() > tolerance).any(0)  # output by input
+    identity = torch.eye(dim, dtype=near.dtype)
+    unchanged = ((near - identity).abs() <= tolerance).all(0)
+    fixed = unchanged.all(0) & unchanged.all(1)
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for row in range(dim):
+        if not fixed[row]:
+            rows.setdefault(tuple(coupled[row].nonzero().flatten().tolist()), []).append(row)
+    rows = _merge_halves(rows)
+    if any(len(columns) != 2 or len(outputs) != 2 for columns, outputs in rows.items()):
+        return None
+    pairs = sorted((outputs, list(columns)) for columns, outputs in rows.items())
+    writes = torch.tensor([outputs for outputs, _ in pairs], dtype=torch.long).reshape(-1, 2)
+    reads = torch.tensor([columns for _, columns in pairs], dtype=torch.long).reshape(-1, 2)
+    blocks = near[:, writes[:, :, None], reads[:, None, :]]
+    return Structure(dim, reads, writes, fixed.nonzero().flatten(), positions, blocks)
+
+
+def _merge_halves(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:
+    """Join rows that have one entry, because their sine was below the tolerance, to pairs.
+
+    A slow pair at near positions looks as if its dimensions were scaled alone; it stays unknown
+    unless two such rows exchange their columns.
+    """
+    joined = {columns: outputs for columns, outputs in rows.items() if len(columns) != 1}
+    for columns, outputs in rows.items():
+        if len(columns) != 1:
+            continue
+        inside = [pair for pair in joined if columns[0] in pair]
+        if len(inside) == 1 and len(joined[inside[0]]) < 2:
+            joined[inside[0]] = sorted({*joined[inside[0]], *outputs})
+        else:
+            joined[columns] = outputs
+    return joined
+
+
+def table_end(structure: Structure) -> int | None:
+    """Return the row from which on rotations repeat or vanish, None if they never do.
+
+    The last row of a table that is too short serves all later positions, or zeros do.
+    """
+    blocks, sizes = structure.blocks, structure.amplitudes.amin(-1)
+    end = len(blocks)
+    while end > 1 and (blocks[end - 1] - blocks[-1]).abs().max() < 1e-6:
+        end -= 1
+    falls = sizes[-1] < 1e-6 and sizes[end - 1] < 0.5 * sizes[0]  # with the position
+    return None if len(blocks) - end < 2 or falls else end
+
+
+def upto(structure: Structure, row: int) -> Structure:
+    """Return the structure at its first positions."""
+    return replace(structure, positions=structure.positions[:row], blocks=structure.blocks[:row])
+
+
+def slopes(structure: Structure) -> Tensor:
+    """Return each pair's radians per position, float64 (R/2,), from positions that double.
+
+    The angle at position 1 fixes the number of turns at 2, that one the number at 4, and so on. It
+    stops at a position where a pair departs from its line by a tenth of a radian.
+    """
+    positions, angles = structure.positions, structure.angles
+    index = {int(p): row for row, p in enumerate(positions)}
+    zero = angles[index[0]] if 0 in index else torch.zeros_like(angles[0])
+    frequencies = wrapped(angles[index[1]] - zero)
+    going = torch.ones_like(frequencies, dtype=torch.bool)
+    p = 2
+    while p in index:
+        moved = angles[index[p]] - zero
+        residual = wrapped(moved - frequencies * p)
+        going &= residual.abs() < 0.1
+        frequencies = torch.where(going, frequencies + residual / p, frequencies)
+        p *= 2
+    return frequencies
+
+
+def residuals(structure: Structure, frequencies: Tensor) -> Tensor:
+    """Return how far angles are from lines of these slopes (P, R/2), in radians."""
+    index = {int(p): row for row, p in enumerate(structure.positions)}
+    zero = structure.angles[index[0]] if 0 in index else 0.0
+    expected = structure.positions.to(torch.float64)[:, None] * frequencies
+    return wrapped(structure.angles - zero - expected).abs()
+
+
+def wrapped(angles: Tensor) -> Tensor:
+    """Return angles between -π and π."""
+    return torch.remainder(angles + math.pi, 2 * math.pi) - math.pi

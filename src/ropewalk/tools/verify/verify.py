@@ -1,0 +1,249 @@
+"""`verify`: find out what a rope really does, from the vectors that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ropewalk.checks import check_int
+from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.scaling import Linear
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.verify import behavior, precision
+from ropewalk.tools.verify.compare import compare
+from ropewalk.tools.verify.describe import check_rotation, describe
+from ropewalk.tools.verify.hypotheses import fit_theta, rounded
+from ropewalk.tools.verify.like import Specified, read_like
+from ropewalk.tools.verify.measure import matrices, near_positions
+from ropewalk.tools.verify.resolve import resolve
+from ropewalk.tools.verify.results import Check, Report, fault, not_tested
+from ropewalk.tools.verify.structure import Structure, pairs_of, slopes, table_end, upto
+from ropewalk.tools.verify.target import Target, TargetError
+
+Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
+STATEFUL = 1_024  # positions that no length-dependent rule changes
+
+
+def verify(
+    target: Callable[..., Any],
+    *,
+    like: Like | None = None,
+    layer: int | None = None,
+    length: int | None = None,
+    form: str | None = None,
+    axes: str | None = None,
+    head_dim: int | None = None,
+) -> Report:
+    """Return what a rotation does, one check a line, and which mistake explains what is wrong.
+
+    target: a function or module that rotates q, or q and k, or returns cos and sin. Its argument
+        names say what each is: x, q, k, v, positions, offset, cos, sin, freqs_cis, freqs.
+    like: what it should do: a spec, or a model's config (path, dict). None: any consistent rotation
+        is right, in any pairing and with any theta.
+    layer: the layer of `like`, counted from 0. None: the first that has a rope.
+    length: the length that a length-dependent rule assumes. None: that of the test calls.
+    form: the roles of the arguments, if their names do not say them, as in "q,k,positions".
+    axes: "bhsd" or "bshd". head_dim: the size of heads. Both are found by trial if absent.
+
+    Angles are read from rotated vectors, never from tables. Raises ValueError or TypeError if the
+    target cannot be called; a target that fails later has a fault instead.
+
+    Example:
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, tools
+        >>> rope = RotaryEmbedding(RotarySpec(head_dim=64, theta=500_000.0))
+        >>> report = tools.verify(rope, like=RotarySpec(head_dim=64))
+        >>> report.faults
+        ('theta',)
+    """
+    specified = read_like(like, layer)
+    spec = specified.spec
+    if length is not None:
+        check_int("length", length, 1)
+        if spec is None or not spec.needs_length:
+            raise ValueError(
+                f"length must be left out: no frequencies of like depend on it, got {length}"
+            )
+    with torch.no_grad():
+        resolved = resolve(
+            target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
+        )
+    checks = tuple(_checks(resolved, specified, length))
+    name = getattr(target, "__name__", type(target).__name__)
+    return Report(name, form_of(resolved), checks)
+
+
+def form_of(target: Target) -> str:
+    """Return how the target is called, as in "f(q, k, positions), (B, H, S, D)"."""
+    order = "(B, H, S, D)" if target.seq_dim == -2 else "(B, S, H, D)"
+    makes = ", returns cos and sin" if target.makes_tables else ""
+    tried = "" if target.spec is not None else ", found by trial"
+    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{tried}{makes}"
+
+
+def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
+    """Yield all checks; those that need a rotation come only if there is one."""
+    spec = specified.spec
+    linear = _attempt("linear", lambda: behavior.check_linear(target))
+    yield linear
+    yield _attempt("input", lambda: behavior.check_input(target))
+    if linear.verdict == "fault":
+        return
+    batch = _attempt("batch", lambda: behavior.check_batch(target))
+    yield batch
+    if batch.fault:  # matrices are measured in batches
+        yield not_tested("rotates pairs", "rows of a batch are not independent")
+        return
+    where = _attempt("positions", lambda: behavior.check_positions(target))
+    history = _attempt_all(
+        "called twice",
+        lambda: behavior.check_history(target, spec is not None and spec.needs_length),
+    )
+    stateful = any(check.fault for check in history)
+    measured = replace(target, ignores_positions=True) if where.fault else target
+    yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
+    yield where
+    yield from history
+    yield _attempt("gradient", lambda: behavior.check_gradient(target), grad=True)
+    yield from _attempt_all("values", lambda: behavior.check_values(target))
+    yield _attempt("bfloat16", lambda: precision.check_bfloat16(target))
+    yield _attempt("after bfloat16", lambda: precision.check_after_bfloat16(target))
+
+
+def _rotation(
+    target: Target, specified: Specified, length: int | None, most: int
+) -> Iterator[Check]:
+    positions = near_positions(target, most)
+    spec = specified.spec
+    try:
+        measured = _measure(target, positions)
+    except TargetError as error:
+        yield fault("rotates pairs", "fails", str(error))
+        return
+    first = target.rotates[0]
+    basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
+    yield from basics
+    if structure is None:
+        return
+    short = None
+    if (end := table_end(structure)) is not None and end > 2:
+        short = precision.check_end(target, structure, end, specified.max_positions)
+        structure = upto(structure, end)
+        yield short
+    if spec is None:
+        yield from describe(structure)
+        exact = inferred(structure)
+    else:
+        checks = _compare_at_lengths(structure, specified, length)
+        wrong = {check.name for check in checks if check.fault}
+        same = not wrong & {"frequencies", "rotary part"}
+        exact = spec if same else inferred(structure)
+        yield from checks if not target.makes_tables else _without_pairing(checks)
+    if "k" in target.rotates and first != "k":
+        yield _same_for_keys(measured["k"], structure)
+    drifts = any(check.fault == "norm-drift" for check in basics)
+    if short is not None:
+        yield not_tested("far positions", "beyond the end of the table")
+    for end in precision.FAR if most > STATEFUL and not drifts and short is None else ():
+        far = partial(
+            precision.check_far,
+            target,
+            structure,
+            exact,
+            end,
+            specified.max_positions,
+            _length(exact, length, end),
+            "the specification" if exact is spec else "the rope of near positions",
+        )
+        yield _attempt(f"position {end - 1:,}", far)
+
+
+def _measure(target: Target, positions: Tensor) -> dict[Any, Tensor]:
+    """Return matrices at these positions, or at fewer if far ones are refused."""
+    with torch.no_grad():
+        try:
+            return dict(matrices(target.fresh(), positions))
+        except TargetError:
+            for most in (4_096, 1_024, 256, 32):
+                try:
+                    return dict(matrices(target.fresh(), positions[positions < most]))
+                except TargetError:
+                    continue
+            raise
+
+
+def _length(spec: RotarySpec | None, length: int | None, end: int) -> int | None:
+    return (length or end) if spec is not None and spec.needs_length else None
+
+
+def _compare_at_lengths(
+    structure: Structure, specified: Specified, length: int | None
+) -> list[Check]:
+    """Compare; without a length, a length-dependent rule may have used any of the usual ones."""
+    spec = specified.spec
+    assert spec is not None
+    if not spec.needs_length:
+        return compare(structure, spec, specified.others)
+    original = getattr(spec.scaling, "original_length", 1)
+    lengths = (length,) if length else (int(structure.positions.max()) + 1, original, 1)
+    tried = [compare(structure, spec, specified.others, each) for each in lengths]
+    return min(tried, key=lambda checks: sum(check.fault is not None for check in checks))
+
+
+def _without_pairing(checks: list[Check]) -> Iterator[Check]:
+    for check in checks:
+        if check.name in ("pairing", "rotary part"):
+            check = replace(check, verdict="not tested", fault=None, says="tables have no pairs")
+        yield check
+
+
+def _same_for_keys(near: Tensor, structure: Structure) -> Check:
+    name = "keys"
+    keys = pairs_of(near, structure.positions, 1e-5)
+    if keys is None or keys.errors.max() > 1e-2:
+        return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
+    if not torch.equal(keys.writes, structure.writes) or not torch.equal(
+        keys.reads, structure.reads
+    ):
+        return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
+    off = (keys.blocks - structure.blocks).abs().max().item()
+    if off <= 1e-3:
+        return Check(name, "right", "rotate as queries do")
+    if (slopes(keys) * slopes(structure) < 0).any():
+        return fault(name, "wrong-sign", "keys and queries rotate in opposite directions")
+    if abs(keys.amplitudes.median() - structure.amplitudes.median()) > 1e-3:
+        return fault(name, "amplitude", "keys and queries have different amplitudes")
+    return fault(name, "frequencies", f"rotations of keys and queries differ by {off:.3g}")
+
+
+def inferred(structure: Structure) -> RotarySpec | None:
+    """Return the plain or linear rope that explains the measured frequencies, or None."""
+    frequencies = slopes(structure).abs()
+    if len(frequencies) < 3 or (frequencies <= 0).any():
+        return None
+    theta, factor, error = fit_theta(frequencies)
+    theta, factor = rounded(theta), rounded(factor)
+    if error > 2e-5 or factor < 1:
+        return None
+    scaling = Linear(factor) if factor > 1 else None
+    return RotarySpec(2 * len(frequencies), theta=theta, scaling=scaling)
+
+
+def _attempt(name: str, check: Callable[[], Check], grad: bool = False) -> Check:
+    (made,) = _attempt_all(name, lambda: [check()], grad)
+    return made
+
+
+def _attempt_all(name: str, check: Callable[[], list[Check]], grad: bool = False) -> list[Check]:
+    """Make checks; a target that fails has a fault that says how."""
+    try:
+        with torch.set_grad_enabled(grad):
+            return check()
+    except TargetError as error:
+        return [fault(name, "fails", str(error))]
