@@ -101,6 +101,30 @@ def check_positions(target: Target) -> Check:
     return right(name, f"a call from position {first} on agrees with one from 0 on")
 
 
+def check_packed(target: Target) -> list[Check]:
+    """Check positions that restart within a row, and rows with positions of their own."""
+    if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
+        return []
+    x, middle = random(target, SHORT), SHORT // 2
+    plain = torch.arange(SHORT)
+    documents = torch.cat((plain[:middle], plain[:middle]))
+    packed = target.fresh().rotate(x, documents)
+    second = target.fresh().rotate(x[:, :, middle:], plain[:middle])
+    if far(packed[:, :, middle:], second) > SAME:
+        says = "positions that restart, as in packed documents, are not followed"
+        return [fault("packed", "positions-ignored", says)]
+    checks = [right("packed", "positions may restart, as in packed documents")]
+    if target.batched_positions:
+        rows = torch.stack((plain, plain + 7))
+        together = target.fresh().rotate(x.repeat(2, 1, 1, 1), rows)
+        alone = [target.fresh().rotate(x, row) for row in rows]
+        if far(together, torch.cat(alone)) > SAME:
+            says = "rows with positions of their own, as in left padding, are wrong"
+            return [*checks, fault("padded", "batch", says)]
+        checks.append(right("padded", "rows may have positions of their own"))
+    return checks
+
+
 def check_history(target: Target, length_matters: bool) -> list[Check]:
     """Check that a result is the same twice, and after and within a longer call.
 

@@ -109,6 +109,8 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     measured = replace(target, ignores_positions=True) if where.fault else target
     yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
+    if not where.fault:
+        yield from _attempt_all("packed", lambda: behavior.check_packed(target))
     yield from history
     yield _attempt("gradient", lambda: behavior.check_gradient(target), grad=True)
     yield from _attempt_all("values", lambda: behavior.check_values(target))
