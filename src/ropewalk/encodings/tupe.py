@@ -77,9 +77,9 @@ class Tupe(Encoding):
     bias of U_k cancels in the softmax).
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: give position 0, where [CLS] is, no position score: as a key, it gets one trained number
-        per head from every other query; as a query, it uses content alone. (The paper also adds a
-        number to the scores of query 0. It is the same for all keys, so softmax cancels it.)
+    reset: replace the position scores of position 0, where [CLS] is: its key gets one trained
+        number per head from every other query, and its query uses content alone. (The paper also
+        adds a number to the scores of query 0: the same for all keys, so softmax cancels it.)
     """
 
     max_positions: int

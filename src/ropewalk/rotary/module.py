@@ -96,16 +96,17 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
-        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. They
-            are also those of k, unless key_positions (T,) or (B, T) are given.
+        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. k
+            has the same positions, unless key_positions (T,) or (B, T) are given.
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
             depends on it: an int or (B,). An int that is too small for the positions raises an
             error. This is not checked for `positions` on a GPU (a check would have to wait for the
             GPU), nor under torch.compile.
 
-        H and K may differ (GQA), and so may S and T if key_positions are given. Returns both, with
-        their shapes and dtypes. Raises ValueError or TypeError that names argument, rule and value.
+        H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
+        and k, with their shapes and dtypes. Raises ValueError or TypeError that names the argument,
+        the rule and the value.
         """
         if positions is None and key_positions is None:
             both = self._fast_path(q, k, offset, length, seq_dim)
@@ -185,7 +186,7 @@ class RotaryEmbedding(nn.Module):
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
         If the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: allow
-        positions beyond `length`, to use its frequencies at these positions.
+        positions beyond `length`, with the frequencies of `length`.
         """
         tables = self._tables.at(positions, length)
         if not extrapolate:

@@ -74,7 +74,7 @@ def _headline(results: Facts, split: str) -> str:
         limit = f"{floor} {metric['unit']}".strip()
         return (
             f"No model has learned to {what}: all are below {limit} {metric['name']} ({seeds}). "
-            "Differences between them mean little."
+            "Differences between the models mean little."
         )
     if len(rows) == 2:
         return _comparison(results, rows[1], split)

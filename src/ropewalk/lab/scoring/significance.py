@@ -23,7 +23,7 @@ ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: With fewer items nothing is tested: resamples of so few items vary too little.
+#: With fewer items nothing is tested, because resamples of so few items vary too little.
 FEWEST = 10
 
 # Resamples times items that are weighted in one step, to bound memory (arrays of 32 MB).
@@ -54,7 +54,8 @@ class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
     detectable: a threshold: a larger observed difference would be called better or worse even at
-        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may be, too.
+        Bonferroni's level, 0.05 divided by the number of comparisons. For a smaller difference,
+        both are possible.
     """
 
     difference: float
@@ -77,10 +78,10 @@ def compare_statistics(
 ) -> Comparison:
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ. A
-    resample draws the items with replacement, the same for both systems and all seeds
-    (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make
-    it valid for few seeds:
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
+    between systems. A resample draws the items with replacement, the same for both systems and all
+    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
+    corrections make it valid for few seeds:
 
     - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
@@ -96,7 +97,7 @@ def compare_statistics(
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
-    never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
+    p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
     in 1 to 5 % of cases: in 4 to 14 % of the third of cases whose seeds spread least, and in 0 to
     3 % of the other two thirds (`studies/rejections.py`).

@@ -87,7 +87,7 @@ def is_transformed() -> bool:
 
 
 def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
-    """Return whether to call the kernel directly: autograd and subclasses are not involved."""
+    """Return whether the kernel can be called directly, without autograd and subclasses."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     grad = torch.is_grad_enabled()
