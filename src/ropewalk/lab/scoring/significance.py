@@ -54,8 +54,8 @@ class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
     detectable: a threshold: a larger observed difference would be called better or worse even at
-        Bonferroni's level, 0.05 divided by the number of comparisons. For a smaller difference,
-        both are possible.
+        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may
+        get any verdict.
     """
 
     difference: float
