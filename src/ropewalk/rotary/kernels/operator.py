@@ -1,7 +1,7 @@
 """The operator `ropewalk::rotate`: one call for q and k, with rules for compilers and autograd.
 
 The C kernel computes it on a CPU, the Triton kernel on a GPU. The reference, plain torch operations
-that already have all rules, is used if the kernel is not installed or does not serve a tensor, if
+that already have all rules, is used if the kernel is not installed or does not support a tensor, if
 each head has its own angles, if angles need a gradient, under transforms of torch.func, and under a
 compiler.
 """
