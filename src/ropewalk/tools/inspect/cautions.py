@@ -1,0 +1,222 @@
+"""Warnings about a model's ropes; each has a stable id, a cause and a way out.
+
+Sources of what engines do: transformers 5.23, modeling_rope_utils.py; TensorRT-LLM,
+attention_backend/interface.py, `RopeParams.from_config`; ggml, `ggml_rope_yarn_corr_dims`; vLLM,
+`_get_and_verify_max_len` and pull requests 53634 and 56446; ONNX Runtime GenAI, builder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.rotary.config.sections import RawSections
+from ropewalk.rotary.scaling import DynamicNTK, Linear, LongRoPE, YaRN
+from ropewalk.tools.inspect.engines import engine_cautions
+from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
+from ropewalk.tools.inspect.measures import ranges
+from ropewalk.tools.inspect.repairs import is_missing_original
+from ropewalk.tools.inspect.unused import unused_keys
+
+#: Keys that the documentation of a model's class has, and its code passes over.
+PASSED_OVER = {
+    "minimax_m3_vl_text": (
+        "rotary_dim",
+        "transformers 5.23 documents rotary_dim and passes over it: it rotates full heads. The "
+        "checkpoints are trained with rotary_dim, and this report follows it",
+        "in transformers, state partial_rotary_factor in rope_parameters (rotary_dim / head_dim)",
+    ),
+}
+
+
+def find_cautions(
+    kinds: tuple[LayerKind, ...],
+    sections: RawSections,
+    longest: int | None,
+    assumptions: tuple[Caution, ...],
+) -> tuple[Caution, ...]:
+    """Return the warnings about a model that was read from a config.json, each once."""
+    found: list[Caution] = list(assumptions)
+    for kind in kinds:
+        if kind.rope is not None:
+            found += _theta(kind, kind.rope)
+            found += _indexer(kind, kind.rope)
+            found += _amplitude(kind, kind.rope)
+            if not is_missing_original(assumptions):
+                found += lengths_of(kind, kind.rope, longest)
+    found += without_rope(kinds)
+    for stack, (section, conventions) in sections.items():
+        for key in unused_keys(section, conventions):
+            found.append(
+                Caution(
+                    "unused-key",
+                    f"{stack}: {key}",
+                    f"{key} changes nothing: the code of this model type reads past it",
+                    f"remove {key}; if it should have an effect, check the model type and the rule",
+                )
+            )
+    found += _passed_over(sections)
+    found += engine_cautions(kinds, sections)
+    return merged(found)
+
+
+def merged(cautions: Iterable[Caution]) -> tuple[Caution, ...]:
+    """Return each caution once, in the order of the first."""
+    return tuple(dict.fromkeys(cautions))
+
+
+def place_of(kind: LayerKind) -> str:
+    """Return a short name of a kind of layer: "text layers 0–31"."""
+    return f"{kind.stack} layers {ranges(kind.layers)}" if kind.layers else f"{kind.stack} layers"
+
+
+def _theta(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    if rope.origins.get("theta") == CLASS_DEFAULT and kind.stack == "text":
+        yield Caution(
+            "theta-default",
+            place_of(kind),
+            f"the config states no theta, so {rope.theta:,g} is the default of the model's class. "
+            f"Conversions lose this key: a model that was trained with another theta then writes "
+            f"nonsense",
+            "compare with the config that the model was trained with, and state rope_theta",
+        )
+
+
+def _indexer(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    indexer = kind.indexer
+    if indexer is None:
+        return
+    differs = (indexer.pairing, indexer.write_pairing) != (rope.pairing, rope.write_pairing)
+    if differs:
+        yield Caution(
+            "indexer-pairing",
+            place_of(kind),
+            f"the indexer's pairs are {pairing_words(indexer)}, the attention's are "
+            f"{pairing_words(rope)}. Code that uses one rotation for both chooses wrong keys; "
+            f"short prompts hide it, because all keys are chosen",
+            "rotate the indexer's queries and keys with a rope of their own (LayerSpec.indexer)",
+        )
+
+
+def pairing_words(rope: RopeFacts) -> str:
+    """Return a pairing as text: "half", or "read interleaved and written half"."""
+    if rope.pairing is None:
+        return "not stated by the file"
+    if rope.pairing == rope.write_pairing:
+        return rope.pairing
+    return f"read {rope.pairing} and written {rope.write_pairing}"
+
+
+def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    """Yield warnings about YaRN's amplitude, which three fields can state."""
+    rule = rope.spec.scaling
+    if not isinstance(rule, YaRN):
+        return
+    both = bool(rule.mscale and rule.mscale_all_dim)
+    if both:
+        ratio = rule.sharpening(rule.mscale or 0) / rule.sharpening(rule.mscale_all_dim or 0)
+        if rule.attention_factor is not None and not _close(rule.attention_factor, ratio):
+            yield Caution(
+                "amplitude-contradiction",
+                place_of(kind),
+                f"attention_factor states the amplitude {rule.attention_factor:.6g}, and mscale "
+                f"with mscale_all_dim states {ratio:.6g}. transformers uses attention_factor; code "
+                f"that does not know this field uses the other",
+                "keep the one that the model was trained with, and remove the other",
+            )
+    elif rule.mscale and rule.attention_factor is None and not _close(rule.mscale, 1.0):
+        yield Caution(
+            "mscale-alone",
+            place_of(kind),
+            f"mscale = {rule.mscale:g} has no effect without mscale_all_dim in transformers, and "
+            f"the amplitude is {rope.amplitude:.6g}. DeepSeek's own code uses it: "
+            f"{rule.sharpening(rule.mscale):.6g}",
+            "state attention_factor, the amplitude itself",
+        )
+
+
+def lengths_of(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
+    """Yield warnings about a rule whose factor does not fit the lengths."""
+    rule, place = rope.spec.scaling, place_of(kind)
+    if longest is None or rule is None:
+        return
+    if isinstance(rule, (Linear, DynamicNTK)) and rule.factor != 1:
+        name, scaled = type(rule).__name__, round(longest * rule.factor)
+        yield Caution(
+            "length-scaled-twice",
+            place,
+            f"the rule {name} does not state whether the context of {longest:,} is the one before "
+            f"or after the factor {rule.factor:g}, and published files differ. vLLM multiplies, "
+            f"and serves {scaled:,}. If {longest:,} is already the extended length, the length is "
+            f"scaled twice",
+            "check the length that the model was trained with before the rule, and limit the "
+            "engine's context to what was trained (vLLM: --max-model-len)",
+        )
+    if isinstance(rule, (YaRN, LongRoPE)):
+        yield from _factor(rule, place, longest)
+
+
+def _factor(rule: YaRN | LongRoPE, place: str, longest: int) -> Iterator[Caution]:
+    original, covered = rule.original_length, round(rule.original_length * rule.factor)
+    if _close(covered, longest):
+        return
+    lengths = f"factor {rule.factor:g} × original {original:,} = {covered:,}"
+    if longest < covered:
+        yield Caution(
+            "table-shorter-than-context",
+            place,
+            f"{lengths}, but the config states a context of {longest:,}. Engines that build tables "
+            f"of {longest:,} positions stop there, or read past the end",
+            f"set max_position_embeddings to {covered:,} to serve it, or lower the factor to "
+            f"{max(1.0, longest / original):g}",
+        )
+    if longest > covered:
+        yield Caution(
+            "positions-beyond-factor",
+            place,
+            f"{lengths}, but the config states a context of {longest:,}. The rule does not reach "
+            f"the positions from {covered:,} on",
+            f"lower max_position_embeddings to {covered:,}, or check the factor and the original "
+            f"length",
+        )
+    if longest != original:
+        yield Caution(
+            "factor-mismatch",
+            place,
+            f"the factor is {rule.factor:g}, but {longest:,} / {original:,} = "
+            f"{longest / original:g}. transformers uses the factor; code that divides the lengths "
+            f"uses another rope",
+            "make both agree with what the model was trained with",
+        )
+
+
+def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
+    """Yield a warning if some layers with attention have no rope."""
+    stacks = {kind.stack for kind in kinds if kind.rope is not None}
+    for kind in kinds:
+        attends = not kind.layer_types or any("attention" in name for name in kind.layer_types)
+        linear = set(kind.layer_types) <= {"linear_attention", "conv", "mlp", "moe", "dense"}
+        if kind.rope is None and attends and not (kind.layer_types and linear):
+            yield Caution(
+                "nope-layers",
+                place_of(kind),
+                "these layers have no rope"
+                + ("" if kind.stack in stacks else ", like all layers of this stack")
+                + (", and their queries are multiplied by a factor that grows with the position"
+                   if kind.query_temperature else ""),
+                "do not rotate q and k in these layers; code that rotates every layer is wrong",
+            )  # fmt: skip
+
+
+def _passed_over(sections: RawSections) -> Iterator[Caution]:
+    for stack, (section, _) in sections.items():
+        model_type = section.get("model_type")
+        known = PASSED_OVER.get(model_type) if isinstance(model_type, str) else None
+        if known is not None and section.get(known[0]) is not None:
+            key, cause, way_out = known
+            yield Caution("documented-field-ignored", f"{stack}: {key}", cause, way_out)
+
+
+def _close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=1e-4)
