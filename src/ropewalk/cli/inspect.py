@@ -53,18 +53,17 @@ def inspect(
         check_target("--plot", picture, [".png", ".svg"])
         first = inspect(config, pairing=pairing)
         second = None if other is None else inspect(other, pairing=pairing)
-        found = first if second is None else compare_ropes(first, second)
+        found = None if second is None else compare_ropes(first, second)
         if picture is not None:
             save_wavelengths(picture, [first] if second is None else [first, second])
         if as_json:
-            print(json.dumps(to_plain(found), ensure_ascii=False, indent=1))
+            print(json.dumps(to_plain(found or first), ensure_ascii=False, indent=1))
         else:
-            blocks = report_blocks(first) if second is None else comparison_blocks(found)
-            _print(blocks)
+            _print(report_blocks(first) if found is None else comparison_blocks(found))
 
 
 def _print(blocks: Iterable[tuple[str, list[tuple[str, str]]]]) -> None:
     for place, (title, rows) in enumerate(blocks):
         print(("\n" if place else "") + one_line(title))
         if rows:
-            print_rows((f"  {name}", value) for name, value in rows)
+            print_rows(("", name, value) for name, value in rows)

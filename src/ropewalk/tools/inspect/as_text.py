@@ -121,16 +121,21 @@ def _turns_text(turns: Turns, rope: RopeFacts) -> str:
         context = f"the {turns.context} context of {turns.length:,}, {how}"
         if len(rope.turns) == 1:
             context = f"{turns.length:,}, {how}"
-    parts = [
-        f"{_pairs(turns.full)} within {context}" if turns.full else f"no pair within {context}"
-    ]
+    full = (
+        f"{_pairs(turns.full)} ({len(turns.full)} of {_count(turns)})" if turns.full else "no pair"
+    )
+    parts = [f"{full} within {context}"]
     parts.append(f"{_pairs(turns.less)} never" if turns.less else "")
     parts.append(f"{_pairs(turns.still)} do not rotate" if turns.still else "")
     return "; ".join(part for part in parts if part)
 
 
+def _count(turns: Turns) -> int:
+    return len(turns.full) + len(turns.less) + len(turns.still)
+
+
 def _pairs(numbers: Sequence[int]) -> str:
-    return f"{len(numbers)} pair{'s' * (len(numbers) != 1)} ({ranges(numbers)})"
+    return f"pair{'s' * (len(numbers) != 1)} {ranges(numbers)}"
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
@@ -142,7 +147,7 @@ def value_text(value: Any) -> str:
     """Return a value of a field as text."""
     if value is None:
         return "none"
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
     if isinstance(value, int):
         return f"{value:,}"

@@ -45,7 +45,7 @@ def find_cautions(
             found += _amplitude(kind, kind.rope)
             if not is_missing_original(assumptions):
                 found += lengths_of(kind, kind.rope, longest)
-    found += without_rope(kinds)
+    found += [*_context(kinds, longest), *without_rope(kinds)]
     for stack, (section, conventions) in sections.items():
         for key in unused_keys(section, conventions):
             found.append(
@@ -76,10 +76,21 @@ def _theta(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
         yield Caution(
             "theta-default",
             place_of(kind),
-            f"the config states no theta, so {rope.theta:,g} is the default of the model's class. "
-            f"Conversions lose this key: a model that was trained with another theta then writes "
-            f"nonsense",
-            "compare with the config that the model was trained with, and state rope_theta",
+            f"the config states no theta, so {rope.theta:,.10g} is the default of the model's "
+            f"class. Some conversions lose it: a model that was trained with another theta then "
+            f"writes nonsense",
+            "compare with the config that the model was trained with, and state theta",
+        )
+
+
+def _context(kinds: tuple[LayerKind, ...], longest: int | None) -> Iterator[Caution]:
+    if longest is None and any(kind.stack == "text" and kind.rope for kind in kinds):
+        yield Caution(
+            "context-missing",
+            "text",
+            "the config states no context, so this report cannot tell which pairs make a full turn "
+            "within it; engines use a default of the model's class",
+            "state max_position_embeddings",
         )
 
 

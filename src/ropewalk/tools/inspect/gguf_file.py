@@ -31,6 +31,7 @@ from ropewalk.tools.inspect.gguf_pairing import (
 )
 from ropewalk.tools.inspect.gguf_values import SCALING, GgufValues
 from ropewalk.tools.inspect.measures import contexts, rope_facts
+from ropewalk.tools.inspect.repairs import is_missing_original
 
 LLAMA_CPP = "default of llama.cpp"
 DEFAULT_THETA = 10_000.0
@@ -97,10 +98,8 @@ def _report(
     kinds = [_kind(spec, origins, full, longest, values, stated, "")]
     if sliding is not None:
         origins = _origins(values, origins["pairing"], sliding=True)
-        where = sliding[1]
-        kinds.append(
-            _kind(sliding[0], origins, where, longest, values, stated, "sliding_attention")
-        )
+        other, where = sliding
+        kinds.append(_kind(other, origins, where, longest, values, stated, "sliding_attention"))
         if not where:
             kinds[0] = replace(kinds[0], layers=())
         kinds[0] = replace(kinds[0], layer_types=("full_attention",))
@@ -135,7 +134,9 @@ def _rule(
     long, short = (tensors.get(f"rope_factors_{which}.weight") for which in ("long", "short"))
     if long and short and original:
         scale = max(1.0, (longest or original) / original)
-        return LongRoPE(short, long, original, factor=scale, attention_factor=amplitude or 1.0)
+        return LongRoPE(
+            tuple(short), tuple(long), original, factor=scale, attention_factor=amplitude or 1.0
+        )
     if tensors.get("rope_freqs.weight"):
         return FrequencyFactors(tuple(tensors["rope_freqs.weight"]))
     if kind in (None, "linear"):
@@ -255,9 +256,8 @@ def _cautions(
     values: GgufValues, kinds: Sequence[LayerKind], longest: int | None, pairing: str | None
 ) -> tuple[Caution, ...]:
     found = list(gguf_cautions(values, kinds, pairing))
+    assumed = is_missing_original(tuple(found))
     for kind in kinds:
-        if kind.rope is not None and not any(
-            each.id == "original-length-missing" for each in found
-        ):
+        if kind.rope is not None and not assumed:
             found += lengths_of(kind, kind.rope, longest)
     return merged(found)

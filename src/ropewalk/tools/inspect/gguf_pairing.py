@@ -37,21 +37,10 @@ WITHOUT_ROPE = frozenset(
 )
 #: Architectures whose files have permuted weights, so that the config.json says `half`.
 PERMUTED = frozenset(
-    [
-        "llama",
-        "deci",
-        "baichuan",
-        "internlm2",
-        "minicpm",
-        "xverse",
-        "olmo",
-        "deepseek",
-        "granite",
-        "granitemoe",
-        "smollm3",
-        "arcee",
-        "mistral3",
-    ]
+    """
+    llama deci baichuan internlm2 minicpm xverse olmo deepseek granite granitemoe smollm3 arcee
+    mistral3
+    """.split()  # noqa: SIM905
 )
 #: Architectures that llama.cpp does not rotate in every layer, which their files do not state.
 SOME_LAYERS = frozenset({"cohere2", "exaone4", "exaone-moe", "smollm3", "llama4", "afmoe"})

@@ -66,9 +66,9 @@ def contexts(rule: Scaling | None, longest: int | None) -> tuple[int | None, int
 
 def rule_fields(rule: Scaling | None) -> dict[str, Any]:
     """Return the fields of a rule that are not None, as plain data."""
-    if rule is None or not dataclasses.is_dataclass(rule):
+    if rule is None:
         return {}
-    values = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}
+    values = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}  # type: ignore[arg-type]
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
@@ -144,9 +144,10 @@ def signed_frequencies(spec: RotarySpec, length: int | None) -> Tensor:
 
 
 def drift(first: RotarySpec, second: RotarySpec, length: int) -> tuple[float, int]:
-    """Return the largest difference of two ropes' frequencies, in radians per position, and its pair.
+    """Return the largest difference of two ropes' frequencies, and its pair.
 
-    Both ropes have the same number of pairs. length: of the sequence, for rules that depend on it.
+    In radians per position. Both ropes have the same number of pairs. length: of the
+    sequence, for rules that depend on it.
     """
     gap = (signed_frequencies(first, length) - signed_frequencies(second, length)).abs()
     pair = int(gap.argmax())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -30,8 +31,6 @@ from ropewalk.tools.inspect.facts import Caution
 
 MAX_LENGTH = "max_position_embeddings"
 NEEDS_ORIGINAL = ("yarn", "llama3", "longrope")
-# Names that other tools write for a field, which transformers does not read.
-OTHER_NAMES = {"attn_factor": "attention_factor", "original_max_seq_len": ORIGINAL_LENGTH}
 
 
 class Reading(NamedTuple):
@@ -110,15 +109,27 @@ def _drop_unknown(place: RopePlace, rope_type: str, rule: type[Any]) -> Iterator
     known |= {"rope_type", "type", *COMMON_FIELDS, *UNUSED_BY_YARN}
     for key in [key for key in place.fields if key not in known]:
         value = place.fields.pop(key)
-        ours = OTHER_NAMES.get(key) if isinstance(key, str) else None
-        guess = f"; did you mean {ours!r}?" if ours in known else did_you_mean(str(key), known)
         yield Caution(
             "unknown-field",
             f"{place.path}.{named(key)}",
             f"rope_type {rope_type!r} has no field {named(key)}, here {shown(value, 40)}. "
-            f"transformers ignores it, and so does this report{guess}",
-            f"remove {named(key)}, or write the name that the rule has for it",
+            f"transformers ignores it, and so does this report",
+            _way_out(place, key, value, known),
         )
+
+
+def _way_out(place: RopePlace, key: Any, value: Any, known: set[str]) -> str:
+    factor = place.fields.get("factor")
+    numbers = [each for each in (value, factor) if isinstance(each, (int, float)) and each > 0]
+    if key == "attn_factor" and "attention_factor" in known and len(numbers) == 2:
+        # vLLM and llama.cpp multiply YaRN's amplitude by it.
+        amplitude = value * (1 + 0.1 * math.log(max(1.0, float(factor or 1))))
+        return (
+            f"if the model was trained with it, write attention_factor: {amplitude:.6g}, which is "
+            f"attn_factor times YaRN's own amplitude"
+        )
+    guess = did_you_mean(str(key), known).removeprefix("; did you mean ").removesuffix("?")
+    return f"write {guess} if that is meant, or remove it" if guess else f"remove {named(key)}"
 
 
 def is_missing_original(cautions: tuple[Caution, ...]) -> bool:

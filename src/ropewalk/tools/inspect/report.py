@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ropewalk.rotary.config.sections import RawSections, find_sections
 from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
@@ -79,7 +79,7 @@ def _max_length(config: JsonObject, sections: RawSections) -> _MaxLength:
     text = sections["text"][0] if "text" in sections else {}
     for section in (text, config, as_mapping(config.get("text_config"))):
         for key in MAX_LENGTH_KEYS:
-            value = section.get(key)
+            value: Any = section.get(key)
             whole = isinstance(value, (int, float)) and not isinstance(value, bool)
             if whole and 1 <= value <= MAX_LENGTH and value == int(value):
                 return _MaxLength(int(value), key)
