@@ -44,7 +44,8 @@ def find_cautions(
             found += _indexer(kind, kind.rope)
             found += _amplitude(kind, kind.rope)
             if not is_missing_original(assumptions):
-                found += lengths_of(kind, kind.rope, longest)
+                found += _unstated_length(kind, kind.rope, longest)
+                found += factor_cautions(kind, kind.rope, longest)
     found += [*_context(kinds, longest), *without_rope(kinds)]
     for stack, (section, conventions) in sections.items():
         for key in unused_keys(section, conventions):
@@ -147,12 +148,10 @@ def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
         )
 
 
-def lengths_of(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
-    """Yield warnings about a rule whose factor does not fit the lengths."""
+def _unstated_length(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
+    """Yield a warning about a rule that has a factor, but no original length."""
     rule, place = rope.spec.scaling, place_of(kind)
-    if longest is None or rule is None:
-        return
-    if isinstance(rule, (Linear, DynamicNTK)) and rule.factor != 1:
+    if longest is not None and isinstance(rule, (Linear, DynamicNTK)) and rule.factor != 1:
         name, scaled = type(rule).__name__, round(longest * rule.factor)
         yield Caution(
             "length-scaled-twice",
@@ -164,11 +163,13 @@ def lengths_of(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterato
             "check the length that the model was trained with before the rule, and limit the "
             "engine's context to what was trained (vLLM: --max-model-len)",
         )
-    if isinstance(rule, (YaRN, LongRoPE)):
-        yield from _factor(rule, place, longest)
 
 
-def _factor(rule: YaRN | LongRoPE, place: str, longest: int) -> Iterator[Caution]:
+def factor_cautions(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
+    """Yield warnings about a factor that does not fit the lengths that a config states."""
+    rule, place = rope.spec.scaling, place_of(kind)
+    if longest is None or not isinstance(rule, (YaRN, LongRoPE)):
+        return
     original, covered = rule.original_length, round(rule.original_length * rule.factor)
     if _close(covered, longest):
         return
@@ -177,18 +178,18 @@ def _factor(rule: YaRN | LongRoPE, place: str, longest: int) -> Iterator[Caution
         yield Caution(
             "table-shorter-than-context",
             place,
-            f"{lengths}, but the config states a context of {longest:,}. Engines that build tables "
+            f"{lengths}, but the stated context is {longest:,}. Engines that build tables "
             f"of {longest:,} positions stop there, or read past the end",
-            f"set max_position_embeddings to {covered:,} to serve it, or lower the factor to "
+            f"state {covered:,} (max_position_embeddings) to serve it, or lower the factor to "
             f"{max(1.0, longest / original):g}",
         )
     if longest > covered:
         yield Caution(
             "positions-beyond-factor",
             place,
-            f"{lengths}, but the config states a context of {longest:,}. The rule does not reach "
+            f"{lengths}, but the stated context is {longest:,}. The rule does not reach "
             f"the positions from {covered:,} on",
-            f"lower max_position_embeddings to {covered:,}, or check the factor and the original "
+            f"state {covered:,} (max_position_embeddings), or check the factor and the original "
             f"length",
         )
     if longest != original:

@@ -19,7 +19,7 @@ from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling import Linear, LongRoPE, YaRN
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.inspect.cautions import lengths_of, merged
+from ropewalk.tools.inspect.cautions import factor_cautions, merged
 from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport
 from ropewalk.tools.inspect.gguf_cautions import gguf_cautions
 from ropewalk.tools.inspect.gguf_header import check_header, read_fields
@@ -105,6 +105,7 @@ def _report(
         kinds[0] = replace(kinds[0], layer_types=("full_attention",))
     cautions = _cautions(values, kinds, longest, stated)
     length_key = None if longest is None else values.key("context_length")
+    kinds.sort(key=lambda kind: kind.layers)
     return ModelReport(name, "GGUF", architecture, longest, length_key, tuple(kinds), cautions)
 
 
@@ -259,5 +260,5 @@ def _cautions(
     assumed = is_missing_original(tuple(found))
     for kind in kinds:
         if kind.rope is not None and not assumed:
-            found += lengths_of(kind, kind.rope, longest)
+            found += factor_cautions(kind, kind.rope, longest)
     return merged(found)
