@@ -6,10 +6,11 @@ full turn and does not, if the float32 error is another than torch's, or if a so
 
 import json
 import math
+import re
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from published import FOLDER, PUBLISHED, READ, REFUSED, changed
 
@@ -35,6 +36,10 @@ def test_every_layer_of_a_published_model_is_reported(name):
             assert layer.layer_type is None or layer.layer_type in kind.layer_types
             if kind.rope:
                 assert kind.rope.origins == layer.origins
+    for each in report.warnings:
+        assert re.fullmatch(r"[a-z0-9-]+", each.id)
+        assert each.where
+        assert not (each.cause + each.way_out).endswith(".")  # the text view adds it
     plain = to_plain(report)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert all(len(title) and all(map(any, rows)) for title, rows in report_blocks(report))
@@ -56,6 +61,7 @@ def test_a_pairing_lets_an_unknown_type_be_read():
     assert (rope.pairing, rope.origins["pairing"]) == ("interleaved", "argument")
 
 
+@settings(max_examples=25)
 @given(
     theta=st.floats(2.0, 1e9),
     length=st.integers(2, 2**31),

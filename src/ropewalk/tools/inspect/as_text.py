@@ -196,7 +196,7 @@ def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
             first, second = (
                 _only_different(a, b) for a, b in _both_ways(field.first, field.second)
             )
-        yield field.name, f"{first}  |  {second}"
+        yield field.name, f"{first} | {second}"
     if layers.reason is not None:
         yield "angles", f"not compared: {layers.reason}"
     for i, angle in enumerate(layers.angles):

@@ -48,7 +48,9 @@ def find_cautions(
                 found += factor_cautions(kind, kind.rope, longest)
     found += [*_context(kinds, longest), *without_rope(kinds)]
     for stack, (section, conventions) in sections.items():
-        for key in unused_keys(section, conventions):
+        ropes = [kind.rope for kind in kinds if kind.stack == stack]
+        pairs = sum(rope.spec.pairs for rope in ropes if rope is not None)
+        for key in unused_keys(section, conventions, pairs):
             found.append(
                 Caution(
                     "unused-key",

@@ -11,11 +11,12 @@ from typing import Any
 from ropewalk.rotary.config.values import JsonObject
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.inspect.gguf_pairing import PERMUTED
-from ropewalk.tools.inspect.measures import drift
+from ropewalk.tools.inspect.measures import drift, ranges
 from ropewalk.tools.inspect.report import inspect
 
 Source = str | PathLike[str] | JsonObject
 NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts
+EQUAL = 1e-3  # radians within the longest context; a GGUF file has float32 numbers
 COMPARED = (
     "head_dim", "rotary_dim", "start", "pairing", "write_pairing", "theta", "rule", "rule_fields",
     "amplitude", "reverse", "pairs_by_axis",
@@ -93,10 +94,13 @@ def compare_ropes(
         each if isinstance(each, ModelReport) else inspect(each, pairing=pairing)
         for each in (first, second)
     )
-    layers = tuple(_layers(one, two))
     missing = _missing_layers(one, two)
+    found = list(_layers(one, two))
+    layers = tuple(each for each in found if not _only_written_differently(each))
+    written = [_place(each) for each in found if each not in layers]
+    notes = [f"{place}: the rules are written differently and rotate the same" for place in written]
     same = not layers and not missing
-    return Comparison(one, two, same, layers, (*missing, *_notes(one, two)))
+    return Comparison(one, two, same, layers, (*missing, *notes, *_notes(one, two)))
 
 
 def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
@@ -108,11 +112,30 @@ def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
             unknown = not a.layers or not b.layers
             if not shared and not (unknown and a.layer_types == b.layer_types):
                 continue
-            if found := _difference(a, b, shared):
+            if found := _difference(a, b, shared, permuted=_permuted(one, two)):
                 yield found
 
 
-def _difference(a: LayerKind, b: LayerKind, layers: tuple[int, ...]) -> LayerDifference | None:
+def _only_written_differently(found: LayerDifference) -> bool:
+    """Return whether layers have different fields of their rules, and equal angles."""
+    names = {field.name for field in found.fields}
+    largest = max((angle.radians for angle in found.angles), default=0.0)
+    return names <= {"rule", "rule_fields"} and found.reason is None and largest < EQUAL
+
+
+def _place(found: LayerDifference) -> str:
+    return f"{found.stack} layers {ranges(found.layers)}" if found.layers else found.stack
+
+
+def _permuted(one: ModelReport, two: ModelReport) -> bool:
+    """Return whether one is a GGUF file whose weights were permuted for its pairing."""
+    ggufs = [report for report in (one, two) if report.form == "GGUF"]
+    return len(ggufs) == 1 and ggufs[0].model_type in PERMUTED
+
+
+def _difference(
+    a: LayerKind, b: LayerKind, layers: tuple[int, ...], *, permuted: bool
+) -> LayerDifference | None:
     fields = [
         FieldDifference(name, getattr(a, name), getattr(b, name))
         for name in ("softmax_factor", "query_temperature")
@@ -120,6 +143,8 @@ def _difference(a: LayerKind, b: LayerKind, layers: tuple[int, ...]) -> LayerDif
     ]
     fields += _rope_fields(a.rope, b.rope, "")
     fields += _rope_fields(a.indexer, b.indexer, "indexer.")
+    if permuted:
+        fields = [field for field in fields if field.name not in ("pairing", "write_pairing")]
     if not fields:
         return None
     angles: tuple[AngleDifference, ...] = ()
@@ -209,9 +234,8 @@ def _notes(one: ModelReport, two: ModelReport) -> Iterator[str]:
         yield f"the stated contexts are {lengths[0]} and {lengths[1]}"
     if one.form == two.form and one.model_type != two.model_type:
         yield f"the model types are {one.model_type} and {two.model_type}"
-    ggufs = [report for report in (one, two) if report.form == "GGUF"]
-    if len(ggufs) == 1 and ggufs[0].model_type in PERMUTED:
+    if _permuted(one, two):
         yield (
-            "the GGUF file has permuted weights: its interleaved pairs are the config's halves, so "
-            "a difference of the pairing alone is none"
+            "the GGUF file has permuted weights: its interleaved pairs are the halves of the "
+            "config.json, so the pairing is not compared"
         )

@@ -17,17 +17,16 @@ MAX_WORK = 20_000  # pairs that all probes together compute; published configs n
 Path = tuple[str, ...]
 
 
-def unused_keys(section: JsonObject, conventions: RopeConventions) -> list[str]:
+def unused_keys(section: JsonObject, conventions: RopeConventions, pairs: int) -> list[str]:
     """Return keys about ropes that this model's code reads past, as dotted paths.
 
-    A key is used if another value makes other ropes, or is refused. Nothing is reported for a
-    config that would take long to read again for each key.
+    A key is used if another value makes other ropes, or is refused. pairs: of all ropes together;
+    nothing is reported for a config that would take long to read again for each key.
     """
     paths = list(_paths(section))
-    layers = read_layers(section, conventions)
-    pairs = sum(each.pairs for each in {layer.rope for layer in layers} if each is not None)
     if len(paths) > MAX_PROBES or len(paths) * pairs > MAX_WORK:
         return []
+    layers = read_layers(section, conventions)
     return [
         ".".join(map(named, path))
         for path in paths
