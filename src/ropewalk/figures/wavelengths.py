@@ -31,10 +31,11 @@ def wavelength_figure(lines: Sequence[Line], contexts: Mapping[str, int]) -> Fig
         mark = "--" if line.dashed else "-"
         axes.plot(line.wavelengths, mark, color=look.color, linewidth=1.8, label=line.name)
     axes.set_yscale("log")
-    for label, length in contexts.items():
+    for place, (label, length) in enumerate(contexts.items()):
         axes.axhline(length, color=INK, linewidth=0.8, linestyle=":")
+        side, at = ("right", 0.99) if place % 2 else ("left", 0.01)  # neighbors may be close
         axes.annotate(
-            label, (0.01, length), (0, 2), xycoords=("axes fraction", "data"),
+            label, (at, length), (0, 2), xycoords=("axes fraction", "data"), ha=side,
             textcoords="offset points", fontsize=8, color=INK,
         )  # fmt: skip
     axes.set_xlabel("pair")

@@ -180,7 +180,8 @@ def comparison_blocks(found: Comparison) -> Iterator[Block]:
         yield f"{first} and {second}: the ropes differ", []
     for layers in found.layers:
         place = f"layers {ranges(layers.layers)}" if layers.layers else "layers not stated"
-        yield f"{layers.stack}, {place}", list(_difference_rows(layers))
+        types = f": {', '.join(layers.layer_types)}" if layers.layer_types else ""
+        yield f"{layers.stack}, {place}{types}", list(_difference_rows(layers))
     if found.notes:
         yield "the models", [("", f"{note}.") for note in found.notes]
     for report in (found.first, found.second):
@@ -200,8 +201,9 @@ def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
     if layers.reason is not None:
         yield "angles", f"not compared: {layers.reason}"
     for i, angle in enumerate(layers.angles):
-        text = f"differ by up to {angle.radians:,.3g} rad at distance {angle.distance:,}"
-        yield "" if i else "angles", f"{text} (pair {angle.pair})"
+        radians = f"{angle.radians:,.0f}" if angle.radians >= 100 else f"{angle.radians:.3g}"
+        text = f"differ by up to {radians} rad at distance {angle.distance:,} (pair {angle.pair})"
+        yield "" if i else "angles", text
     if layers.one_radian_at is not None:
         yield "", f"a pair is off by 1 rad from distance {layers.one_radian_at:,} on"
     elif layers.angles:

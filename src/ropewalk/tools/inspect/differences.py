@@ -54,6 +54,7 @@ class LayerDifference:
 
     stack: str
     layers: tuple[int, ...]
+    layer_types: tuple[str, ...]
     fields: tuple[FieldDifference, ...]
     angles: tuple[AngleDifference, ...]
     one_radian_at: int | None
@@ -153,7 +154,8 @@ def _difference(
         reason = _not_comparable(a.rope, b.rope)
         if reason is None:
             angles, one_radian = _angles(a.rope, b.rope)
-    return LayerDifference(a.stack, layers, tuple(fields), angles, one_radian, reason)
+    types = tuple(dict.fromkeys((*a.layer_types, *b.layer_types)))
+    return LayerDifference(a.stack, layers, types, tuple(fields), angles, one_radian, reason)
 
 
 def _rope_fields(
@@ -166,7 +168,8 @@ def _rope_fields(
         return
     for name in COMPARED:
         first, second = getattr(one, name), getattr(two, name)
-        if not _same(first, second):
+        one_axis = name == "pairs_by_axis" and len(first) == len(second) == 1  # as rotary_dim says
+        if not one_axis and not _same(first, second):
             yield FieldDifference(prefix + name, first, second)
     known = not any(_same(getattr(one, n), getattr(two, n)) is False for n in COMPARED)
     if known and one.spec.axes != two.spec.axes:

@@ -33,7 +33,8 @@ def _kinds(report: ModelReport) -> list[LayerKind]:
 def _lines(kind: LayerKind, prefix: str) -> Iterator[Line]:
     rope = kind.rope
     assert rope is not None
-    name = f"{prefix}{kind.stack} {ranges(kind.layers)}".rstrip()
+    layers = ", ".join(kind.layer_types) or f"layers {ranges(kind.layers)}"
+    name = f"{prefix}{kind.stack}, {layers}"
     if rope.plain_wavelengths == rope.wavelengths:
         yield Line(name, _finite(rope.wavelengths))
         return
