@@ -15,7 +15,7 @@ from ropewalk.cli import run_command
 
 @pytest.fixture
 def inspect(monkeypatch, capfd, in_process):
-    """The status, standard output and standard error of the command; run beside the configs."""
+    """The status, standard output and standard error of the command; it runs in the folder of the configs."""
 
     def run(*words):
         monkeypatch.chdir(FOLDER)

@@ -64,6 +64,14 @@ def test_a_table_shorter_than_the_context():
     assert "40,960 / 32,768 = 1.25" in found["factor-mismatch"].cause
 
 
+def test_a_context_that_was_not_raised_with_the_rule():
+    found = warned(qwen(original_max_position_embeddings=131072))["table-shorter-than-context"]
+    assert "= 524,288" in found.cause
+    assert "scaled twice" in found.cause
+    llama = changed("llama-3.1-8b-instruct", {"max_position_embeddings": 8192})
+    assert "= 65,536" in warned(llama)["table-shorter-than-context"].cause
+
+
 def test_positions_that_the_factor_does_not_reach():
     found = warned(qwen(factor=2.0))
     assert "from 65,536 on" in found["positions-beyond-factor"].cause
@@ -114,12 +122,12 @@ def test_layers_without_rope():
     assert "nope-layers" not in warned(PUBLISHED["qwen3-next-80b-a3b-thinking"])
 
 
-def test_a_documented_field_that_the_code_passes_over():
+def test_a_documented_field_that_the_code_ignores():
     """Compared with transformers: the class rotates full heads although its config has 64."""
     text = {"model_type": "minimax_m3_vl_text", "head_dim": 128, "rotary_dim": 64}
     text |= {"num_hidden_layers": 1, "hidden_size": 256, "num_attention_heads": 2}
     found = warned(text)["documented-field-ignored"]
-    assert "it rotates full heads" in found.cause
+    assert "rotates full heads" in found.cause
     assert rw.tools.inspect(text).kinds[0].rope.rotary_dim == 64
     transformers = pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
     if "minimax_m3_vl" not in transformers.CONFIG_MAPPING:

@@ -18,6 +18,8 @@ import ropewalk as rw
 from ropewalk.tools.inspect import gguf_header
 from ropewalk.tools.inspect.gguf_pairing import ALTERNATING, HALF, INTERLEAVED, SECTIONED
 
+pytest.importorskip("gguf", reason="GGUF files: pip install 'ropewalk[gguf]'")
+
 YARN = {
     "rope.scaling.type": "yarn",
     "rope.scaling.factor": 4.0,
@@ -45,7 +47,8 @@ def test_the_rope_of_a_plain_model(report_of):
 
 def test_the_table_of_pairings_is_about_architectures_that_gguf_knows():
     """Fails at a misspelled name, and if an architecture has two pairings."""
-    gguf = pytest.importorskip("gguf", reason="pip install 'ropewalk[gguf]'")
+    import gguf
+
     groups = [INTERLEAVED, HALF, SECTIONED, ALTERNATING]
     assert frozenset().union(*groups) <= set(gguf.constants.MODEL_ARCH_NAMES.values())
     assert sum(map(len, groups)) == len(frozenset().union(*groups))

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator
 
 from ropewalk.rotary.config.origins import CLASS_DEFAULT
 from ropewalk.rotary.config.sections import RawSections
-from ropewalk.rotary.scaling import DynamicNTK, Linear, LongRoPE, YaRN
+from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.engines import engine_cautions
 from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
 from ropewalk.tools.inspect.measures import ranges
 from ropewalk.tools.inspect.repairs import is_missing_original
 from ropewalk.tools.inspect.unused import unused_keys
 
-#: Keys that the documentation of a model's class has, and its code passes over.
-PASSED_OVER = {
+#: Keys that the documentation of a model's class has, but its code ignores.
+DOCUMENTED_ONLY = {
     "minimax_m3_vl_text": (
         "rotary_dim",
-        "transformers 5.23 documents rotary_dim and passes over it: it rotates full heads. The "
-        "checkpoints are trained with rotary_dim, and this report follows it",
+        "transformers 5.23 documents rotary_dim but ignores it, and rotates full heads. The "
+        "checkpoints were trained with rotary_dim, which this report uses",
         "in transformers, state partial_rotary_factor in rope_parameters (rotary_dim / head_dim)",
     ),
 }
@@ -55,11 +55,11 @@ def find_cautions(
                 Caution(
                     "unused-key",
                     f"{stack}: {key}",
-                    f"{key} changes nothing: the code of this model type reads past it",
+                    f"{key} changes nothing: the code of this model type ignores it",
                     f"remove {key}; if it should have an effect, check the model type and the rule",
                 )
             )
-    found += _passed_over(sections)
+    found += _documented_only(sections)
     found += engine_cautions(kinds, sections)
     return merged(found)
 
@@ -81,7 +81,7 @@ def _theta(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
             place_of(kind),
             f"the config states no theta, so {rope.theta:,.10g} is the default of the model's "
             f"class. Some conversions lose it: a model that was trained with another theta then "
-            f"writes nonsense",
+            f"produces nonsense",
             "compare with the config that the model was trained with, and state theta",
         )
 
@@ -170,20 +170,25 @@ def _unstated_length(kind: LayerKind, rope: RopeFacts, longest: int | None) -> I
 def factor_cautions(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
     """Yield warnings about a factor that does not fit the lengths that a config states."""
     rule, place = rope.spec.scaling, place_of(kind)
-    if longest is None or not isinstance(rule, (YaRN, LongRoPE)):
+    if longest is None or not isinstance(rule, (YaRN, LongRoPE, Llama3)):
         return
+    if isinstance(rule, Llama3) and longest > rule.original_length:
+        return  # its factor is no ratio of lengths: Llama 3.1 has 8, for 16 times the length
     original, covered = rule.original_length, round(rule.original_length * rule.factor)
     if _close(covered, longest):
         return
     lengths = f"factor {rule.factor:g} × original {original:,} = {covered:,}"
     if longest < covered:
+        twice = f". If {longest:,} is already the extended length, the length is scaled twice"
+        lower = f"lower the factor to {longest / original:g}"
         yield Caution(
             "table-shorter-than-context",
             place,
-            f"{lengths}, but the stated context is {longest:,}. Engines that build tables "
-            f"of {longest:,} positions stop there, or read past the end",
-            f"state {covered:,} (max_position_embeddings) to serve it, or lower the factor to "
-            f"{max(1.0, longest / original):g}",
+            f"{lengths}, but the stated context is {longest:,}. Engines that build tables of "
+            f"{longest:,} positions stop there, or read past the end"
+            + (twice if longest == original else ""),
+            f"state {covered:,} (max_position_embeddings) to serve it, or "
+            + (lower if longest > original else "remove the rule"),
         )
     if longest > covered:
         yield Caution(
@@ -223,10 +228,10 @@ def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
             )  # fmt: skip
 
 
-def _passed_over(sections: RawSections) -> Iterator[Caution]:
+def _documented_only(sections: RawSections) -> Iterator[Caution]:
     for stack, (section, _) in sections.items():
         model_type = section.get("model_type")
-        known = PASSED_OVER.get(model_type) if isinstance(model_type, str) else None
+        known = DOCUMENTED_ONLY.get(model_type) if isinstance(model_type, str) else None
         if known is not None and section.get(known[0]) is not None:
             key, cause, way_out = known
             yield Caution("documented-field-ignored", f"{stack}: {key}", cause, way_out)

@@ -35,7 +35,7 @@ def gguf_cautions(
             "theta-default",
             values.key("rope.freq_base"),
             "the file states no theta, so llama.cpp uses 10,000. Conversions lose this key: a "
-            "model that was trained with another theta then writes nonsense",
+            "model that was trained with another theta then produces nonsense",
             "compare with the model's config.json; --rope-freq-base sets it",
         )
     if architecture in SOME_LAYERS:

@@ -54,15 +54,19 @@ def read_with_repairs(config: JsonObject, pairing: str | None) -> Reading:
     try:
         return Reading(ModelSpec.from_config(config, pairing=pairing), config, ())
     except ValueError as error:
+        if not any(list(_repair(_copied(place))) for place in rope_places(dict(config))):
+            raise
         changed = copy.deepcopy(dict(config))
         assumptions = [caution for place in rope_places(changed) for caution in _repair(place)]
-        if not assumptions:
-            raise
         try:
             model = ModelSpec.from_config(changed, pairing=pairing)
         except ValueError:
             raise error from None
         return Reading(model, changed, tuple(assumptions))
+
+
+def _copied(place: RopePlace) -> RopePlace:
+    return place._replace(fields=dict(place.fields))
 
 
 def rope_places(section: dict[str, Any], path: str = "", depth: int = 3) -> Iterator[RopePlace]:

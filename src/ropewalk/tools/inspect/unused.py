@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 
 def unused_keys(section: JsonObject, conventions: RopeConventions, pairs: int) -> list[str]:
-    """Return keys about ropes that this model's code reads past, as dotted paths.
+    """Return keys about ropes that this model's code ignores, as dotted paths.
 
     A key is used if another value makes other ropes, or is refused. pairs: of all ropes together;
     nothing is reported for a config that would take long to read again for each key.
