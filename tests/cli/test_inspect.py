@@ -15,7 +15,7 @@ from ropewalk.cli import run_command
 
 @pytest.fixture
 def inspect(monkeypatch, capfd, in_process):
-    """The status, standard output and standard error of the command; it runs in the folder of the configs."""
+    """Run the command in the folder of the configs: status, standard output, standard error."""
 
     def run(*words):
         monkeypatch.chdir(FOLDER)

@@ -55,6 +55,8 @@ def test_an_mscale_that_has_no_effect():
     found = warned(qwen(mscale=0.707))
     assert "1.13863" in found["mscale-alone"].cause
     assert "1.09801" in found["mscale-alone"].cause
+    assert "1.06482" in warned(qwen(mscale_all_dim=0.5))["mscale-alone"].cause
+    assert "mscale-alone" not in warned(qwen(mscale=1.0))  # the same in both
 
 
 def test_a_table_shorter_than_the_context():

@@ -16,7 +16,7 @@ from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.engines import engine_cautions
 from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
 from ropewalk.tools.inspect.measures import ranges
-from ropewalk.tools.inspect.repairs import is_missing_original
+from ropewalk.tools.inspect.repairs import as_mapping, is_missing_original
 from ropewalk.tools.inspect.unused import unused_keys
 
 #: Keys that the documentation of a model's class has, but its code ignores.
@@ -139,15 +139,19 @@ def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
                 f"that does not know this field uses the other",
                 "keep the one that the model was trained with, and remove the other",
             )
-    elif rule.mscale and rule.attention_factor is None and not _close(rule.mscale, 1.0):
-        yield Caution(
-            "mscale-alone",
-            place_of(kind),
-            f"mscale = {rule.mscale:g} has no effect without mscale_all_dim in transformers, and "
-            f"the amplitude is {rope.amplitude:.6g}. DeepSeek's own code uses it: "
-            f"{rule.sharpening(rule.mscale):.6g}",
-            "state attention_factor, the amplitude itself",
-        )
+    elif rule.attention_factor is None:
+        mscale = 1.0 if rule.mscale is None else rule.mscale  # the defaults of DeepSeek's code
+        own = rule.sharpening(mscale) / rule.sharpening(rule.mscale_all_dim or 0.0)
+        given = [name for name in ("mscale", "mscale_all_dim") if getattr(rule, name) is not None]
+        if given and not _close(own, rope.amplitude):
+            yield Caution(
+                "mscale-alone",
+                place_of(kind),
+                f"the amplitude is {rope.amplitude:.6g}, since transformers ignores "
+                f"{' and '.join(given)} unless mscale and mscale_all_dim are both given and not 0. "
+                f"DeepSeek's own code then has the amplitude {own:.6g}",
+                "state attention_factor, the amplitude itself",
+            )
 
 
 def _unstated_length(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
@@ -232,7 +236,8 @@ def _documented_only(sections: RawSections) -> Iterator[Caution]:
     for stack, (section, _) in sections.items():
         model_type = section.get("model_type")
         known = DOCUMENTED_ONLY.get(model_type) if isinstance(model_type, str) else None
-        if known is not None and section.get(known[0]) is not None:
+        fields = as_mapping(section.get("rope_parameters"))
+        if known is not None and section.get(known[0]) and "partial_rotary_factor" not in fields:
             key, cause, way_out = known
             yield Caution("documented-field-ignored", f"{stack}: {key}", cause, way_out)
 

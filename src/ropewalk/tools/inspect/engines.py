@@ -14,7 +14,7 @@ ID = "engine-ignores-field"
 
 
 def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iterator[Caution]:
-    """Yield a warning for each engine that reads the text's config in another way than its model."""
+    """Yield a warning for each engine that ignores a field of the text's config."""
     section = sections["text"][0] if "text" in sections else {}
     written = _written(section)
     for kind in kinds:
