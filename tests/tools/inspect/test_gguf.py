@@ -84,7 +84,9 @@ def test_deepseeks_amplitude_and_softmax_factor(report_of):
     sizes = {"attention.key_length": 192, "rope.dimension_count": 64, "rope.freq_base": 1e4}
     rule = {**YARN, "rope.scaling.factor": 40.0, "rope.scaling.original_context_length": 4096}
     log = {"rope.scaling.yarn_log_multiplier": 0.1}  # mscale_all_dim times 0.1
-    (kind,) = report_of("deepseek2", **sizes, **rule, **log, context_length=163840).kinds
+    report = report_of("deepseek2", **sizes, **rule, **log, context_length=163840, block_count=61)
+    (kind,) = report.kinds
+    assert rw.tools.compare_ropes(report, PUBLISHED["deepseek-v3"]).same
     assert kind.softmax_factor == pytest.approx(config.softmax_factor)
     assert kind.rope.amplitude == pytest.approx(config.rope.amplitude)
     assert (kind.rope.start, kind.rope.pairing) == (config.rope.start, "interleaved")

@@ -113,7 +113,7 @@ def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
             unknown = not a.layers or not b.layers
             if not shared and not (unknown and a.layer_types == b.layer_types):
                 continue
-            if found := _difference(a, b, shared, permuted=_permuted(one, two)):
+            if found := _difference(a, b, shared, _not_compared(one, two)):
                 yield found
 
 
@@ -128,6 +128,16 @@ def _place(found: LayerDifference) -> str:
     return f"{found.stack} layers {ranges(found.layers)}" if found.layers else found.stack
 
 
+def _not_compared(one: ModelReport, two: ModelReport) -> tuple[str, ...]:
+    """Return fields in which a GGUF file and a config.json may differ, with the same scores.
+
+    The order in which pairs are written is that of q and of k, so it does not change scores.
+    """
+    if one.form == two.form:
+        return ()
+    return ("pairing", "write_pairing") if _permuted(one, two) else ("write_pairing",)
+
+
 def _permuted(one: ModelReport, two: ModelReport) -> bool:
     """Return whether one is a GGUF file whose weights were permuted for its pairing."""
     ggufs = [report for report in (one, two) if report.form == "GGUF"]
@@ -135,7 +145,7 @@ def _permuted(one: ModelReport, two: ModelReport) -> bool:
 
 
 def _difference(
-    a: LayerKind, b: LayerKind, layers: tuple[int, ...], *, permuted: bool
+    a: LayerKind, b: LayerKind, layers: tuple[int, ...], not_compared: tuple[str, ...]
 ) -> LayerDifference | None:
     fields = [
         FieldDifference(name, getattr(a, name), getattr(b, name))
@@ -144,8 +154,7 @@ def _difference(
     ]
     fields += _rope_fields(a.rope, b.rope, "")
     fields += _rope_fields(a.indexer, b.indexer, "indexer.")
-    if permuted:
-        fields = [field for field in fields if field.name not in ("pairing", "write_pairing")]
+    fields = [field for field in fields if field.name not in not_compared]
     if not fields:
         return None
     angles: tuple[AngleDifference, ...] = ()

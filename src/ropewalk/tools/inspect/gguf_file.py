@@ -36,7 +36,7 @@ from ropewalk.tools.inspect.repairs import is_missing_original
 LLAMA_CPP = "default of llama.cpp"
 DEFAULT_THETA = 10_000.0
 MOST_LAYERS = 1_000
-LATENT = ("deepseek2", "deepseek2-ocr", "glm-dsa", "plm")  # the rotated part ends the head
+LATENT = ("deepseek2", "glm-dsa", "plm")  # the rotated part ends the head
 
 
 @dataclass(frozen=True, repr=False)

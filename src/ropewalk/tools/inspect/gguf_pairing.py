@@ -36,6 +36,7 @@ WITHOUT_ROPE = frozenset(
     """.split()  # noqa: SIM905
 )
 #: Architectures whose files have permuted weights, so that the config.json says `half`.
+#: Source: llama.cpp's conversion of Hugging Face models, `permute` and `_reverse_hf_permute`.
 PERMUTED = frozenset(
     """
     llama deci baichuan internlm2 minicpm xverse olmo deepseek granite granitemoe smollm3 arcee
