@@ -15,6 +15,7 @@ try:
     from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
+    from ropewalk.cli.inspect import inspect
     from ropewalk.cli.tasks import tasks
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
@@ -52,7 +53,9 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench, verify):
+TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
+TOOLS = (bench, verify, inspect)
+for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 
 
