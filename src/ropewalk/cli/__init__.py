@@ -11,6 +11,7 @@ try:
     import typer
 
     from ropewalk.cli.bench import bench
+    from ropewalk.cli.catalogue import catalogue
     from ropewalk.cli.compare import compare
     from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
@@ -51,7 +52,9 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench):
+for command in (
+    compare, train, translate, tune, encodings, tasks, fields, catalogue, fetch, bench,
+):  # fmt: skip
     app.command(cls=Command)(command)
 
 
