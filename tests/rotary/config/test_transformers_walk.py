@@ -3,8 +3,8 @@
 For each folder with a rotary class, a small model of its default configuration rotates random q and
 k by transformers' own code; `ModelSpec.from_config` sees that configuration's JSON alone, and what
 it reads must rotate them alike. These fail when a pairing, a place, an order of axes, a theta or a
-rule is read wrongly for any family, when a folder is not walked through, and when a comparison
-would not notice a flipped pairing or another theta.
+rule is read wrongly for any family, when a folder is not walked through, when a comparison would
+not notice a flipped pairing or another theta, and when the catalogue's entry differs from the rope.
 """
 
 import dataclasses
@@ -23,7 +23,13 @@ pytest.importorskip(
 import transformers_ropes
 from transformers_ropes import UNREACHABLE, Case
 
+from ropewalk import tools
 from ropewalk.rotary.config.model_types import WITHOUT_ROPE
+from ropewalk.rotary.config.sections import STACK_KEYS
+from ropewalk.tools.catalogue import CatalogueEntry
+from ropewalk.tools.catalogue.vectors import rotary_part
+
+ENTRIES = {entry.model_type: entry for entry in tools.catalogue()}
 
 # A few that differ from one another, so that the short run sees every kind of reading.
 SOME = """
@@ -133,11 +139,38 @@ def walk(family: str) -> None:
         )
         seen[label] = "same"
         if rope is not None:
+            check_entry(case, rope, label)
             for wrong in disturbed(rope):
                 distance = far(rotated(case, wrong, q, k), theirs)
                 assert distance > 100 * TOLERANCE, f"{label} would pass as {wrong}"
+    assert family in {entry.family for entry in ENTRIES.values()}, f"no entry for {family}"
     excused = [name for name in UNREACHABLE if name.split(".")[0] == family]
     assert seen or excused, f"no case for {family}"
+
+
+def check_entry(case: Case, rope: RotarySpec, label: str) -> None:
+    """The catalogue's entry has the pairing, rotary part and default theta of this rope."""
+    entry = entry_of(case).rope
+    assert entry is not None, label
+    assert (entry.pairing, entry.write_pairing) == (rope.pairing, rope.write_pairing), label
+    parts = {"first": ("first", "all")}.get(entry.rotary_part, (entry.rotary_part,))
+    assert rotary_part(rope) in parts, label
+    of_type = entry.theta_by_layer_type.get(case.layer_type or "")
+    theta = entry.theta_default if of_type is None else of_type.default
+    assert theta in (None, rope.theta), label
+
+
+def entry_of(case: Case) -> CatalogueEntry:
+    """The catalogue's entry for the stack that the case is about."""
+    spec = ModelSpec.from_config(case.config)
+    stack = stack_of(case, spec)
+    own = ENTRIES.get(case.config.get("model_type") or spec.model_type)
+    if own is not None and own.sections is None:
+        return own
+    place = None if own is None else own.sections[stack]
+    if place is not None and place.model_type is not None:
+        return ENTRIES[place.model_type]
+    return ENTRIES[case.config[STACK_KEYS[stack]]["model_type"]]
 
 
 def disturbed(rope: RotarySpec) -> list[RotarySpec]:
