@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ropewalk.rotary.pairing import Pairing
+if TYPE_CHECKING:  # it takes a second to import torch, which reading the catalogue does not need
+    from ropewalk.rotary.pairing import Pairing
 
 RotaryPart = Literal["all", "first", "last"]
 Kind = Literal["rope", "sections", "no rope", "not described"]
