@@ -118,6 +118,8 @@ def test_every_kind_of_rope_has_a_vector_and_every_vector_a_rope():
             "cohere2",
             {"nope_layer_types": ("full_attention",)},
         ),
+        ("qwen3_omni_moe_text", {"theta_default": 1e6}),  # default_theta
+        ("bailing_hybrid", {"theta_default": 6e6}),  # rope_theta of its configuration
         ("phi-msft", {"rotary_part": "first", "rotary_part_keys": ("rotary_dim",)}),
         ("dbrx", {"theta_key": "attn_config.rope_theta"}),
         ("chatglm", {"theta_key": "rope_ratio"}),
