@@ -31,7 +31,7 @@ def ropes(catalogue: Facts, schema: Facts) -> str:
                 f"`{name}`",
                 pairing(rope),
                 rotary_part(rope),
-                rope["axes"],
+                axes(rope),
                 _number(rope["theta_default"]),
                 "; ".join(more(rope)),
                 source(entry["source"]),
@@ -51,6 +51,12 @@ def rotary_part(rope: Facts) -> str:
     """Return which dimensions rotate, and how many by default."""
     part = rope["rotary_part_default"]
     return rope["rotary_part"] if part is None else f"{rope['rotary_part']} {part:g}"
+
+
+def axes(rope: Facts) -> str:
+    """Return the order of axes, and the default number of pairs of each."""
+    sections = rope["mrope_section_default"]
+    return rope["axes"] if sections is None else f"{rope['axes']} {', '.join(map(str, sections))}"
 
 
 def more(rope: Facts) -> list[str]:

@@ -21,15 +21,11 @@ pytest.importorskip(
     "transformers", reason="needs transformers, the outside reference: pip install 'ropewalk[dev]'"
 )
 import transformers_ropes
+from stack_entries import ENTRIES, entry_of_stack
 from transformers_ropes import UNREACHABLE, Case
 
-from ropewalk import tools
 from ropewalk.rotary.config.model_types import WITHOUT_ROPE
-from ropewalk.rotary.config.sections import STACK_KEYS
-from ropewalk.tools.catalogue import CatalogueEntry
 from ropewalk.tools.catalogue.vectors import rotary_part
-
-ENTRIES = {entry.model_type: entry for entry in tools.catalogue()}
 
 # A few that differ from one another, so that the short run sees every kind of reading.
 SOME = """
@@ -154,27 +150,17 @@ def walk(family: str) -> None:
 
 def check_entry(case: Case, rope: RotarySpec, label: str) -> None:
     """The catalogue's entry has the pairing, rotary part and default theta of this rope."""
-    entry = entry_of(case).rope
+    spec = ModelSpec.from_config(case.config)
+    model_type = case.config.get("model_type") or spec.model_type
+    entry = entry_of_stack(case.config, model_type, stack_of(case, spec)).rope
     assert entry is not None, label
     assert (entry.pairing, entry.write_pairing) == (rope.pairing, rope.write_pairing), label
     parts = {"first": ("first", "all")}.get(entry.rotary_part, (entry.rotary_part,))
     assert rotary_part(rope) in parts, label
     of_type = entry.theta_by_layer_type.get(case.layer_type or "")
     theta = entry.theta_default if of_type is None else of_type.default
-    assert theta in (None, rope.theta) or case.family in THETA_OF_ALL_PARAMETERS, label
-
-
-def entry_of(case: Case) -> CatalogueEntry:
-    """The catalogue's entry for the stack that the case is about."""
-    spec = ModelSpec.from_config(case.config)
-    stack = stack_of(case, spec)
-    own = ENTRIES.get(case.config.get("model_type") or spec.model_type)
-    if own is not None and own.sections is None:
-        return own
-    place = None if own is None else own.sections[stack]
-    if place is not None and place.model_type is not None:
-        return ENTRIES[place.model_type]
-    return ENTRIES[case.config[STACK_KEYS[stack]]["model_type"]]
+    as_stated = theta in (None, rope.theta)
+    assert as_stated is (case.family not in THETA_OF_ALL_PARAMETERS), label
 
 
 def disturbed(rope: RotarySpec) -> list[RotarySpec]:

@@ -11,15 +11,13 @@ import sys
 
 import pytest
 from published import PUBLISHED, READ
+from stack_entries import ENTRIES, entry_of_stack
 
 from ropewalk import ModelSpec, tools
 from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
 from ropewalk.rotary.config.origins import CLASS_DEFAULT
-from ropewalk.rotary.config.sections import STACK_KEYS
 from ropewalk.tools.catalogue.vectors import rotary_part
-
-ENTRIES = {entry.model_type: entry for entry in tools.catalogue()}
 
 
 def test_every_model_type_has_an_entry():
@@ -41,13 +39,7 @@ def layers_with_entries(name):
     config = PUBLISHED[name]
     model_type = config["model_type"]
     for stack, layers in ModelSpec.from_config(config).stacks.items():
-        own = ENTRIES.get(model_type)
-        if own is not None and own.sections is None:
-            entry = own
-        elif own is not None and own.sections[stack].model_type is not None:
-            entry = ENTRIES[own.sections[stack].model_type]
-        else:
-            entry = ENTRIES[config[STACK_KEYS[stack]]["model_type"]]
+        entry = entry_of_stack(config, model_type, stack)
         # The first revision of DeepSeek-V2 has the type of earlier models.
         if model_type == "deepseek" and "qk_rope_head_dim" in config:
             entry = ENTRIES["deepseek_v2"]

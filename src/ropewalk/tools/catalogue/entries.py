@@ -77,6 +77,7 @@ def _rope(conventions: RopeConventions, vectors: Vectors) -> RopeOfType:
     rope = _example(conventions)
     by_yarn = dataclasses.replace(rope, scaling=YaRN(4.0, 4096, mscale_all_dim=1.0))
     order = conventions.axis_order or "axial"
+    sections = conventions.rope_defaults.get("mrope_section")
     made = RopeOfType(
         pairing=rope.pairing,
         write_pairing=rope.write_pairing,
@@ -87,6 +88,7 @@ def _rope(conventions: RopeConventions, vectors: Vectors) -> RopeOfType:
         head_dim_default=conventions.defaults.get("head_dim"),
         axes="one" if rope.axes is None else order,
         axis_count=rope.axis_count,
+        mrope_section_default=sections and tuple(sections),
         reverse=rope.reverse,
         blocks=rope.blocks is not None,
         continuous=rope.continuous,

@@ -66,6 +66,7 @@ class RopeOfType:
     head_dim_default: int | None
     axes: str
     axis_count: int
+    mrope_section_default: tuple[int, ...] | None
     reverse: bool
     blocks: bool
     continuous: bool
