@@ -39,6 +39,7 @@ from ropewalk.tools.catalogue.vectors import rotary_part, vectors_of
 Vectors = Mapping[str, CatalogueVector]
 
 OWN_CODE = "own code of the model"
+BY_SECTION = "each section states a model_type, whose entry has its conventions"
 HEAD_DIM = 64  # of the ropes that are made here: 4 divides it, 6 does not
 
 
@@ -60,6 +61,7 @@ def make_entry(model_type: str, file: str | None, vectors: Vectors) -> Catalogue
     return dataclasses.replace(
         entry,
         kind="sections" if conventions is None else "rope",
+        reason=BY_SECTION if model_type in WITH_CLASS_SIZES - MULTIMODAL_MODELS.keys() else None,
         rope=None if conventions is None else _rope(conventions, vectors),
         sections=_sections(model_type),
     )
