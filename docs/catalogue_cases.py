@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 Spec = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A rope and positions: what it is, and its fields that differ from `PLAIN`.
+
+    positions: one for each token; with several axes, a list for each axis. length: that of the
+    complete sequence, if the rule depends on it. axes: the name of their order.
+    """
+
+    what: str
+    fields: Spec
+    positions: list[Any]
+    length: int | None = None
+    axes: str = "one"
+
+
 ORIGINAL = "original_max_position_embeddings"
 
 PLAIN: Spec = {
@@ -56,14 +72,13 @@ TIME_TOO = "0:0/2 0:1/2 1:0/2 1:1/2 2:0/2 2:1/2"
 PIXTRAL = "0:0/8 0:2/8 0:4/8 0:6/8 1:1/8 1:3/8 1:5/8 1:7/8"
 
 
-def _several(order: str, what: str, places: str, positions: list[Any], **fields: Any) -> Any:
-    """Return a case whose positions have several axes."""
+def _several(order: str, what: str, places: str, positions: list[Any], **fields: Any) -> Case:
+    """Return a case whose positions have several axes. places: the axis and exponent of pairs."""
     axes = [[int(n) for n in pair.replace(":", "/").split("/")] for pair in places.split()]
-    return what, {"axes": axes, **fields}, positions, None, order
+    return Case(what, {"axes": axes, **fields}, positions, axes=order)
 
 
-# Name: what it is, how the rope differs from PLAIN, positions, length, order of the axes.
-CASES: dict[str, Any] = {
+_BY_NAME: dict[str, tuple[Any, ...]] = {
     "half": ("all dimensions, i and i + R/2 rotate together (Llama)", {}, NEAR),
     "half-theta-5e5": ("another theta (Llama 3)", {"theta": 5e5}, NEAR),
     "half-far": ("positions up to 2^31 - 1", {}, FAR),
@@ -171,3 +186,4 @@ CASES: dict[str, Any] = {
         continuous=True
     ),
 }  # fmt: skip
+CASES = {name: Case(*fields) for name, fields in _BY_NAME.items()}

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import mpmath
-from catalogue_cases import CASES, ORIGINAL, PLAIN, Spec
+from catalogue_cases import CASES, ORIGINAL, PLAIN, Case, Spec
 from mpmath import mpf
 
 DIGITS = 60
@@ -19,22 +19,20 @@ DIGITS = 60
 
 def vectors() -> dict[str, Any]:
     """Return all test vectors by name, as vectors.json has them."""
-    made = {}
-    for name, (what, fields, positions, *more) in CASES.items():
-        length, order = more if len(more) == 2 else (more[0] if more else None, "one")
-        made[name] = _vector(what, order, PLAIN | fields, positions, length)
-    return made
+    return {name: _vector(case, PLAIN | case.fields) for name, case in CASES.items()}
 
 
-def _vector(what: str, order: str, spec: Spec, positions: list[Any], length: int | None) -> Any:
-    by_token = [list(p) for p in zip(*positions, strict=True)] if order != "one" else positions
-    facts = {"what": what, "axes": order, "spec": spec, "positions": positions, "length": length}
+def _vector(case: Case, spec: Spec) -> dict[str, Any]:
+    by_token = case.positions
+    if spec["axes"] is not None:
+        by_token = [list(position) for position in zip(*case.positions, strict=True)]
+    facts = {"what": case.what, "axes": case.axes, "spec": spec}
+    facts |= {"positions": case.positions, "length": case.length}
     heads = {name: _head(spec["head_dim"], len(by_token), *seed) for name, seed in SEEDS.items()}
-    for name, head in heads.items():
-        facts[name] = head
+    facts |= heads
     for name, head in heads.items():
         facts[f"rotated_{name}"] = [
-            rotated(x, at, spec, length) for x, at in zip(head, by_token, strict=True)
+            rotated(x, at, spec, case.length) for x, at in zip(head, by_token, strict=True)
         ]
     return facts
 
