@@ -11,6 +11,7 @@ try:
     import typer
 
     from ropewalk.cli.bench import bench
+    from ropewalk.cli.catalogue import catalogue
     from ropewalk.cli.compare import compare
     from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
@@ -54,7 +55,7 @@ def _root(
 
 
 TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
-TOOLS = (bench, verify, inspect)
+TOOLS = (verify, inspect, catalogue, bench)
 for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 
