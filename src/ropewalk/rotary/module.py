@@ -97,7 +97,7 @@ class RotaryEmbedding(nn.Module):
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
         positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. k
-            has the same positions, unless key_positions (T,) or (B, T) are given.
+            has the same positions, unless key_positions are given, with T instead of S.
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
             depends on it: an int or (B,). An int that is too small for the positions raises an

@@ -89,7 +89,7 @@ def findings(results: Facts) -> list[str]:
     sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
     lacking = lacking_seeds(results)
-    if rows[0]["name"] not in lacking:  # else the means are of other seeds
+    if rows[0]["name"] not in lacking:  # else its mean covers fewer seeds than theirs
         counts = [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
         dependent = "The measures just counted are not independent: all score the same models."
         sentences += [*counts, dependent] if counts else []

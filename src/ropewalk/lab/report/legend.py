@@ -30,7 +30,8 @@ def legend(results: Facts) -> str:
             "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal. "
             "The small ± number below it is a threshold: a larger observed difference would have "
             "been called better or worse"
-            + ", even if its p had been multiplied by the number of comparisons" * (len(rows) > 2)
+            + ", even with the strictest correction (p times the number of comparisons)"
+            * (len(rows) > 2)
             + "."
         )
     sentences += _split_meanings(results)

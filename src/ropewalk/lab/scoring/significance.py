@@ -99,8 +99,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of cases: in 4 to 14 % of the third of cases whose seeds spread least, and in 0 to
-    3 % of the other two thirds (`studies/rejections.py`).
+    in 1 to 5 % of cases. If cases are sorted by how much their seeds spread, it does so in 4 to
+    14 % of the third that spreads least, and in 0 to 3 % of the rest (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
