@@ -179,7 +179,8 @@ def capture(model: nn.Module, recorder: Recorder) -> Iterator[None]:
             _replace_functions(source, recorder, stack)
         for cls in theirs - {nn.Module, object}:
             for name, value in list(vars(cls).items()):
-                if ROTATES.search(name) and callable(value):
+                static = isinstance(value, (staticmethod, classmethod))
+                if ROTATES.search(name) and callable(value) and not static:
                     stack.enter_context(mock.patch.object(cls, name, recorder.rotating(value)))
         _follow(model, recorder, stack)
         stack.enter_context(_Products(recorder))

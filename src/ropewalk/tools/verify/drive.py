@@ -50,9 +50,9 @@ class Driver:
         training = self.stack.training
         self.stack.eval()
         try:
-            with hollow(self.stack, shape), capture(self.stack, Recorder(seen, shape)):
-                with torch.no_grad():
-                    self.stack(**given)
+            recorder = Recorder(seen, shape)
+            with torch.no_grad(), hollow(self.stack, shape), capture(self.stack, recorder):
+                self.stack(**given)
         except Exception as error:
             says = " ".join(str(error).split()) or "no message"
             raise ModelError(f"{type(error).__name__}: {shown(says, 160)}") from error
@@ -83,11 +83,15 @@ def _text_stack(model: nn.Module) -> nn.Module:
     if not hasattr(config, "get_text_config"):
         return model
     wanted = config.get_text_config()  # type: ignore[union-attr]
-    layered = (m for m in model.modules() if getattr(m, "config", None) is wanted)
-    for module in layered:
-        if any(isinstance(child, nn.ModuleList) for child in module.children()):
-            return module
-    return model
+    found = model
+    for module in model.modules():
+        if getattr(module, "config", None) is not wanted:
+            continue
+        has_layers = any(isinstance(child, nn.ModuleList) for child in module.modules())
+        parameters = inspect.signature(module.forward).parameters
+        if has_layers and any(name in parameters for name in TOKENS):
+            found = module
+    return found
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 SMALL = 2**22  # numbers in a parameter that is worth a float32 copy
 EXPERTS = re.compile(r"Experts$")
+ROUTERS = re.compile(r"Router|Gate")  # linear layers that return more than a vector
 
 
 class Shape:
@@ -56,7 +57,7 @@ def _input_embedding(model: nn.Module) -> Any:
 
 def _projection_width(module: nn.Module) -> int | None:
     """Return the number of outputs of a linear layer of any make, None for other modules."""
-    if any(True for _ in module.children()):
+    if any(True for _ in module.children()) or ROUTERS.search(type(module).__name__):
         return None
     for name in ("out_features", "nf", "output_size"):
         width = getattr(module, name, None)

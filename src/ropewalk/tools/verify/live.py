@@ -14,18 +14,19 @@ from ropewalk.checks import check_int
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify.applied import Applied, applied_matrices
+from ropewalk.tools.verify.applied import Applied, applied_matrices, rows_for
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.compare import compare
 from ropewalk.tools.verify.describe import check_rotation
 from ropewalk.tools.verify.drive import CONTIGUOUS, Driver, ModelError, text_driver
 from ropewalk.tools.verify.hollow import Shape
 from ropewalk.tools.verify.like import max_positions
-from ropewalk.tools.verify.measure import POSITIONS
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested, remark, right
 
 ModelConfig = str | PathLike[str] | Mapping[str, Any]
 MOST_LENGTH = 2**16 + 1
+#: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
+POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 515, 1_001, 3_333)
 MOST_ROWS = 1_024
 
 
@@ -85,9 +86,8 @@ class _Sizes:
 
     def see(self, attended: Attended) -> None:
         for x in (attended.q, attended.k):
-            self.rows = max(self.rows, -(-2 * x.shape[-1] // x.shape[1]))
-        for rotated in attended.rotations:
-            self.rows = max(self.rows, 2 * rotated.after.shape[-1])
+            if x.ndim == 4:
+                self.rows = max(self.rows, rows_for(x, attended.rotations))
 
 
 def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) -> Iterator[Check]:
@@ -97,7 +97,7 @@ def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) ->
     except ModelError as error:
         yield fault("runs", "fails", str(error))
         return
-    shape.rows = min(sizes.rows, MOST_ROWS) + 1
+    shape.rows = min(sizes.rows, MOST_ROWS)
     for length in lengths:
         layers = _Layers(spec, length, lengths)
         try:
@@ -180,6 +180,8 @@ class _Layers:
         checks = compare(structure, rope, self._others(rope), length)
         if not applied.entered:
             checks = [_amplitude_unknown(check) for check in checks]
+        if applied.weighted:
+            found.append(remark("norm", "a norm with weights follows the rotation"))
         return found + checks
 
     def _others(self, rope: RotarySpec) -> dict[str, RotarySpec]:
