@@ -17,8 +17,8 @@ from ropewalk.tools.verify.capture import Rotated
 
 SAME = 1e-5  # relative, of float32 vectors that went through a norm
 SPREAD = 1e-4  # of what is left when M(p) is fitted
+WORST = 100  # condition number of the vectors that enter; random ones have about 10
 SAMPLES = 1.5  # vectors for each unknown of a row of M(p)
-ROUNDS = 30  # of the alternating fit of a norm's weights
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,13 @@ class Applied:
 
     matrices: float64 (P, D, D), output by input. factors: (P,), by which vectors are longer than at
     position 0, apart from the rotation. entered: whether what entered the rotation is known.
-    linear: whether one matrix for each position explains all vectors. weighted: whether a norm with
-    weights follows the rotation; matrices are those before it.
+    linear: whether one matrix for each position explains all vectors.
     """
 
     matrices: Tensor
     factors: Tensor
     entered: bool
     linear: bool
-    weighted: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,9 @@ class _Part:
 
     start: int
     before: Tensor
-    heads: int  # that are different from one another
+    heads: int  # of `before`, which are repeated in the applied vectors
+    tiled: bool  # 0, 1, 0, 1 and not 0, 0, 1, 1
     factors: Tensor  # (N, H, S)
-    weights: Tensor | None = None
 
 
 def rows_for(applied: Tensor, rotations: tuple[Rotated, ...]) -> int:
@@ -66,9 +64,9 @@ def _rows(size: int, heads: int) -> int:
 def applied_matrices(applied: Tensor, rotations: tuple[Rotated, ...]) -> Applied:
     """Return what the rotation of one layer did. applied: `(N, H, S, D)`."""
     applied = applied.detach().cpu().to(torch.float32)
-    parts = _find_parts(applied, rotations) or _find_weighted(applied, rotations)
+    parts = _find_parts(applied, rotations)
     rows = max(_rows(applied.shape[-1], applied.shape[1]), *(_part_rows(p) for p in parts), 0)
-    whole, applied = applied, applied[:rows].to(torch.float64)
+    applied = applied[:rows].to(torch.float64)
     if parts:
         factors: Tensor | None = parts[0].factors[:rows]
     else:
@@ -78,15 +76,12 @@ def applied_matrices(applied: Tensor, rotations: tuple[Rotated, ...]) -> Applied
     applied = applied / factors[..., None]
     entered = applied[:, :, 0].clone()
     for part in parts:
-        if part.weights is not None:
-            applied = applied / part.weights
         inside = slice(part.start, part.start + part.before.shape[-1])
         before = part.before[:rows, :, 0].to(torch.float64)
-        entered[..., inside] = before.repeat_interleave(whole.shape[1] // part.heads, 1)
+        entered[..., inside] = _repeated(before, applied.shape[1], part.tiled)
     made, linear = _fit(applied, entered)
     relative = (factors / factors[:, :, :1]).mean((0, 1))
-    weighted = any(part.weights is not None for part in parts)
-    return Applied(made, relative.to(torch.float64), bool(parts), linear, weighted)
+    return Applied(made, relative.to(torch.float64), bool(parts), linear)
 
 
 def _part_rows(part: _Part) -> int:
@@ -97,9 +92,14 @@ def _fit(applied: Tensor, entered: Tensor) -> tuple[Tensor, bool]:
     """Return M(p) (P, D, D) by least squares, and whether it explains every vector."""
     flat = entered.flatten(0, 1)
     at = applied.permute(2, 0, 1, 3).flatten(1, 2)
+    unknown = torch.full((len(at), at.shape[-1], at.shape[-1]), torch.nan, dtype=at.dtype)
     if not torch.isfinite(at).all():
-        return torch.full((len(at), at.shape[-1], at.shape[-1]), torch.nan, dtype=at.dtype), True
-    made = torch.linalg.solve(flat.mT @ flat, flat.mT @ at)
+        return unknown, True
+    squares = flat.mT @ flat
+    sizes = torch.linalg.eigvalsh(squares)
+    if sizes[0] * WORST**2 < sizes[-1]:
+        return unknown, False
+    made = torch.linalg.solve(squares, flat.mT @ at)
     rest = (flat @ made - at).abs().amax() / flat.abs().amax()
     return made.mT, bool(rest < SPREAD)
 
@@ -112,39 +112,36 @@ def _find_parts(applied: Tensor, rotations: tuple[Rotated, ...]) -> list[_Part]:
         before, after = (_arranged(x, applied) for x in (rotated.before, rotated.after))
         if before is None or after is None:
             continue
-        width, heads = after.shape[-1], after.shape[1]
-        after = after.repeat_interleave(applied.shape[1] // heads, 1)
-        for start in range(applied.shape[-1] - width + 1):
-            if not free[start : start + width].all():
-                continue
-            inside = applied[..., start : start + width]
-            if _factors(inside[:2, :2, -2:], after[:2, :2, -2:]) is None:
-                continue
-            factors = _factors(inside, after)
-            if factors is not None:
-                parts.append(_Part(start, before, heads, factors))
-                free[start : start + width] = False
+        for tiled in (False, True):
+            part = _find_part(applied, free, before, after, tiled)
+            if part is not None:
+                parts.append(part)
+                free[part.start : part.start + after.shape[-1]] = False
                 break
     return parts
 
 
-def _find_weighted(applied: Tensor, rotations: tuple[Rotated, ...]) -> list[_Part]:
-    """Return the rotation that a norm with weights follows, if there is one."""
-    for rotated in rotations:
-        before, after = (_arranged(x, applied) for x in (rotated.before, rotated.after))
-        if before is None or after is None or after.shape != applied.shape:
+def _find_part(
+    applied: Tensor, free: Tensor, before: Tensor, after: Tensor, tiled: bool
+) -> _Part | None:
+    width, heads = after.shape[-1], after.shape[1]
+    after = _repeated(after, applied.shape[1], tiled)
+    for start in range(applied.shape[-1] - width + 1):
+        inside = applied[..., start : start + width]
+        if not free[start : start + width].all():
             continue
-        x, y = applied[:8].to(torch.float64), after[:8].to(torch.float64)
-        weights = torch.ones(x.shape[-1], dtype=torch.float64)
-        for _ in range(ROUNDS):  # x = factor · weight · y, with one factor for each vector
-            scaled = weights * y
-            factors = (x * scaled).sum(-1, keepdim=True) / scaled.square().sum(-1, keepdim=True)
-            scaled = factors * y
-            weights = (x * scaled).sum((0, 1, 2)) / scaled.square().sum((0, 1, 2))
-        found = _factors(applied.to(torch.float64), after * weights)
-        if found is not None and (weights != 0).all():
-            return [_Part(0, before, after.shape[1], found, weights)]
-    return []
+        if _factors(inside[:2, :, -2:], after[:2, :, -2:]) is None:
+            continue
+        factors = _factors(inside, after)
+        if factors is not None:
+            return _Part(start, before, heads, tiled, factors)
+    return None
+
+
+def _repeated(x: Tensor, heads: int, tiled: bool) -> Tensor:
+    """Return x (N, H', …) with its heads repeated to H, as grouped attention does."""
+    times = heads // x.shape[1]
+    return torch.cat([x] * times, 1) if tiled else x.repeat_interleave(times, 1)
 
 
 def _arranged(x: Tensor, applied: Tensor) -> Tensor | None:

@@ -1,9 +1,9 @@
 """Run a model for its ropes alone: projections return random vectors, the same at all positions.
 
 What attention then gets differs between positions by the rope and by nothing else. Weights are not
-read, so that a large model takes seconds, and badly conditioned weights do no harm. Everything that
-belongs to the rope is the model's own: its buffers, tables, functions, and norms of queries and
-keys.
+read, so that a large model takes seconds, and badly conditioned weights do no harm. Norms return
+their input: they would leave out a dimension, or hide what they follow. Everything that belongs to
+the rope is the model's own: its buffers, tables and functions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 SMALL = 2**22  # numbers in a parameter that is worth a float32 copy
 EXPERTS = re.compile(r"Experts$")
+NORMS = re.compile(r"Norm")
 ROUTERS = re.compile(r"Router|Gate")  # linear layers that return more than a vector
 
 
@@ -38,9 +39,12 @@ def hollow(model: nn.Module, shape: Shape) -> Iterator[None]:
             if width is not None:
                 stack.enter_context(_forward(module, _projection(width, number, shape)))
             elif module is embedding:
-                stack.enter_context(_forward(module, _embedded(module.weight.shape[-1])))
+                width = module.weight.shape[-1]
+                stack.enter_context(_forward(module, _embedded(width, shape)))
             elif EXPERTS.search(type(module).__name__):
                 stack.enter_context(_forward(module, _nothing))
+            elif NORMS.search(type(module).__name__) and not any(True for _ in module.children()):
+                stack.enter_context(_forward(module, _unchanged))
             else:
                 stack.enter_context(_single_precision(module))
         yield
@@ -100,11 +104,16 @@ def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
     return forward
 
 
-def _embedded(width: int) -> Callable[..., Tensor]:
+def _embedded(width: int, shape: Shape) -> Callable[..., Tensor]:
     def forward(ids: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return torch.ones(*ids.shape, width, device=ids.device)
+        drawn = torch.randn(shape.rows, 1, width, generator=torch.Generator().manual_seed(0))
+        return drawn.expand(*ids.shape, width).contiguous().to(ids.device)
 
     return forward
+
+
+def _unchanged(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return x
 
 
 def _nothing(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

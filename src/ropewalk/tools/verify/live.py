@@ -165,6 +165,8 @@ class _Layers:
         return fault(name, "layer-types-mixed", says, error=off)
 
     def _compared(self, applied: Applied, rope: RotarySpec) -> list[Check]:
+        if applied.matrices.isnan().all() and not applied.linear:
+            return [not_tested("rotates pairs", "vectors that enter are too alike to tell")]
         if not applied.linear:
             says = "vectors at one position are not all changed by the same matrix"
             return [fault("rotates pairs", "not-a-rotation", says)]
@@ -180,8 +182,6 @@ class _Layers:
         checks = compare(structure, rope, self._others(rope), length)
         if not applied.entered:
             checks = [_amplitude_unknown(check) for check in checks]
-        if applied.weighted:
-            found.append(remark("norm", "a norm with weights follows the rotation"))
         return found + checks
 
     def _others(self, rope: RotarySpec) -> dict[str, RotarySpec]:
@@ -209,20 +209,29 @@ def _amplitude_unknown(check: Check) -> Check:
 
 def _factors(applied: Applied, spec: LayerSpec, positions: Tensor) -> Check:
     """Whether queries become longer with their position only as a temperature says."""
-    name = "query factor"
-    expected = torch.ones(len(positions), dtype=torch.float64)
-    if spec.query_temperature is not None:
-        expected = spec.query_temperature.at(positions).to(torch.float64)
-    off = (applied.factors / (expected / expected[0]) - 1).abs()
+    name, temperature = "query factor", spec.query_temperature
+    expected = _temperatures(spec, positions)
+    off = (applied.factors / expected - 1).abs()
     worst = int(off.argmax())
     if off[worst] <= 1e-4:
-        kind = "1" if spec.query_temperature is None else "the query temperature"
+        kind = "1" if temperature is None else "the query temperature"
         return right(name, f"{kind}, at all positions")
+    if (applied.factors / _temperatures(spec, torch.arange(len(off))) - 1).abs().max() <= 1e-4:
+        return remark(name, "the query temperature, by the token's place in the call")
     says = (
         f"queries at position {int(positions[worst]):,} are multiplied by "
-        f"{applied.factors[worst]:.6g}, specified is {expected[worst] / expected[0]:.6g}"
+        f"{applied.factors[worst]:.6g}, specified is {expected[worst]:.6g}"
     )
+    if spec.rope is None and temperature is None:
+        return remark(name, says)
     return fault(name, "norm-drift", says, error=off[worst].item())
+
+
+def _temperatures(spec: LayerSpec, positions: Tensor) -> Tensor:
+    if spec.query_temperature is None:
+        return torch.ones(len(positions), dtype=torch.float64)
+    factors = spec.query_temperature.at(positions).to(torch.float64)
+    return factors / factors[0]
 
 
 def _values(attended: Attended) -> Check:
