@@ -60,6 +60,16 @@ class Driver:
             self.stack.train(training)
 
 
+def takes_tokens(target: object) -> bool:
+    """Return whether a target is a model that takes tokens, not a rotation of vectors."""
+    if not isinstance(target, nn.Module):
+        return False
+    parameters = inspect.signature(_text_stack(target).forward).parameters
+    names = [name for name in TOKENS if name in parameters]
+    embeds = any(isinstance(module, nn.Embedding) for module in target.modules())
+    return bool(names) and (embeds or hasattr(target, "get_input_embeddings"))
+
+
 def text_driver(model: nn.Module) -> Driver:
     """Return how a model's text stack is called. Raises ValueError if it takes no tokens."""
     stack = _text_stack(model)

@@ -63,7 +63,7 @@ def _projection_width(module: nn.Module) -> int | None:
     """Return the number of outputs of a linear layer of any make, None for other modules."""
     if any(True for _ in module.children()) or ROUTERS.search(type(module).__name__):
         return None
-    for name in ("out_features", "nf", "output_size"):
+    for name in ("out_features", "nf"):
         width = getattr(module, name, None)
         if isinstance(width, int) and not isinstance(width, bool):
             return width
