@@ -1,7 +1,7 @@
-"""Write the tables of precision.md and performance.md: `python docs/tables.py`.
+"""Write the tables of some pages: `python docs/tables.py`.
 
-The numbers are those of benchmarks/results. A table is between `<!-- table: NAME -->` and
-`<!-- end -->`, and NAME is a function of this file.
+The numbers are those of benchmarks/results; the faults are those of `ropewalk.tools`. A table is
+between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a function of this file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-PAGES = (DOCS / "precision.md", DOCS / "performance.md")
+PAGES = (DOCS / "precision.md", DOCS / "performance.md", DOCS / "check-a-port.md")
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # The encodings and lengths of `cost`, one for each kind of work; the results have all of them.
@@ -44,6 +44,16 @@ def far() -> str:
         errors = [f"{row[key]:.1e}" for key in ("worst", "rms", "output")]
         lines.append([row["name"] + rule, f"{row['theta']:,.0f}", *errors])
     return _table(["up to ±2^31", "theta", "worst", "rms", "rotated vector"], lines)
+
+
+def faults() -> str:
+    """Return the faults that `ropewalk verify` names."""
+    from ropewalk.tools.verify import FAULTS
+
+    return _table(
+        ["identifier", "what is wrong", "likely cause"],
+        [[f"`{name}`", fault.what, fault.cause] for name, fault in FAULTS.items()],
+    )
 
 
 def rotation() -> str:
@@ -109,7 +119,8 @@ def cost() -> str:
 def written(page: Path) -> str:
     """Return the text of a page with its tables written again."""
     makers: dict[str, Callable[[], str]] = {
-        make.__name__: make for make in (exactness, far, rotation, training, translation, cost)
+        make.__name__: make
+        for make in (exactness, far, rotation, training, translation, cost, faults)
     }
     text = page.read_text(encoding="utf-8")
     return BLOCK.sub(lambda found: f"{found[1]}{makers[found[2]]()}{found[3]}", text)

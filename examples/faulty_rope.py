@@ -108,9 +108,10 @@ class MixedPairingSite(FaultySite):
 class MixedPairing(FaultyRotary):
     """Rotary with half pairs (i, i + D/2) for queries and interleaved pairs (2i, 2i + 1) for keys.
 
-    This happens when a checkpoint is converted from one pairing to the other and the rows of only
-    one projection are permuted. With R the rotation in half pairs, and P the permutation that
-    brings interleaved pairs into halves, a score should be qᵀ R(n - m) k, but here it is
+    This happens when q and k are rotated by different code, such as a kernel for q that pairs
+    halves and older code for cached keys that pairs neighbors. With R the rotation in half pairs,
+    and P the permutation that brings interleaved pairs into halves, a score should be
+    qᵀ R(n - m) k, but here it is
 
         qᵀ R(m)ᵀ Pᵀ R(n) P k
 
@@ -129,8 +130,8 @@ class Bfloat16AnglesSite(FaultySite):
     def tables(self, positions: Tensor) -> Tables:
         frequencies = self.rope.spec.inverse_frequencies().to(positions.device, torch.bfloat16)
         angles = positions.to(torch.bfloat16).unsqueeze(-1) * frequencies
-        # Through float64, so that a row is the same alone and among others: vectorized cosines
-        # differ in their last bit, which can change the rounding.
+        # In float64, so that a position has the same values alone and in a batch: vectorized and
+        # scalar float32 cosines may differ in the last bit, and then round differently to bfloat16.
         cos, sin = angles.double().cos(), angles.double().sin()
         return cos.to(torch.bfloat16).float(), sin.to(torch.bfloat16).float()
 

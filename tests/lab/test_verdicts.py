@@ -133,4 +133,4 @@ def test_published_results_judged_anew_say_the_same(compare, tmp_path):
             assert new["summary"][split] == old["summary"][split]
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert "### Compared with rotary" in readme
-    assert "would have been shown" in readme
+    assert "would have been called better or worse" in readme

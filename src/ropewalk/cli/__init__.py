@@ -20,6 +20,7 @@ try:
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
     from ropewalk.cli.usage import Command, UsageError, in_one_line
+    from ropewalk.cli.verify import verify
     from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
     if error.name not in ("rich", "typer"):
@@ -31,7 +32,7 @@ except KeyboardInterrupt:  # during the imports above
     sys.exit(130)
 
 app = typer.Typer(
-    help="Train the same model with different position encodings and compare the results.",
+    help="Compare position encodings in training, and find out what a rope really does.",
     context_settings={"max_content_width": 100},
     no_args_is_help=True,
     add_completion=False,
@@ -51,7 +52,7 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench):
+for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench, verify):
     app.command(cls=Command)(command)
 
 

@@ -40,9 +40,9 @@ def bench(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
     ] = None,
 ) -> None:
-    """Time rotation on this machine, against other libraries.
+    """Time rotation on this machine, also of other libraries.
 
-    Copying the same tensors is also timed, as the lower limit. Libraries that are not installed are
+    Copying the same tensors is also timed, for comparison. Libraries that are not installed are
     skipped.
     """
     with errors():

@@ -40,14 +40,14 @@ def compare(
     against: Against = None,
     note: Note = None,
 ) -> None:
-    """Train the same model with each encoding, score and compare.
+    """Train the same model with each encoding and compare scores.
 
-    Every encoding is trained with every seed. The same command resumes an interrupted run and
+    Every encoding is trained with every seed. After an interruption, the same command continues and
     skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
 
-    With --sweep, each encoding is trained with every combination and the first seed, and keeps the
-    one with the lowest validation loss. Swept decoding fields, such as beam, are chosen on
-    validation data with all seeds.
+    With --sweep, each encoding is trained with every combination of values and the first seed, and
+    keeps the combination with the lowest validation loss. Decoding fields in --sweep, such as beam,
+    are chosen on validation data with all seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison

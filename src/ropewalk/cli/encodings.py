@@ -17,8 +17,8 @@ def encodings(imports: Imports = None) -> None:
     """List every encoding with its arguments and their defaults.
 
     Includes the encodings of --import and of installed packages. Write arguments in parentheses,
-    as in rotary(theta=1e6), and join encodings that act together with +, as in sinusoidal+rotary.
-    Encodings that act in attention also take cross=True: they then act in cross-attention too.
+    as in rotary(theta=1e6). Join encodings by + to use them together, as in sinusoidal+rotary.
+    With cross=True, an encoding that acts in attention acts in cross-attention too.
     """
     with errors():
         from ropewalk.encodings import REGISTRY

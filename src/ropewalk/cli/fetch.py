@@ -33,7 +33,7 @@ def fetch(
         ),
     ] = None,
 ) -> None:
-    """Download real text, checked by SHA-256, for --data NAME."""
+    """Download real text for --data NAME, checked by SHA-256."""
     with errors():
         from ropewalk.lab.data.real.catalogue import FETCHED
         from ropewalk.lab.data.real.folder import fetch, real_text

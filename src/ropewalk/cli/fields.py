@@ -19,8 +19,8 @@ def fields(task: OneTask = None, preset: Preset = "default") -> None:
     """List every field of a config with its default.
 
     Each line starts with FIELD=VALUE as the command line takes it. With --task, only the fields of
-    that task. Without it, the fields of translation come first; the others follow, with the
-    defaults of the first task that has them.
+    that task are listed. Without --task, the fields of translation come first; the other fields
+    follow, each with its default in the first task that has it.
     """
     with errors():
         from ropewalk.lab.config import Config

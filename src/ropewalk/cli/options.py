@@ -10,7 +10,7 @@ Preset = Annotated[
     str,
     typer.Option(
         metavar="PRESET",
-        help="default or quick; for translation also multi30k-cpu, multi30k-base or annotated.",
+        help="default or quick; for translation, also multi30k-cpu, multi30k-base or annotated.",
     ),
 ]
 TaskName = Annotated[
@@ -50,16 +50,17 @@ Attention = Annotated[
 ConfigFile = Annotated[
     str | None,
     typer.Option(
-        "--config", metavar="PATH", help="YAML or JSON file of fields; they override the preset's."
+        "--config", metavar="PATH", help="YAML or JSON file of fields that override the preset's."
     ),
 ]
 Data = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="translation: phrases, multi30k, a folder with train.de, train.en, …, or two files "
-        "SOURCE,TARGET; masked-lm and causal-lm: tales, text files, a folder of them, or the "
-        "name of a text from ropewalk fetch.  [default: the preset's]",
+        help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, or "
+        "two files SOURCE,TARGET; masked-lm and causal-lm: tales (built-in), your text files, a "
+        "folder of text files, or the name of a text from ropewalk fetch.  "
+        "[default: the preset's]",
     ),
 ]
 Imports = Annotated[
@@ -73,13 +74,15 @@ Imports = Annotated[
 ]
 Out = Annotated[
     str | None,
-    typer.Option(metavar="FOLDER", help="Run folder.  [default: runs/PRESET or runs/TASK-PRESET]"),
+    typer.Option(
+        metavar="FOLDER", help="Output folder.  [default: runs/PRESET or runs/TASK-PRESET]"
+    ),
 ]
 Sweep = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FIELD=VALUE,VALUE,…",
-        help="Values that each encoding tries on validation data; it keeps the best. May be "
+        help="Values to try; each encoding keeps those that are best on validation data. May be "
         "repeated: all combinations are tried.",
     ),
 ]
@@ -87,7 +90,7 @@ Jobs = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Processes that run in parallel, each with one encoding and seed.  "
+        help="Number of parallel processes, each for one encoding and seed.  "
         "[default: one per core]",
     ),
 ]
@@ -95,8 +98,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Test every encoding against NAME too; by default, only against the first. "
-        "May be repeated.",
+        help="Test every encoding against encoding NAME too; by default, only against the first "
+        "encoding. May be repeated.",
     ),
 ]
 Note = Annotated[

@@ -9,7 +9,7 @@ from ropewalk.cli.listing import print_rows, summary
 def tasks() -> None:
     """List every task with its data, score and description.
 
-    DATA is the data if --data is not given; SCORE is the headline score.
+    DATA is what the task uses if --data is not given; SCORE is the score of the report's headline.
     """
     with errors():
         from ropewalk.lab.config_reader import make_config

@@ -33,7 +33,7 @@ def translate(
         str | None,
         typer.Option(
             metavar="X",
-            help="Power of the length that beam scores are divided by.  [default: the model's]",
+            help="Exponent of the length that beam scores are divided by.  [default: the model's]",
         ),
     ] = None,
     device: Device = "auto",

@@ -33,9 +33,9 @@ class StackShape:
     """Shape of a stack: the attention layers that one encoding is built for.
 
     `causal` says whether these attentions look back only: True for a decoder's self-attention,
-    False for an encoder and for cross-attention. Encodings that use distances need it (T5 divides
-    its buckets between the two sides). `head_dim` is the size of the vectors that `rotate`
-    receives (the number of features, if linear attention rotates features).
+    False for an encoder and for cross-attention. Encodings that use distances need `causal` (T5
+    divides its buckets between earlier and later keys). `head_dim` is the size of the vectors that
+    `rotate` receives (the number of features, if linear attention rotates features).
 
     Example:
         >>> from ropewalk.encodings import StackShape, build
@@ -114,8 +114,8 @@ class AttentionEncoding(nn.Module):
 
     `scale` multiplies the scores before the softmax; None means `1/sqrt(head_dim)` (TUPE uses
     `1/sqrt(2 head_dim)`). `cached_keys` says which keys a key/value cache stores: `"rotated"`, keys
-    after `rotate`, so each key is rotated once; `"raw"`, keys before `rotate`, which receives all
-    of them at each step; `"none"` if the published method allows no cache.
+    after `rotate`, so each key is rotated once; `"raw"`, keys before `rotate`, so `rotate` receives
+    all keys at each step; `"none"` if the published method allows no cache.
 
     Example:
         >>> import torch
@@ -146,13 +146,16 @@ class AttentionEncoding(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Rotate q `(B, H, S, D)` to `placement.queries`, k `(B, K, T, D)` to `.new_keys`.
 
-        k is None if a cache already contains all keys rotated (cross-attention after its first
+        k is None if a cache already contains all keys, rotated (cross-attention after its first
         step).
         """
         return q, k
 
     def rotate_values(self, v: Tensor, placement: Placement) -> Tensor:
-        """Rotate v `(B, K, T, D)` of the keys of `rotate`; values are cached as keys are."""
+        """Rotate v `(B, K, T, D)`, the values that belong to the keys that `rotate` receives.
+
+        Values are cached rotated or raw, like the keys.
+        """
         return v
 
     def restore(self, output: Tensor, placement: Placement) -> Tensor:
@@ -162,7 +165,7 @@ class AttentionEncoding(nn.Module):
     def bias(self, placement: Placement) -> Tensor | None:
         """Return what to add to the scaled scores, independent of content: `(H, S, T)`, or None.
 
-        If positions differ within the batch, it is `(B, H, S, T)`.
+        If positions differ within the batch, the result is `(B, H, S, T)`.
         """
         return None
 
@@ -186,10 +189,10 @@ class AttentionEncoding(nn.Module):
 class Encoding(nn.Module):
     """A position encoding built for one stack. This base class does nothing (NoPE).
 
-    `max_positions` is the number of positions that it can encode, or None if there is no limit.
-    `trained_rows` is True if each position has its own parameters: those of positions that training
-    never reached keep their initial values. `crosses` is False if the encoding is not defined
-    between a source and a target.
+    `max_positions` is the number of positions that the encoding accepts, None without a limit.
+    `trained_rows` is True if each position has its own parameters: parameters of positions that
+    training never reached keep their initial values. `crosses` is False if the encoding is not
+    defined between a source and a target.
 
     Example:
         >>> import torch

@@ -103,33 +103,33 @@ class Rotary(Encoding):
     f_i = theta^(-2i/R). So the score of a query at m and a key at n depends on m - n alone.
 
     Acts on queries and keys of every layer; relative. Costs one pass over q and k (and over v and
-    the output, if values rotate); cos and sin are computed once for all layers that share
-    frequencies. No parameters unless learned. Accepts any position. Keys can be cached rotated. It
-    acts in cross-attention only on request (`cross=True`); the distance there is the one between a
-    target position and a source position.
+    the output, if values rotate); cos and sin are computed once for all layers with the same
+    frequencies. No parameters unless learned. Accepts any position. Keys can be stored in the cache
+    after rotation. The encoding acts in cross-attention only on request (`cross=True`); the
+    distance is then target position minus source position.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
     rotary_dim: R; only these first dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
     pairing: which dimensions form a pair, `half` (i and i + R/2) or `interleaved` (2i, 2i + 1).
     reverse: rotate in the other direction (nanochat).
-    frequency: one frequency for all pairs, in radians per position, instead of theta's.
+    frequency: one frequency for all pairs, in radians per position, instead of theta^(-2i/R).
     rule: name of a scaling rule in `ropewalk.scaling`, upper or lower case. The rule's fields are
         further arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates
         the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional,
         fraction=0.75)`.
-    length: the number of tokens of the complete sequence, prompt and generated. The rules that
-        depend on it (DynamicNTK, LongRoPE) require it. It is fixed, not the length of each pass:
+    length: the number of tokens of the complete sequence, prompt and generated, required by rules
+        that depend on it (DynamicNTK, LongRoPE). The length is fixed, not the length of each pass:
         otherwise early and late tokens would use different lengths. No cache could then match a
-        full recomputation, not even a cache of unrotated keys, because they come from hidden states
+        full recomputation, not even a cache of unrotated keys: these keys come from hidden states
         that were computed with another length.
-    learned: make the frequencies parameters, which start at the values above. True: one set for the
-        stack; `layer`: one set per layer; `head`: one per key head of each layer (as in RoPE-ViT,
-        arXiv 2403.13298). Scores still depend on the distance alone.
+    learned: make the frequencies parameters, which start at the values that the other arguments
+        define. True: one set for the stack; `layer`: one set per layer; `head`: one per key head of
+        each layer (as in RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
     values: True also rotates values by the positions of their keys, and the output back by the
         position of its query: a value that goes from n to m is rotated by n - m, and stays relative
         (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
-        it then depends on absolute positions (`rotary_value` of RoFormer in transformers).
+        the output then depends on absolute positions (`rotary_value` of RoFormer in transformers).
     """
 
     def __init__(

@@ -47,7 +47,11 @@ class TupeSite(ScoreBias):
         return heads.transpose(-3, -2)
 
     def _reset(self, bias: Tensor, first: Tensor, placement: Placement) -> Tensor:
-        """Let position 0 look by content alone, and others at it by one number per head."""
+        """Replace position scores if the query, or only the key, is position 0.
+
+        They are 0 if the query is position 0. If only the key is, they are one trained number per
+        head.
+        """
         at_first = placement.keys[..., None, None, :] == 0
         from_first = placement.queries[..., None, :, None] == 0
         bias = torch.where(at_first, first[:, None, None].to(bias.dtype), bias)
@@ -57,23 +61,24 @@ class TupeSite(ScoreBias):
 class Tupe(Encoding):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
-    p are trained vectors, normalized; U_q and U_k are projections for all heads. Content is divided
-    by `sqrt(2 D)` too, so that the sum starts at the size of content scores alone.
+    p are trained vectors, normalized; U_q and U_k are projections for all heads. Content scores are
+    also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary scores, which are
+    divided by `sqrt(D)`.
 
     Acts on scores; absolute. Costs two projections of a sequence of positions and a product of
-    their heads, once for all layers (in each layer if a long sequence attends in blocks);
+    their heads, once for all layers (but in each layer if a long sequence attends in blocks);
     `(max_positions + 2 (1 + H D)) * width` parameters, shared by all layers of the stack. Refuses
     positions from `max_positions` on. Keys can be cached.
 
-    The paper has only encoders and always resets; causal stacks use the same formulas here.
-    Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9); guolinke/TUPE,
-    fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases in U, omitted
-    here because the norm's biases make them unnecessary.
+    The paper has only encoders, with `reset` except in an ablation; causal stacks use the same
+    formulas here. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9);
+    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases
+    in U. These are omitted here: without `reset`, the norm's bias can have the same effect.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: give position 0, where [CLS] is, no place: others add one number per head to its score,
-        and its own queries use content alone. (The paper adds a number there too; it is the same
-        for all keys, so softmax cancels it.)
+    reset: give position 0, where [CLS] is, no position score: as a key, it gets one trained number
+        per head from every other query; as a query, it uses content alone. (The paper also adds a
+        number to the scores of query 0. It is the same for all keys, so softmax cancels it.)
     """
 
     max_positions: int

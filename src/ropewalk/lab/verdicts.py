@@ -1,6 +1,6 @@
-"""Verdicts of a comparison: which scores count, and which differences are shown.
+"""Verdicts of a comparison: which scores count, and which differences are statistically shown.
 
-They are computed from a run's results alone, so that published results can be tested again.
+Verdicts are computed from a run's results alone, so that published results can be tested again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """For encodings with one row per position, remove scores on splits of untrained rows."""
+    """Remove scores on splits with positions that training did not reach.
+
+    Only for encodings that have trained parameters for each position.
+    """
     for row in results["encodings"]:
         if not has_trained_rows(row["name"]):
             continue
@@ -94,7 +97,7 @@ def _drop_untrained(results: Facts) -> None:
 
 
 def _beyond_training(results: Facts) -> dict[str, str]:
-    """Return why an encoding with one row per position has no score, by split."""
+    """Return why an encoding with parameters for each position has no score, by split."""
     why = "it has separate parameters for each position, and"
     if "lengths" in results:
         lengths = results["lengths"]

@@ -35,17 +35,17 @@ class AttentionOutput(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Multi-head attention with as many key/value heads as query heads, or fewer.
+    """Multi-head attention; key/value heads may be fewer than query heads (`kv_heads`).
 
     `encoding` is a site, the part of an encoding that acts in one layer
-    (`build("rotary", shape).for_layer(layer)`); without one, attention does not depend on
+    (`build("rotary", shape).for_layer(layer)`). Without an encoding, attention does not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
     `performer(features=64, rotate=before)` or `elu`. For linear attention, build
     the encoding with `head_dim=rotated_dim(kind, head_dim)`; an unsuitable encoding raises an error
     (`check_encoding`).
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
-    `attention(x, memory, mask=mask)`. You can use it alone in your own model.
+    `attention(x, memory, mask=mask)`. You can use this module alone in your own model.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 
     Example:
@@ -108,12 +108,13 @@ class Attention(nn.Module):
 
         placement: positions of queries and keys (default: 0, 1, …, continued after a cache).
         mask: boolean, True where a query may look, broadcast to `(B, H, S, T)`; in linear attention
-            the same for all queries.
+            it must be the same for all queries.
         causal: look back only.
         cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
-            attention. With memory, a filled cache replaces it: memory is not projected again.
+            attention. In cross-attention, a filled cache replaces memory, which is not projected
+            again.
         need_probabilities: also return probabilities. Linear attention returns its weights instead,
-            and only if cache is None; rotated features make some of them negative.
+            but only if cache is None; rotated features make some weights negative.
 
         A query with every key masked returns only the bias of the output projection.
         """
@@ -177,7 +178,7 @@ class Attention(nn.Module):
         if unplaced and encoding is not AttentionEncoding:
             raise ValueError(
                 f"placement must be given for {encoding.__name__} in cross-attention with a cache, "
-                f"got None: memory's keys do not show how many queries came before"
+                f"got None: the cache has the length of memory, not the number of earlier queries"
             )
 
     @property

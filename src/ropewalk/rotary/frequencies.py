@@ -1,17 +1,18 @@
 """Frequencies and angles, without rounding error that grows with the position.
 
-By position 10,000,000, a float32 product of position and frequency can be off by half a radian, and
-the cosine of a float64 product is off by 1e-7 at 2^31. So a frequency f, in radians per position,
+Cosines of float32 products of position and frequency are off by up to 0.7 near position 10,000,000,
+and cosines of float64 products by up to 2e-7 near 2^31. So a frequency f, in radians per position,
 is stored as a fraction of a turn in fixed point,
 
     w = round(f / 2π · 2^64).
 
-position · w in 64-bit integers is the fraction of a turn that remains after all full turns, because
-full turns are what overflows. The only error is from rounding w, at most |position| · 2^-65 turns:
-4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^38 it is below the rounding of float32. Farther
-positions raise no error: bfloat16 rounds more than that, and a check of positions on a device would
-have to wait for the device. Frequencies are computed in decimal arithmetic. theta and
-the fields of a scaling rule are taken as exact binary64 numbers.
+One full turn is 2^64. So overflow of position · w in 64-bit integers drops exactly the full turns,
+and the remaining fraction of a turn is left. The only error is from rounding w, at most |position|
+· 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is below 3e-8, the
+rounding of cos and sin to float32. Farther positions raise no error: even at 2^50 the rounding to
+bfloat16 is larger, and a check of positions on a GPU would have to wait for the GPU. Frequencies
+are computed in decimal arithmetic. theta and the fields of a scaling rule are taken as exact
+binary64 numbers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor]:
     """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
-    positions: (..., R/2), the position that each pair follows. frequencies: (..., R/2), int64 as
+    positions: (..., R/2), the position of each pair on its axis. frequencies: (..., R/2), int64 as
     `to_fixed_point` returns them, or float64 in radians per position if positions are continuous.
     With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """

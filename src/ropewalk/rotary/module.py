@@ -29,16 +29,17 @@ from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, app
 class RotaryEmbedding(nn.Module):
     """Module that rotates queries and keys by their positions, as `spec` says.
 
-    Positions are integers (or floats, if the spec has `continuous`). Up to ±2^31, cos and sin are
-    within 1e-7, whatever the dtype of q and k. Beyond, the angle's error grows as
-    |position| · 2^-65 turns: 4e-7 radians at 2^41 (milliseconds since 1970), 2e-4 at 2^50. The
-    module has no parameters and no buffers, so `.half()`, `to_empty` and state dicts do not change
-    it.
+    For integer positions up to ±2^31, cos and sin are within 1e-7 times the amplitude, whatever the
+    dtype of q and k. Farther on, the angle's error is at most |position| · 2^-65 turns: 4e-7
+    radians at 2^41 (milliseconds since 1970), 2e-4 at 2^50. If the spec has `continuous`, positions
+    may be floats, and angles are float64 products. The module has no parameters and no buffers, so
+    `.half()`, `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
-    at most 16,384 rows per device (4·R bytes each: 8 MiB if R = 128). Tables of the two latest sets
-    of frequencies are cached. Rows beyond that are computed for each call: a decode at position
-    10,000,000 builds one row. The result is the same either way.
+    at most 16,384 rows per device (4·R bytes each: 8 MiB if R = 128). A call that includes position
+    16,384 or a later one computes its own rows: a decode at position 10,000,000 builds one row.
+    Cached and computed rows are equal. Each device caches a table for each of the two latest sets
+    of frequencies.
 
     Example:
         >>> import torch
@@ -72,7 +73,7 @@ class RotaryEmbedding(nn.Module):
     ) -> RotaryEmbedding:
         """Return the rope of one layer of a config.json, read by `ModelSpec.from_config`.
 
-        Two parts of a layer act on the scores and are not in it: `LayerSpec.softmax_factor`
+        The rope does not include two factors of the layer's scores: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """
         rope = ModelSpec.from_config(config, pairing=pairing).layer(layer, stack).rope
@@ -98,9 +99,9 @@ class RotaryEmbedding(nn.Module):
         positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. They
             are also those of k, unless key_positions (T,) or (B, T) are given.
         offset: without positions, q (and k) are at offset, offset + 1, ...
-        length: that of the sequence served, an int or (B,), if the scaling rule depends on it. It
-            counts all tokens, cached ones too. An int too small for the positions is an error if
-            they are known without waiting for a device; otherwise, and compiled, it is not seen.
+        length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
+            depends on it: an int or (B,). An int smaller than the positions need raises an error,
+            but not for `positions` on a GPU (a check would wait for it) or under torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns both, with
         their shapes and dtypes. Raises ValueError or TypeError that names argument, rule and value.
@@ -148,7 +149,7 @@ class RotaryEmbedding(nn.Module):
         length: Length = None,
         seq_dim: int = -2,
     ) -> Tensor:
-        """Invert `rotate`: return what x was before it was rotated at these positions."""
+        """Invert `rotate`: return x as it was before it was rotated at these positions."""
         source = self._tables
         cos, sin = source.for_tensor(x, positions, offset, length, seq_dim)
         squared = source.amplitude(length, x.device) ** 2
@@ -160,9 +161,9 @@ class RotaryEmbedding(nn.Module):
     ) -> Tensor:
         """Move rotated keys to other positions: rotate each pair by `by` more steps.
 
-        by: each key's new position minus its old one: an int, or integers (S,) or (B, S), with axes
-        in front if the spec has several. Keys must have been rotated with the same `length`; their
-        amplitude does not change.
+        by: each key's new position minus its old one: an int, or integers (S,) or (B, S); (A, S) or
+        (A, B, S) if the spec has several axes. Keys must have been rotated with the same `length`;
+        their amplitude does not change.
         """
         if isinstance(by, (int, torch.SymInt)):
             check_within_int64("by", by)
@@ -183,7 +184,7 @@ class RotaryEmbedding(nn.Module):
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
         If the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: allow
-        positions beyond `length`, to see what its frequencies do there.
+        positions beyond `length`, to use its frequencies at these positions.
         """
         tables = self._tables.at(positions, length)
         if not extrapolate:
@@ -197,7 +198,7 @@ class RotaryEmbedding(nn.Module):
     def _fast_path(
         self, q: Tensor, k: Tensor, offset: int, length: Length, seq_dim: int
     ) -> Sequence[Tensor] | None:
-        """Rotate both by cached rows, in one call: most of a decode's time is checks.
+        """Rotate q and k by cached rows, in one call: most of a decode's time is checks.
 
         Fast path; returns None, without side effects, when the checked path is needed.
         """

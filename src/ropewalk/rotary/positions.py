@@ -1,7 +1,7 @@
 """Positions of tokens, as integer tensors that `RotaryEmbedding` takes.
 
-Positions with one axis are (S,) or (B, S); several axes come first, (A, S). A tensor of more than
-2^31 positions is an error.
+If each token has one coordinate, positions are (S,) or (B, S). If it has A coordinates (such as row
+and column), these come as the first dimension: (A, S). More than 2^31 positions are an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
 
 def offset(start: int | Tensor, length: int) -> Tensor:
-    """Return start, start + 1, …: (S,), or (B, S) if each row of the batch has its own start.
+    """Return start, start + 1, …: (S,), or (B, S) if each sequence of the batch has its own start.
 
     Example:
         >>> import torch
@@ -59,9 +59,9 @@ def offset(start: int | Tensor, length: int) -> Tensor:
 
 
 def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
-    """Return positions of documents packed in one row, each from 0: (S,).
+    """Return positions of documents packed in one sequence; each document starts at 0: (S,).
 
-    cu_seqlens: where documents begin, and the end of the last: 0, n_1, n_1 + n_2, …, S.
+    cu_seqlens: where each document begins, then the end of the last one: 0, n_1, n_1 + n_2, …, S.
 
     Example:
         >>> from ropewalk import positions
@@ -88,9 +88,9 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 
 
 def left_padded(mask: Tensor) -> Tensor:
-    """Return positions of rows padded on the left; each row's first real token is at 0: (B, S).
+    """Return positions of left-padded sequences; each first real token is at 0: (B, S).
 
-    mask: (B, S), True or 1 at real tokens, which are the last of each row. Padding gets 0.
+    mask: (B, S), True or 1 at real tokens, after all padding. Padding gets position 0.
 
     Example:
         >>> import torch
@@ -141,8 +141,9 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
     """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
     segments: in their order, an int n for n tokens of text, (H, W) for an image and (T, H, W) for a
-    video, in patches as the language model sees them; (T, H, W, step) if frames are `step` apart.
-    In text, all axes are equal. Each segment begins one after the greatest position so far.
+    video; (T, H, W, step) if frames are `step` apart. Sizes are in patches as the language model
+    sees them. A text token has the same time, height and width. Each segment begins one after the
+    greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
     Example:
@@ -177,8 +178,9 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
 def coordinates(height: int, width: int) -> Tensor:
     """Return centers of patches on [-1, 1] in both directions, times 2π: float64 (2, H * W).
 
-    For a spec with `continuous`. Angles of DINOv3 are 2π · coordinate / theta^e. Source: Siméoni et
-    al. 2025, arXiv 2508.10104; transformers' modeling_dinov3_vit.py.
+    For a spec with `continuous`. DINOv3's angles are 2π · c / theta^e for a center c in [-1, 1];
+    the result includes the factor 2π. Source: Siméoni et al. 2025, arXiv 2508.10104; transformers'
+    modeling_dinov3_vit.py.
 
     Example:
         >>> from ropewalk import positions
@@ -193,9 +195,10 @@ def coordinates(height: int, width: int) -> Tensor:
 def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tensor:
     """Return the positions of a sequence's tokens on one of `world` ranks: (length / world,).
 
-    `contiguous`: one run. `zigzag`: run `rank` and run `2 * world - 1 - rank` of 2 * world runs, so
-    that causal attention costs each rank the same (Megatron, Llama 3). `round-robin`: every
-    world-th token (striped attention, arXiv 2311.09431).
+    `contiguous`: block `rank` of `world` blocks. `zigzag`: the sequence is cut into 2 * world
+    blocks, and this rank gets block `rank` and block `2 * world - 1 - rank`, so that causal
+    attention costs each rank the same (Megatron, Llama 3). `round-robin`: every world-th token,
+    from `rank` on (striped attention, arXiv 2311.09431).
 
     Example:
         >>> from ropewalk import positions
@@ -220,8 +223,8 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
         return everything.chunk(world)[rank] if length else everything
     if scheme == "round-robin":
         return everything[rank::world]
-    runs = everything.unflatten(0, (parts, length // parts))
-    return torch.cat((runs[rank], runs[parts - 1 - rank]))
+    blocks = everything.unflatten(0, (parts, length // parts))
+    return torch.cat((blocks[rank], blocks[parts - 1 - rank]))
 
 
 def _patches(segment: Sequence[int]) -> Tensor:

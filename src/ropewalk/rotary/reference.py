@@ -1,4 +1,4 @@
-"""The rotation in plain torch, as the formula has it; every faster form must agree with it.
+"""The formula of the rotation in plain torch; every kernel must agree with it.
 
 Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 """
@@ -16,9 +16,9 @@ from ropewalk.rotary.spec import Pairing
 class Layout(NamedTuple):
     """Where pairs are in a tensor and how they rotate, for the operator and the kernels.
 
-    read_interleaved, write_interleaved: whether pairs are read and written as 2i and 2i + 1; else
-        as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S, D), -3
-        for (B, S, H, D). adjoint: negate the angle, and swap reading and writing.
+    read_interleaved, write_interleaved: whether pairs are read, and written, as 2i and 2i + 1; if
+        not, as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S,
+        D), -3 for (B, S, H, D). adjoint: negate the angle, and swap reading and writing.
     """
 
     read_interleaved: bool
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def rotate_reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Return the result of `rotate`, which has checked the arguments."""
+    """Compute what `rotate` returns; `rotate` has checked the arguments."""
     cos, sin = _broadcast(x, cos, layout.seq_dim), _broadcast(x, sin, layout.seq_dim)
     read, write = layout.read_interleaved, layout.write_interleaved
     if layout.adjoint:
@@ -84,7 +84,7 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 
 
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
-    """Return the table with axes of size 1 for the heads of x, so that both broadcast."""
+    """Return the table, (S, R/2), (B, S, R/2) or (B, N, S, R/2), shaped to broadcast with x."""
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]
         if table.shape[1] not in (1, heads):

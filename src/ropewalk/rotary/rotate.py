@@ -28,20 +28,21 @@ def rotate(
 ) -> Tensor:
     """Rotate every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
-    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, H absent or several axes.
-    cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if the rows of the batch have positions of
-        their own; (B, N, S, R/2) if heads have angles of their own. N divides H: each of the N
-        serves H/N consecutive heads, as key heads do in GQA. x then has four axes. B may be 1.
+    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3; B may be absent, and H absent or several axes.
+    cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if each sequence of the batch has its own
+        positions; (B, N, S, R/2) if heads have their own angles. N divides H: each of the N sets of
+        angles serves H/N consecutive heads, like key heads in GQA, and x has four axes. B may be 1.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
-    write_pairing: the pairing of the result, if it is another (DeepSeek-V3 reads interleaved pairs
-        and writes halves).
+    write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
+        pairs and writes halves).
     start: the first dimension that rotates. Those outside [start, start + R) do not change.
-    adjoint: apply the transpose, as the gradient does: angles are negated, and an amplitude in the
-        tables is not. It is the inverse only if cos² + sin² = 1.
-    out: the tensor to write to, which may be x itself. An error if a gradient is needed.
+    adjoint: apply the transpose, as the gradient does: angles are negated, but an amplitude in the
+        tables stays. So the transpose is the inverse only if cos² + sin² = 1.
+    out: the tensor to write to, which may be x itself. Raises an error if a gradient is needed.
 
-    Returns a tensor of x's shape and dtype. Arithmetic is in float32, or float64 if x is, and the
-    result is rounded once. Raises ValueError or TypeError that names argument, rule and value.
+    Returns a tensor of x's shape and dtype. Arithmetic is in float32 (in float64 if x is float64),
+    and the result is rounded once. Raises ValueError or TypeError that names argument, rule and
+    value.
 
     Example:
         >>> import torch
@@ -184,7 +185,7 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 
 def _overlaps_itself(x: Tensor) -> bool:
-    """Return whether elements share memory: each stride must step over all smaller axes."""
+    """Return whether elements share memory: some stride does not step over all smaller axes."""
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size > 1:

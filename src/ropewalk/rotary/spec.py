@@ -44,11 +44,11 @@ class RotarySpec:
 
     head_dim: D, the size of one attention head.
     rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
-    theta: base of the frequencies, taken as the exact binary64 number.
+    theta: base of the frequencies, taken as an exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
-    write_pairing: the order in which pairs are written, if it is not the one in which they are
-        read (DeepSeek-V3 reads interleaved and writes half). None: as they were read.
-    start: the first dimension that rotates. Those before it, and from start + R on, do not change.
+    write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
+        pairs and writes halves). None: the same as `pairing`.
+    start: the first dimension that rotates. Dimensions outside [start, start + R) do not change.
     scaling: a rule of `ropewalk.scaling`, or None.
     amplitude: a factor of cos and sin, on top of the rule's own amplitude.
     reverse: rotate by -m·f_i at position m (nanochat).
@@ -122,12 +122,12 @@ class RotarySpec:
 
     @property
     def axis_of_pair(self) -> tuple[int, ...]:
-        """The axis of positions that each pair follows."""
+        """For each pair, the axis (coordinate of a position) that its angle depends on."""
         return (0,) * self.pairs if self.axes is None else tuple(axis for axis, _ in self.axes)
 
     @property
     def axis_count(self) -> int:
-        """The number of axes that a position has, A."""
+        """The number of axes (coordinates of a position), A."""
         return max(self.axis_of_pair) + 1
 
     @property
@@ -151,7 +151,7 @@ class RotarySpec:
     def __repr__(self) -> str:
         """Return a call that makes this spec, without arguments that have their default.
 
-        It evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        The call evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
         """
         all_from_start = self.head_dim - self.start
         rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)
@@ -192,7 +192,10 @@ class RotarySpec:
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:
-        """Check a length; return the smallest one with the same frequencies, None if all have."""
+        """Check a length; return the smallest length that gives the same frequencies.
+
+        None if frequencies do not depend on the length.
+        """
         self.check_length(length)
         if self.scaling is None or not self.scaling.needs_length:
             return None

@@ -35,7 +35,7 @@ Tables: TypeAlias = tuple[Tensor, Tensor]
 """cos and sin, float32 (or float64) (…, S, R/2), amplitude included."""
 
 Length: TypeAlias = "int | Tensor | None"
-"""Tokens of the complete sequence, for rules that depend on it: one for all, or (B,)."""
+"""Number of tokens of the complete sequence, for rules that depend on it: an int, or (B,)."""
 
 
 class RopeTables(ABC):
@@ -71,7 +71,7 @@ class RopeTables(ABC):
         """Return the tables that rotate x, on its device; names are for error messages.
 
         Without positions, x is at offset, offset + 1 and so on.
-        distances: positions are shifts to apply to x, so they are not checked against length.
+        distances: positions are shifts to apply to x; shifts are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -124,8 +124,9 @@ class RotaryTables(RopeTables):
     """Tables of fixed frequencies: exact, and cached for contiguous positions.
 
     Each device caches rows (4·R bytes each) from position 0 on, for the two latest sets of
-    frequencies. Their number is a power of two, at most 16,384; later rows are computed for each
-    call. Copies and pickles do not include the rows, which are cheap to compute again.
+    frequencies. The number of cached rows is a power of two, at most 16,384; a call that includes a
+    later position computes its own rows. Copies and pickles do not include the cached rows, which
+    are cheap to compute again.
     """
 
     def __init__(self, spec: RotarySpec) -> None:
@@ -200,7 +201,7 @@ class RotaryTables(RopeTables):
         # A compiler would exclude the cache's tensors from its graph, or make them constants, and
         # would guard on the comparisons of start and end.
         compiling = torch.compiler.is_compiling()
-        # Rows of a dynamic rule serve one length, and the next token has another.
+        # Rows of a dynamic rule serve one length, and the next token has another length.
         uncached = compiling or not self._constants
         if uncached or isinstance(length, Tensor) or start < 0 or end > MAX_CACHED_ROWS:
             return self._build_range(start, end, length, device)
@@ -225,7 +226,7 @@ class RotaryTables(RopeTables):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.spec.needs_length:
-            register(self.spec)  # another process does not know it yet
+            register(self.spec)  # another process does not know this spec yet
 
 
 def apply_tables(
@@ -243,9 +244,10 @@ def apply_tables(
 
     xs, tables: as `rotate` takes them, with seq_dim.
     adjoint: apply the transpose: negate the angle, and swap reading and writing.
-    pairing: how pairs are read, if not spec.pairing; for keys that are already rotated, pass
+    pairing: how pairs are read, if not as in spec.pairing; for keys that are already rotated, pass
         spec.write_pairing.
-    Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if they do not match.
+    Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if tables and tensors
+    do not match.
     """
     cos, sin = tables
     for x in xs:

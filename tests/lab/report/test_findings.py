@@ -6,6 +6,8 @@ rounds a difference to 0.
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from synthetic_run import results
 
@@ -68,8 +70,11 @@ def test_several_verdicts_are_kept_apart():
 def test_where_it_did_not_win_is_said():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     said = " ".join(findings(facts))
-    assert "In means, which are not tested, `rotary(theta=1e6)` is better than `sinusoidal`" in said
-    assert "better than `sinusoidal` in 10 of 11 measures of quality and memory, worse in 1" in said
+    assert (
+        "Counting means only, without a test, `rotary(theta=1e6)` is better than `sinusoidal` in"
+        in said
+    )
+    assert "in 10 of 11 overlapping measures of quality and memory, worse in 1" in said
     assert "worse in 1 (peak memory)." in said
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
@@ -93,3 +98,18 @@ def test_one_seed_is_said_to_be_one():
         del row["cells"][1:]
     assert "one seed" in headline(facts)
     assert findings(facts)[-1].startswith("With one seed each")
+
+
+def test_the_correction_counts_the_comparisons_of_each_split():
+    """Fails if an encoding without a result on a split is counted among its comparisons."""
+    facts = results(("none", "sinusoidal", "learned"), diverged=False)
+    assert "In tests against `none`, p is corrected (Holm) for 2 comparisons" in findings(facts)[-1]
+    facts["splits"] = ["test", "far"]
+    for row in facts["encodings"]:
+        row["summary"]["far"] = copy.deepcopy(row["summary"]["test"])
+        for cell in row["cells"]:
+            cell["scores"]["far"] = cell["scores"]["test"]
+    assert "for 2 comparisons on each split." in findings(facts)[-1]
+    facts["encodings"][2]["summary"]["far"]["versus_first"] = None
+    counted = "for 2 comparisons on `test`, and for 1 comparison on `far`."
+    assert counted in findings(facts)[-1]

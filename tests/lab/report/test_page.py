@@ -117,7 +117,7 @@ def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
     whole = len(report(facts, examples(facts), maps).encode())
     less = report(facts, examples(facts), maps, limit=whole - 1)
     assert len(less.encode()) < whole
-    assert "The maps of 2 of these 3 sentences are here" in less
+    assert "This page has the maps of 2 of these 3 sentences" in less
     assert "There are no maps to show" in report(facts, examples(facts), maps, limit=1)
 
 

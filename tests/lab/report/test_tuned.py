@@ -102,7 +102,7 @@ def test_a_swept_size_is_said_to_be_unequal():
     given = row("a", (3.0, 2.0, 2.5), 0.002)
     given["settings"]["width"] = 64
     said = " ".join(tuned.sentences(results(given, width=[32, 64])))
-    assert "Encodings with another chosen width also differ in size or training" in said
+    assert "Encodings that differ in the chosen width also differ in size or training" in said
 
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():

@@ -50,7 +50,7 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
                 "rope_scaling": {"type": "linear", "factor": 2.0},
                 "rope_parameters": {"rope_type": "linear", "factor": 4.0},
             },
-            "rope_scaling must be absent if there are rope_parameters that differ from it",
+            "rope_scaling must be absent if rope_parameters differs from it",
         ),
         (LLAMA, {"rope_scaling": {"factor": 2.0}}, "rope_type must be given with ['factor']"),
         (LLAMA, {"rope_scaling": {"type": 5}}, "type must be a string, got 5"),

@@ -15,6 +15,7 @@ from ropewalk.lab.report.formats import (
     format_p_value,
     language_name,
 )
+from ropewalk.lab.report.limits import limits
 from ropewalk.lab.report.metrics import (
     digits_of_difference,
     format_score,
@@ -25,10 +26,9 @@ from ropewalk.lab.report.metrics import (
 )
 from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text
 from ropewalk.lab.report.tables import least_shown
-from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
+from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 NAMED = 6  # encodings in a title
-WINDOWS = "windows of text"
 
 
 def title(results: Facts) -> str:
@@ -94,14 +94,14 @@ def findings(results: Facts) -> list[str]:
     sentences += _solved(results)
     sentences += [
         f"{code(row['name'])}, seed {cell['seed']}, diverged after "
-        f"{format_count(cell['steps'], 'step')}. It stays in the table: "
+        f"{format_count(cell['steps'], 'step')}. This run stays in the table: "
         f"{_diverged_counts(results, row, place)}."
         for row in rows
         for place, cell in enumerate(row["cells"])
         if cell["status"] == "diverged"
     ]
     sentences += lacking_sentences(results)
-    return sentences + without_result(results) + _limits(results)
+    return sentences + without_result(results) + limits(results)
 
 
 def without_result(results: Facts) -> list[str]:
@@ -140,15 +140,18 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
         return f"{on}, {name} was not tested against {base} ({scores})."
     digits, what = digits_of_difference(versus, tested), "difference"
     what += "" if same else f" in {tested['name']}"
+    p = "p (Holm)" if len(results["encodings"]) > 2 else "p"
     numbers = (
         f"{scores}; {what} "
         f"{format_number(versus['difference'], digits, signed=True)}, "
         f"95 % interval {format_number(versus['low'], digits, signed=True)} to "
-        f"{format_number(versus['high'], digits, signed=True)}, p {_equals(versus['p_holm'])}"
+        f"{format_number(versus['high'], digits, signed=True)}, {p} {_equals(versus['p_holm'])}"
     )
     if versus["verdict"] == NOT_SHOWN:
         if (least := least_shown(versus)) is not None:
-            numbers += f"; {format_number(least, digits)} or more would have been shown"
+            numbers += (
+                f"; more than {format_number(least, digits)} would have been called better or worse"
+            )
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
 
@@ -211,8 +214,9 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     equal = sum(gain == 0 for _, gain in known)
     worse = [name for name, gain in known if gain < 0]
     text = (
-        f"In means, which are not tested, {code(row['name'])} is better than "
-        f"{code(first['name'])} in {better} of {len(known)} measures of quality and memory"
+        f"Counting means only, without a test, {code(row['name'])} is better than "
+        f"{code(first['name'])} in {better} of {len(known)} overlapping measures of quality "
+        f"and memory"
     )
     text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
     listed = worse and len(worse) < len(known)
@@ -258,42 +262,3 @@ def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
     return (
         f"it translated nothing, and the mean counts its {metric['name']} of {format_number(value)}"
     )
-
-
-def _limits(results: Facts) -> list[str]:
-    """Return what the tests do not answer."""
-    rows, lacking = results["encodings"], lacking_seeds(results)
-    seeds = max(len(row["cells"]) for row in rows)
-    if len(rows) < 2:
-        return []
-    key = headline_metric(results)["key"]
-    text = (
-        "With one seed each, this is about the trained models and not about the encodings: another "
-        "seed may reverse it."
-        if seeds == 1
-        else f"The tests resample {_items(results)} and seeds together."
-    )
-    if _items(results) == WINDOWS:
-        text += " They treat windows of one document as independent."
-    if any(
-        row["summary"][split].get("versus_first", 0) is None
-        and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
-        for row in rows[1:]
-        if not {rows[0]["name"], row["name"]} & lacking.keys()
-        for split in results["splits"]
-    ):
-        text += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
-    if len(rows) > 2 and rows[0]["name"] not in lacking:
-        tested = [rows[0]["name"], *results.get("against", ())]
-        text += (
-            f" p is corrected (Holm) for "
-            f"{format_count(len(rows) - 1 - len(lacking), 'comparison')}. Each encoding was "
-            f"tested only against {code_list(tested)}, not against the others."
-        )
-    return [text]
-
-
-def _items(results: Facts) -> str:
-    if is_translation(results):
-        return "sentences"
-    return WINDOWS if tested_metric(results)["key"] == "loss" else "examples"

@@ -27,8 +27,9 @@ def legend(results: Facts) -> str:
             f"{code(rows[0]['name'])}, and computed before rounding."
         )
         sentences.append(
-            "The small number below “no difference shown”: an observed difference of this size "
-            "would have been shown, whatever the other p-values."
+            "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal. "
+            "The small ± number below it is a threshold: a larger observed difference would have "
+            "been called better or worse, even after the strictest correction."
         )
     sentences += _split_meanings(results)
     sentences.append(
@@ -53,9 +54,10 @@ def _split_meanings(results: Facts) -> list[str]:
     """Explain the names of splits that do not explain themselves."""
     if not is_translation(results):
         lengths = results["lengths"]
-        trained = {lengths["trained"]: f" {lengths['unit']} (the trained length)"}
+        trained = {lengths["trained"]: " (the trained length)"}
         texts = (
-            f"{code(split)} is {n:,}{trained.get(n, '')}" for split, n in lengths["of"].items()
+            f"{code(split)} is {n:,} {lengths['unit']}{trained.get(n, '')}"
+            for split, n in lengths["of"].items()
         )
         return [f"{', '.join(texts)}."]
     if results["corpus"]["name"] != BUILT_IN or "long" not in results["splits"]:

@@ -69,8 +69,8 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
         parts += [
             f"### Compared with {_escape(name)}",
             _markdown(tables.against_table(results, name)),
-            f"p is corrected (Holm) for all comparisons with `{name}` on a split; the "
-            "interval is not.",
+            f"p is corrected (Holm) for all comparisons with `{name}` on the same "
+            "split; the interval is not corrected.",
         ]
     for name in pictures:
         shown, how = (_escape(text) for text in _CAPTIONS[name])
@@ -168,13 +168,13 @@ def _tuning(tuning: Facts) -> str:
         for cell, bleu in tuning["cells"].items()
     ]
     means = (
-        TableCell("mean of all"),
+        TableCell(f"mean of these {len(cells)} models"),
         *(TableCell(format_number(tuning["mean"][n], 2)) for n in names),
     )
     return (
-        "Two settings were chosen by BLEU on the validation split: how many of the last snapshots "
-        "are averaged, and the length penalty. All encodings share one grid "
-        "and one choice, made before any test split was translated. Chosen: "
+        "Two settings were chosen by BLEU on the validation split, before any test split was "
+        "translated: how many of the last snapshots are averaged, and the length penalty. The "
+        f"choice was made on the {len(cells)} models in this table and applies to every encoding: "
         f"{_escape(tuning['chosen'])}.\n\n" + _markdown(Table(("", *names), (*cells, means)))
     )
 

@@ -14,7 +14,7 @@ from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
 
 MENU = 80  # most characters of a sentence in a menu
-OPEN = 5  # sentences that are shown without unfolding
+OPEN = 5  # sentences that are visible before the reader unfolds the others
 
 _SHAPES = {  # in a square of side 12
     "circle": '<circle cx="6" cy="6" r="5"/>',
@@ -40,7 +40,7 @@ _SITES = {
 
 
 def encoding_label(results: Facts, name: str) -> str:
-    """Return an encoding's name after its key, which is its shape in its color."""
+    """Return an encoding's name as HTML, after the symbol in the encoding's color."""
     names = [row["name"] for row in results["encodings"]]
     look = style(names.index(name))
     return (
@@ -52,7 +52,7 @@ def encoding_label(results: Facts, name: str) -> str:
 def table_html(results: Facts, table: Table, caption: str) -> str:
     """Return a table as HTML; on a narrow page each row is a list of its cells with their titles.
 
-    The ARIA roles keep it a table for screen readers in both layouts.
+    The ARIA roles make both layouts a table for screen readers.
     """
     head = "".join(_title(title) for title in table.columns)
     names = {row["name"] for row in results["encodings"]}
@@ -82,12 +82,12 @@ def section_examples(results: Facts, examples: Facts) -> str:
     )
     note = (
         f"Selection rule: {escape(examples['rule'])}. <mark>Marked</mark> words differ from the "
-        f"reference at this position; {_GAP} marks words of the reference that are missing."
+        f"reference at the same place; {_GAP} marks words of the reference that are missing."
     )
     if is_translation(results):
         note += (
-            " Another wording may be as good a translation. The small number is the BLEU of this "
-            "sentence."
+            " A different wording can be an equally good translation. The small number is the "
+            "sentence's BLEU."
         )
     return f'<p class="note">{note}</p>{"".join(sentences[:OPEN])}{more}'
 
@@ -98,8 +98,8 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     rule = f'<p class="note">Selection rule: {escape(attention["rule"])}.'
     if shown < len(sentences):
         rule += (
-            f" The maps of {shown} of these {len(sentences)} sentences are here; the others are "
-            "left out to keep this file under 10 MB."
+            f" This page has the maps of {shown} of these {len(sentences)} sentences; the other "
+            "maps are left out to keep this file under 10 MB."
         )
     rule += "</p>"
     maps = attention["encodings"]
@@ -113,7 +113,7 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     heads = [str(i + 1) for i in range(len(weights[0]))]
     linear = results["config"].get("attention", "softmax") != "softmax"
     rows = (
-        "with rotated features a row may not sum to 1, and weights below 0 are blank"
+        "with rotated features, a row may not sum to 1, and weights below 0 are blank"
         if linear
         else "each row sums to 1"
     )
@@ -129,8 +129,8 @@ def section_attention(results: Facts, attention: Facts, shown: int) -> str:
     return (
         f'{rule}<div class="choose">{choices}</div>'
         f'<p class="note long">Rows are queries, columns are keys; {rows}. Point at a cell, tap '
-        "it or use the arrow keys to see its weight in all maps. The small maps below show all "
-        f"heads of all layers, and the mean of each layer.{mark}</p>"
+        "it or use the arrow keys to see the cell's weight in all maps. The small maps below show "
+        f"all heads of all layers, and the mean of each layer.{mark}</p>"
         f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )
 

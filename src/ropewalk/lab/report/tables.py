@@ -23,7 +23,7 @@ _COMPARED = ("95 % interval", "p (Holm)", "verdict")
 
 @dataclass(frozen=True)
 class TableCell:
-    """The text of a cell; `seeds` is the same for each seed, in small below it."""
+    """The text of a cell; `seeds` has the text of each seed, in small below `main`."""
 
     main: str
     seeds: tuple[str, ...] = ()
@@ -146,9 +146,10 @@ def format_memory(size: float | None) -> str:
 
 
 def least_shown(versus: Facts) -> float | None:
-    """Return a difference that would have been shown, whatever the other p-values.
+    """Return the threshold: a larger observed difference would have been better or worse.
 
-    None if a difference was shown, or if it is 0: then both have the same score of every item.
+    None if a difference was shown, or if the threshold is 0: then each item has the same score in
+    both.
     """
     return versus.get("detectable") or None if versus["verdict"] == NOT_SHOWN else None
 

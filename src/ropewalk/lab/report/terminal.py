@@ -127,7 +127,7 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {other}"
     elif (least := tables.least_shown(versus)) is not None:
-        verdict = f"{verdict} ({least:.{digits}f} or more would have been shown)"
+        verdict = f"{verdict} (more than {least:.{digits}f} would have been called better or worse)"
     return (
         f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {other}, "
         f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "

@@ -40,7 +40,7 @@ def training_trials(results: Facts) -> Table | None:
     if len(rows) > 1:
         columns += [
             f"difference from {first['name']}, both with {_name(shared)}",
-            "difference, each with its own",
+            "difference, each with its own setting",
             "change by tuning",
         ]
     lines = []
@@ -85,7 +85,7 @@ def sentences(results: Facts) -> list[str]:
         if len(results["encodings"]) > 1:
             said.append(
                 f"Change by tuning: the difference in validation loss with each encoding's own "
-                f"setting, minus that with the setting of {code(row['name'])} (seed "
+                f"setting, minus the difference with the setting of {code(row['name'])} (seed "
                 f"{trials[0]['seed']})."
             )
     if tried := row.get("decoding_trials"):
@@ -105,8 +105,8 @@ def _unequal(results: Facts) -> list[str]:
     if not fields:
         return []
     return [
-        f"Encodings with another chosen {format_list(fields)} also differ in size or training, not "
-        f"only in the encoding."
+        f"Encodings that differ in the chosen {format_list(fields)} also differ in size or "
+        f"training, not only in the encoding."
     ]
 
 

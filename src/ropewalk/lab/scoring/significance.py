@@ -26,11 +26,12 @@ BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 #: With fewer items nothing is tested: resamples of so few items vary too little.
 FEWEST = 10
 
-# Resamples times items that are weighted in one step, to bound memory (32 MB).
+# Resamples times items that are weighted in one step, to bound memory (arrays of 32 MB).
 CHUNK = 4_000_000
 
 
-#: With fewer resamples M, the smallest p, 1/(M + 1), is too large after Holm's correction.
+#: So many that p near 0.05 has little noise (0.0015), and that p < 0.001 is possible after Holm's
+#: correction for up to 20 comparisons (the smallest p is 1/20,001).
 RESAMPLES = 20_000
 
 
@@ -38,7 +39,7 @@ RESAMPLES = 20_000
 class Comparison:
     """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
 
-    detectable: the smallest difference that would have been shown at the requested level.
+    detectable: a threshold: for a larger observed difference, p would be below the requested level.
     """
 
     difference: float
@@ -52,8 +53,8 @@ class Comparison:
 class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
-    detectable: a difference this large would be shown whatever the others' p-values (Bonferroni's
-        level); a smaller one may be shown too.
+    detectable: a threshold: a larger observed difference would be called better or worse even at
+        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may be, too.
     """
 
     difference: float
@@ -76,28 +77,31 @@ def compare_statistics(
 ) -> Comparison:
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ between
-    the two. A resample draws the items with replacement, the same for both systems and all seeds
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ. A
+    resample draws the items with replacement, the same for both systems and all seeds
     (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make
     it valid for few seeds:
 
     - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
       teachers should know about the bootstrap").
-    - Their spread is itself uncertain: that part is multiplied by sqrt(df / chi2(df)), which gives
-      it Student's tails; df is the number of seeds less one, summed over the two systems.
-    - Seed-by-item noise enters both draws (Owen 2007, "The pigeonhole bootstrap"). To count it
-      once, its variance is subtracted from the draw of items.
+    - The spread of so few seeds is itself uncertain: the seeds' part is multiplied by sqrt(df /
+      chi2(df)), which gives it Student's tails; df sums each system's number of seeds less one.
+    - Noise of single items in single seeds enters the draw of seeds and the draw of items (Owen
+      2007, "The pigeonhole bootstrap"). To count it once, its variance is subtracted from the
+      draw of items.
 
-    Few seeds may agree by chance, which makes the draw of seeds too narrow. So p is never smaller,
-    and the interval never narrower, than from drawing items only.
+    If few seeds agree by chance, the draw of seeds varies too little. So p is never smaller, and
+    the interval never narrower, than from drawing items only.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05. In
-    simulations with two to five seeds, 1 to 5 % of equal pairs come out different: 4 to 14 % in the
-    third whose seeds agree most, and 0 to 3 % in the others (`studies/rejections.py`). alpha: the
-    level of `Comparison.detectable`.
+    simulations with two to five seeds, 1 to 5 % of equal pairs come out different. In the
+    third of the pairs with the closest seeds it is 4 to 14 %, in the other two thirds 0 to 3 %
+    (`studies/rejections.py`).
+
+    alpha: the level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
@@ -152,10 +156,10 @@ def compare_with(
     seed: int = 0,
     alpha: float = 0.05,
 ) -> list[Versus | None]:
-    """Compare every system with the one at index `reference`, with Holm's correction over all.
+    """Compare every system with the one at index `reference`, with Holm's correction for them all.
 
-    Returns one row per system: None for the reference, for a system without statistics, and for
-    all systems if the reference has none or there are fewer than ten items.
+    Returns one entry per system: None for the reference, for a system without statistics, and for
+    all systems if the reference has no statistics or there are fewer than ten items.
     """
     rows: list[Versus | None] = [None] * len(systems)
     against = systems[reference]
@@ -174,8 +178,8 @@ def compare_with(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down adjusted p-values (Holm 1979), in the given order.
 
-    The k-th smallest of n is multiplied by n - k + 1, raised to the one before it if smaller, and
-    capped at 1.
+    The k-th smallest of n is multiplied by n - k + 1, raised to the (k - 1)-th result if that is
+    larger, and capped at 1.
     """
     adjusted = [0.0] * len(p_values)
     floor = 0.0
@@ -230,8 +234,9 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 
 def _reach(far: Tensor, level: float) -> float:
-    """Return the distance beyond which p is below this level; infinite if resamples are too few."""
-    beyond = math.ceil(level * (len(far) + 1)) - 2  # at most so many may be as far
+    """Return the distance beyond which p is below the level; infinite if resamples are too few."""
+    # p < level if at most this many resamples are at least as far as the difference.
+    beyond = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
 
 
@@ -253,7 +258,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that seed-by-item noise adds to the mean over Z of scores (M, Z)."""
+    """Return the variance that noise of single items in single seeds adds to the mean of (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0

@@ -29,13 +29,12 @@ from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 
-MAX_PAIRS = (
-    12_288  # in all distinct ropes of a model together; published models have at most about 500
-)
+# Pairs in all distinct ropes of a model together; published models have at most about 500.
+MAX_PAIRS = 12_288
 
 
 class ModelLayers(NamedTuple):
-    """The model of a config.json: the layers of each stack (a text or vision tower)."""
+    """The layers of each stack (text or vision tower) of a config.json, and its model type."""
 
     stacks: dict[str, tuple[LayerSpec, ...]]
     model_type: str | None
@@ -71,9 +70,8 @@ def read_config(
             f"weights were permuted, use dataclasses.replace(rope, pairing=...)"
         )
     if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
-        model_type = raw_sections["text"][0][
-            "model_type"
-        ]  # of LLaVA and similar: the language model's
+        # In LLaVA and similar models, the type of the language model.
+        model_type = raw_sections["text"][0]["model_type"]
     return ModelLayers(stacks, model_type)
 
 
@@ -84,7 +82,7 @@ def read_layers(
     most_pairs: int = MAX_PAIRS,
     stated_pairing: bool = False,
 ) -> tuple[LayerSpec, ...]:
-    """Return one `LayerSpec` for each layer of a stack; equal layers share one."""
+    """Return one `LayerSpec` for each layer of a stack; equal layers share one object."""
     section, conventions = normalize_section(raw_section, conventions)
     defaults = dict(conventions.defaults)
     settings = ChainMap(section, defaults)
@@ -145,7 +143,7 @@ def _layer_spec(
 
 
 def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
-    """Return DeepSeek-V2's factor: with YaRN, latent attention also sharpens the softmax."""
+    """Return DeepSeek-V2's factor of the scores, which latent attention has only with YaRN."""
     rule = rope.scaling
     if conventions.head_layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:
         return rule.sharpening(rule.mscale_all_dim) ** 2
@@ -155,7 +153,7 @@ def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
 def _temperature_without_rope(
     layer_config: JsonObject, conventions: RopeConventions
 ) -> QueryTemperature | None:
-    """Return Llama 4's temperature, in layers without rope."""
+    """Return Llama 4's query temperature, which only layers without a rope have."""
     if not conventions.reads_no_rope_layers or not layer_config.get("attn_temperature_tuning"):
         return None
     beta = positive_float("attn_scale", layer_config.get("attn_scale", 0.1))
@@ -164,7 +162,7 @@ def _temperature_without_rope(
 
 
 def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
-    """Return Ministral 3's temperature, a field of its rope."""
+    """Return Ministral 3's query temperature, which is a field of its rope."""
     beta = rope_fields.get("llama_4_scaling_beta")
     if not beta:
         return None

@@ -1,7 +1,7 @@
-"""The fields of one layer's rope, from all forms of the past, in today's form.
+"""The fields of one layer's rope: earlier forms are converted to today's form.
 
-Earlier: `rope_scaling: {"type": …}` next to `rope_theta`, `partial_rotary_factor`, `rotary_pct`, …;
-now: `rope_parameters: {"rope_type": …, "rope_theta": …}`, for all layers or by layer type.
+Earlier: `rope_scaling: {"type": …}` next to `rope_theta`, `partial_rotary_factor`, `rotary_pct`, …
+Today: `rope_parameters: {"rope_type": …, "rope_theta": …}`, for all layers or by layer type.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ropewalk.rotary.config.source import named
 from ropewalk.rotary.config.values import JsonObject, positive_float, positive_theta
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
-# Fields that may be next to the rope's own dictionary, by the keys that they have had there.
+# Keys that may be next to the rope's own dictionary, and the fields that they set.
 ROPE_KEYS = {
     "rope_theta": "rope_theta",
     "rotary_emb_base": "rope_theta",
     "partial_rotary_factor": "partial_rotary_factor",
     "rotary_pct": "partial_rotary_factor",
 }
-DEFAULT_ROPE_TYPES = ("default", "axial", "mrope")  # those without a scaling rule
+DEFAULT_ROPE_TYPES = ("default", "axial", "mrope")  # rope types without a scaling rule
 EARLIER_ROPE_TYPES = {"su": "longrope"}
-INTERLEAVED_AXES_FIELDS = ("mrope_interleaved", "interleaved")  # the second is Qwen3-Omni's
+INTERLEAVED_AXES_FIELDS = ("mrope_interleaved", "interleaved")  # Qwen3-Omni has the second name
 MAX_FIELDS = 100  # published ropes have some 15
 COMMON_FIELDS = {  # of every rope type
     "rope_theta",
@@ -65,7 +65,7 @@ def read_rope_fields(
         rope_fields.pop(name, None)
     rope_fields["rope_type"] = rope_type
     for name, value in conventions.rope_defaults.items():
-        # If each type has its own theta, no model has a default for a missing one.
+        # If each layer type has its own theta, no model has a default for a missing theta.
         if not (by_layer_type and name == "rope_theta"):
             rope_fields.setdefault(name, value)
     if "rope_theta" in rope_fields:
@@ -76,7 +76,7 @@ def read_rope_fields(
         if conventions.one_theta and rope_fields["rope_theta"] != own_theta:
             raise ValueError(
                 f"layer_rope_theta must be 0 or the model's rope_theta, "
-                f"{shown(rope_fields['rope_theta'])}, since its code uses no other, "
+                f"{shown(rope_fields['rope_theta'])}, since the model's code uses no other theta, "
                 f"got {shown(own_theta)}"
             )
         rope_fields["rope_theta"] = own_theta
@@ -86,10 +86,10 @@ def read_rope_fields(
 def rope_dictionary(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
 ) -> tuple[JsonObject | None, str]:
-    """Return the dictionary of this layer's rope, and its place.
+    """Return the dictionary of this layer's rope, and where it is in the config.
 
     The place is "rope_parameters" or "rope_scaling", followed by a dot and the layer type if each
-    type has its own.
+    layer type has its own dictionary.
     """
     written, is_today = _today_or_earlier(layer_config)
     place = "rope_parameters" if is_today else "rope_scaling"
@@ -111,8 +111,8 @@ def rope_dictionary(
     misplaced = [key for key in written if _is_misplaced(key, written, layer_types)]
     if misplaced:
         raise ValueError(
-            f"{named(misplaced[0])} must be in the fields of each layer type if they have "
-            f"their own, got {shown(written[misplaced[0]])} next to {_names(layer_types)}"
+            f"{named(misplaced[0])} must be in the fields of each layer type if layer types have "
+            f"their own fields, got {shown(written[misplaced[0]])} next to {_names(layer_types)}"
         )
     if name is None:
         raise ValueError(
@@ -131,7 +131,7 @@ def _names(layer_types: list[str]) -> str:
 
 
 def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
-    """Return `rope_parameters` or `rope_scaling`, and whether it is the first, today's form."""
+    """Return `rope_parameters` or `rope_scaling`, and whether it is `rope_parameters`."""
     dictionaries = []
     for key in ("rope_parameters", "rope_scaling"):
         value = {} if layer_config.get(key) is None else layer_config[key]
@@ -141,14 +141,14 @@ def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
     today, earlier = dictionaries
     if today and earlier and today != earlier:
         raise ValueError(
-            f"rope_scaling must be absent if there are rope_parameters that differ from it, "
+            f"rope_scaling must be absent if rope_parameters differs from it, "
             f"got both: {shown(earlier)} and {shown(today)}"
         )
     return today or earlier, bool(today)
 
 
 def _is_misplaced(key: str, written: JsonObject, layer_types: list[str]) -> bool:
-    """Return whether a key next to the layer types differs from its repetition in them (Laguna)."""
+    """Return whether a key next to the layer types differs from the same key in them (Laguna)."""
     value = written[key]
     if key in layer_types or value is None:
         return False

@@ -1,8 +1,8 @@
 """The operator `ropewalk::rotate`: one call for q and k, with rules for compilers and autograd.
 
-The C kernel computes it on a CPU, and the Triton kernel on a GPU, if they are installed. Otherwise
-the reference does, and also if angles need a gradient, a transform of torch.func is active or a
-compiler traces: plain torch operations already have all rules.
+The C kernel computes it on a CPU, and the Triton kernel on a GPU, if the kernel is installed. The
+reference computes it without a kernel, and also if angles need a gradient, a transform of
+torch.func is active or a compiler traces: plain torch operations already have all rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRARY.define(f"rotate_(Tensor(a!)[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> (
 def dispatch(
     xs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """Rotate tensors with the same tables by the fastest form that can; checks nothing.
+    """Rotate tensors with the same tables by the fastest form that serves them; check nothing.
 
     out: the tensor for the result of a single x; it may be x itself.
     """
@@ -58,13 +58,13 @@ def dispatch_rows(
 
 
 def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
-    """Return whether writing out may change a table before it is read."""
+    """Return whether a write to `out` may change a table before the table is read."""
     is_alias_of = torch._C._is_alias_of  # type: ignore[attr-defined]
     return any(is_alias_of(out, table) for table in tables)
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
-    # A compiler fuses the formula as well, and knows how torch.func transforms it.
+    # A compiler also fuses the plain formula, and knows how torch.func transforms it.
     if torch.compiler.is_compiling():
         return False
     if cos.ndim == 4:  # each head has its own angles, which are learned
@@ -119,7 +119,7 @@ def _to_new(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> lis
 
 def _in_place(xs: Sequence[Tensor], cos: Tensor, sin: Tensor, *layout: Any) -> None:
     _into(xs, xs, cos, sin, Layout(*layout))
-    # Autograd does not see the kernel's writes: report them, since x may be saved for a gradient.
+    # Autograd does not see the kernel's writes. Report them: x may be saved for a gradient.
     torch.autograd.graph.increment_version([x for x in xs if not x.is_inference()])
 
 
@@ -138,7 +138,10 @@ def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
 
 
 def _new_like(x: Tensor) -> Tensor:
-    """Return a new tensor like x, with contiguous rows that do not overlap, as x's may."""
+    """Return a new tensor like x, but with contiguous rows that do not overlap.
+
+    (Rows of x may overlap, if x was expanded.)
+    """
     out = torch.empty_like(x)
     if rows_are_contiguous(out):
         return out

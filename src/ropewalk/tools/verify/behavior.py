@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.checks import shown
 from ropewalk.tools.verify.measure import MOST_NUMBERS
 from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
 from ropewalk.tools.verify.target import Target, TargetError
@@ -34,6 +35,8 @@ def check_linear(target: Target) -> Check:
         says = f"vectors of zeros become as large as {added:.3g}: something is added"
         return fault("linear", "not-a-rotation", says, added=added)
     together = target.rotate(2 * u - 3 * v, positions)
+    if not torch.isfinite(together).all():
+        return fault("linear", "uninitialised-frequencies", "results are not finite numbers")
     apart = 2 * target.rotate(u, positions) - 3 * target.rotate(v, positions)
     error = far(together, apart)
     if error > 10 * SAME:
@@ -77,22 +80,49 @@ def check_positions(target: Target) -> Check:
     if target.tables_of is not None:
         return not_tested("positions", "the target gets tables")
     x, first = random(target, SHORT), 7
-    part = x[:, :, first:]
+    part, count = x[:, :, first:], SHORT - first
     complete = target.fresh().rotate(x, torch.arange(SHORT))[:, :, first:]
-    shifted = target.fresh().rotate(part, torch.arange(first, SHORT))
-    if far(shifted, complete) > SAME:
-        wrong = target.fresh().rotate(part, torch.arange(SHORT - first))
-        if far(shifted, wrong) <= SAME:
-            says = f"{name} {first} and {name} 0 have the same result"
-            return fault(name, f"{name}-ignored", says)
-        error = far(shifted, complete)
+    padded = torch.cat((part, x[:, :, :first]), -2)
+    at_zero = target.fresh().rotate(padded, torch.arange(SHORT))[:, :, :count]
+    used = target.fresh()
+    shifted = used.rotate(part, torch.arange(first, SHORT))
+    if (error := far(shifted, complete)) > SAME:
+        if far(shifted, at_zero) <= SAME:
+            return fault(name, f"{name}-ignored", f"{name} {first} and {name} 0 have one result")
         return fault(name, "frequencies", f"{name} {first} is off by {error:.3g}", error=error)
-    later = target.fresh()
-    later.rotate(part, torch.arange(SHORT - first))
-    again = later.rotate(part, torch.arange(first, SHORT))
-    if far(again, complete) > SAME:
-        return fault(name, "stale-table", f"after a call at position 0, {name} {first} is wrong")
+    for start, expected in ((0, at_zero), (first, complete)):
+        again = used.rotate(part, torch.arange(start, start + count))
+        if far(again, expected) > SAME:
+            says = (
+                f"a call from position {start} on is wrong after a call of the same length from "
+                f"position {first - start} on"
+            )
+            return fault(name, "stale-table", says)
     return right(name, f"a call from position {first} on agrees with one from 0 on")
+
+
+def check_packed(target: Target) -> list[Check]:
+    """Check positions that restart within a row, and rows with positions of their own."""
+    if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
+        return []
+    x, middle = random(target, SHORT), SHORT // 2
+    plain = torch.arange(SHORT)
+    documents = torch.cat((plain[:middle], plain[:middle]))
+    packed = target.fresh().rotate(x, documents)
+    second = target.fresh().rotate(x[:, :, middle:], plain[:middle])
+    if far(packed[:, :, middle:], second) > SAME:
+        says = "positions that restart, as in packed documents, are not followed"
+        return [fault("packed", "positions-ignored", says)]
+    checks = [right("packed", "positions may restart, as in packed documents")]
+    if target.batched_positions:
+        rows = torch.stack((plain, plain + 7))
+        together = target.fresh().rotate(x.repeat(2, 1, 1, 1), rows)
+        alone = [target.fresh().rotate(x, row) for row in rows]
+        if far(together, torch.cat(alone)) > SAME:
+            says = "rows with positions of their own, as in left padding, are wrong"
+            return [*checks, fault("padded", "batch", says)]
+        checks.append(right("padded", "rows may have positions of their own"))
+    return checks
 
 
 def check_history(target: Target, length_matters: bool) -> list[Check]:
@@ -109,8 +139,8 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
         used = target.fresh()
         before = used.rotate(x, positions)
         within = used.rotate(x.repeat(1, 1, -(-count // SHORT), 1)[:, :, :count], long)
-    except TargetError as error:
-        says = f"a call of {count:,} tokens raises: {error}"
+    except TargetError as failure:
+        says = f"a call of {count:,} tokens raises: {failure}"
         return [remark("two lengths", says), not_tested("called twice", says)]
     after = used.rotate(x, positions)
     checks = []
@@ -119,7 +149,12 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
         says = f"after a call of {count:,} tokens, positions 0 to {SHORT - 1} differ by {error:.3g}"
         checks.append(fault("called twice", "history", says, error=error))
     else:
-        checks.append(right("called twice", f"the same, also after a call of {count:,} tokens"))
+        checks.append(
+            right(
+                "called twice",
+                f"the same at the same positions, also after a call of {count:,} tokens",
+            )
+        )
     error = far(within[:, :, :SHORT], before)
     if error <= SAME:
         checks.append(right("two lengths", f"the same in calls of {SHORT} and {count:,} tokens"))
@@ -144,8 +179,8 @@ def check_gradient(target: Target) -> Check:
         return remark(name, "results carry no gradient, so this serves inference only")
     try:
         (gradient,) = torch.autograd.grad(y, x, g)
-    except RuntimeError as error:
-        return remark(name, f"the backward pass raises: {' '.join(str(error).split())[:160]}")
+    except RuntimeError as failure:
+        return remark(name, f"the backward pass raises: {shown(str(failure), 160)}")
     with torch.no_grad():
         forward = (target.rotate(u, positions).double() * g.double()).sum().item()
     backward = (u.double() * gradient.double()).sum().item()

@@ -48,6 +48,12 @@ def exact_angles(
     return angles * signs(structure)
 
 
+def speeds(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
+    """Return the radians per position of the pairs that rotate, without their signs."""
+    exact = spec.inverse_frequencies(length).abs()
+    return exact if len(exact) == len(structure.writes) else exact[exact != 0]
+
+
 def signs(structure: Structure) -> Tensor:
     """Return 1 for pairs that rotate forwards, -1 for others."""
     return torch.where(slopes(structure) < 0, -1.0, 1.0)
@@ -126,8 +132,7 @@ def compare_frequencies(
     near = structure.positions <= NEAR
     positions, angles = structure.positions[near], structure.angles[near]
     sign = signs(structure)
-    exact = spec.inverse_frequencies(length).abs()
-    exact = exact[exact != 0] if len(exact) != angles.shape[-1] else exact
+    exact = speeds(spec, length, structure)
     off = _distance(angles, positions, exact * sign)
     limit = allowed(positions, exact)
     if (off <= limit).all():

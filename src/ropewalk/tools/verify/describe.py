@@ -12,6 +12,7 @@ from ropewalk.tools.verify.results import Check, fault, remark, right
 from ropewalk.tools.verify.structure import Structure, pairs_of, residuals, slopes
 
 NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
+LEAST_THETA = 100.0  # of published models
 SAME = 1e-4  # of amplitudes, blocks and near angles
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
 
@@ -150,6 +151,8 @@ def _describe_frequencies(frequencies: Tensor) -> Check:
     theta, factor, error = fit_theta(frequencies)
     near = rounded(theta)
     says = f"theta {near:g}" + (f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME))
+    if error < 2e-5 and theta < LEAST_THETA:
+        return remark(name, f"{says}, which is unusually small: is the exponent -2i/R?")
     if error < 2e-5:
         return right(name, says, theta=theta, factor=factor)
     coarse = frequencies.to(torch.bfloat16).to(torch.float64)

@@ -25,8 +25,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "pairing": Fault(
         "other dimensions rotate together",
-        "half pairs (i, i + R/2) and interleaved pairs (2i, 2i + 1) were confused; rows of the "
-        "weights must be permuted, or the other pairing used",
+        "half pairs (i, i + R/2) and interleaved pairs (2i, 2i + 1) were confused; use the other "
+        "pairing, or permute the rows of the q and k weights if they come from code that has it",
     ),
     "half-precision-angles": Fault(
         "angles were rounded to bfloat16 or float16",
@@ -39,7 +39,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "stale-table": Fault(
         "a call uses the table of an earlier call",
-        "a cached table is not rebuilt when positions, dtype or device change",
+        "a cached table is used again for other positions, another dtype or another device",
     ),
     "history": Fault(
         "the result at a position depends on the length of this call or of earlier ones",
@@ -65,8 +65,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "wrong-exponent": Fault(
         "frequencies have another exponent than -2i/R",
-        "the exponent is divided by the wrong size: i/R, or the size of the head instead of that "
-        "of its rotary part",
+        "the index or the divisor is wrong, as in i/R, or in 2i/D if only R of D dimensions rotate",
     ),
     "wrong-sign": Fault(
         "pairs rotate backwards",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 SMALL = 2**22  # numbers in a parameter that is worth a float32 copy
-EXPERTS = re.compile(r"Experts$")
+EXPERTS = re.compile(r"(?<!Parallel)Experts$")
 NORMS = re.compile(r"Norm")
 ROUTERS = re.compile(r"Router|Gate")  # linear layers that return more than a vector
 

@@ -1,110 +1,108 @@
-"""Load a transformers model from a folder: safetensors only, and remote code only if allowed."""
+"""Load the user's own function from `module:function`, in bounded time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from os import PathLike
-from pathlib import Path
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from types import FrameType
 from typing import Any
 
-import torch
-from torch import nn
+from ropewalk.checks import did_you_mean, shown
 
-from ropewalk.checks import shown
-from ropewalk.files import shown_path
-from ropewalk.rotary.model_spec import ModelSpec
-
-UNPICKLED = "nothing is unpickled; convert the weights to safetensors"
+GRACE = 5.0  # seconds after the limit until the process ends, if compiled code never returns
 
 
-def load_model(
-    path: str | PathLike[str], *, meta: bool = False, trust_remote_code: bool = False
-) -> nn.Module:
-    """Return the transformers model in a folder, in float32 and eval mode.
+class TimeIsUp(BaseException):
+    """The user's code took too long. Not an Exception, so that no code of the user catches it."""
 
-    meta: build it on the meta device, allocate it by `to_empty` and load the weights, as serving
-        engines do. What the checkpoint does not contain then stays unset, here NaN.
-    trust_remote_code: run the model code that the folder brings along.
 
-    Raises ValueError if the folder has no config.json or no safetensors, or if the model cannot be
-    built. Raises ImportError if transformers is missing. Nothing is downloaded or unpickled.
+def load_target(name: str) -> Callable[..., Any]:
+    """Import `module:function`; the function may be an attribute, as in `module:Class.method`.
+
+    Modules in the working directory can be imported. The module's code is executed. Raises
+    ValueError if the name has another form, or nothing callable is there, or the module raises.
     """
-    folder = Path(path)
-    _check_folder(folder)
-    if not trust_remote_code:
-        ModelSpec.from_config(folder)  # bounds sizes, and refuses models without a rope
-    transformers = _transformers()
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-    with _errors_of(folder):
-        config = transformers.AutoConfig.from_pretrained(folder, **local)
-        if meta:
-            return _through_meta(transformers, folder, config, trust_remote_code)
-        model = _class_of(transformers, config).from_pretrained(
-            folder, config=config, use_safetensors=True, dtype=torch.float32, **local
-        )
-    return model.eval()  # type: ignore[no-any-return]
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ValueError(f"model must be a folder with config.json, got {shown_path(folder)}")
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"model must have a config.json in its folder, got {shown_path(folder)}")
-    if not any(folder.glob("*.safetensors")):
-        found = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
-        instead = f"; {found[0]} is not read: {UNPICKLED}" if found else ""
-        raise ValueError(f"model must have *.safetensors in {shown_path(folder)}{instead}")
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise ImportError(
-            "transformers is needed to load a model: pip install transformers"
-        ) from None
-    return transformers
-
-
-@contextmanager
-def _errors_of(folder: Path) -> Iterator[None]:
-    """Turn errors of transformers and of the model's code into one line."""
-    try:
-        yield
-    except Exception as error:
-        says = shown(" ".join(str(error).split()), 240)
+    module_name, colon, path = name.partition(":")
+    parts = [*module_name.split("."), *path.split(".")]
+    if not colon or not all(part.isidentifier() for part in parts):
         raise ValueError(
-            f"model in {shown_path(folder)} must load with transformers, got "
-            f"{type(error).__name__}: {says}"
+            f"TARGET must be module:function, as in my_model:apply_rope, got {shown(name)}"
+        )
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise ValueError(
+                f"TARGET must name a module that can be imported from {shown(here)}, got "
+                f"{shown(module_name)}"
+            ) from None
+        raise ValueError(f"TARGET's module {shown(module_name)} raised: {error}") from error
+    except (Exception, SystemExit) as error:
+        says = f"{type(error).__name__}: {shown(str(error), 160)}"
+        raise ValueError(f"TARGET's module {shown(module_name)} raised {says}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            hint = did_you_mean(part, dir(found))
+            raise ValueError(f"{shown(module_name)} has no {shown(part)}{hint}")
+        found = getattr(found, part)
+    if isinstance(found, type):
+        found = _instance(found, name)
+    if not callable(found):
+        raise ValueError(f"TARGET must be callable, {shown(name)} is {shown(found)}")
+    return found  # type: ignore[no-any-return]
+
+
+def _instance(made: type, name: str) -> Any:
+    try:
+        return made()
+    except Exception as error:
+        raise ValueError(
+            f"TARGET must be a function, or a class that needs no arguments, got {shown(name)}: "
+            f"{shown(str(error), 160)}; write a function that makes and calls it"
         ) from error
 
 
-def _class_of(transformers: Any, config: Any) -> Any:
-    """Return the class that config.json names, so that names of weights fit, else AutoModel."""
-    for name in getattr(config, "architectures", None) or ():
-        found = getattr(transformers, name, None) if isinstance(name, str) else None
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
-    remote = getattr(config, "auto_map", None) or {}
-    causal = "AutoModelForCausalLM"
-    return getattr(transformers, causal) if causal in remote else transformers.AutoModel
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Run the user's code: its prints go to standard error, and it ends after a time limit.
+
+    Raises ValueError when the time is up. If compiled code does not return even then, the process
+    exits with status 2. Outside the main thread, and on systems without timers, there is no limit.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer"):
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeIsUp
+
+    said = f"TARGET must answer within {seconds:g} seconds, and it did not"
+    last = threading.Timer(seconds + GRACE, _end, (said,))
+    last.daemon = True
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    last.start()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except TimeIsUp:
+        raise ValueError(said) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        last.cancel()
 
 
-def _through_meta(transformers: Any, folder: Path, config: Any, remote: bool) -> nn.Module:
-    from safetensors.torch import load_file
-
-    cls = _class_of(transformers, config)
-    with torch.device("meta"):
-        if hasattr(cls, "_from_config"):
-            model = cls._from_config(config, dtype=torch.float32)
-        else:
-            model = cls.from_config(config, trust_remote_code=remote, dtype=torch.float32)
-    model.to_empty(device="cpu")
-    with torch.no_grad():
-        for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.is_floating_point():
-                tensor.fill_(torch.nan)
-    for file in sorted(folder.glob("*.safetensors")):
-        model.load_state_dict(load_file(file), strict=False)
-    return model.eval()  # type: ignore[no-any-return]
+def _end(said: str) -> None:
+    print(f"ropewalk: {said}", file=sys.stderr, flush=True)
+    os._exit(2)

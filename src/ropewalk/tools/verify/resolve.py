@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +15,7 @@ from ropewalk.checks import check_int, shown
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Tables
-from ropewalk.tools.verify.roles import Role, detect_form, head_dims, read_form
+from ropewalk.tools.verify.roles import Role, detect_form, head_dims, keywords_of, read_form
 from ropewalk.tools.verify.target import TableForm, Target, TargetError
 
 SEQ_DIM: dict[str, int] = {"bhsd": -2, "bshd": -3}
@@ -39,6 +41,10 @@ def resolve(
         raise ValueError(f"axes must be bhsd or bshd, got {shown(axes)}")
     if head_dim is not None:
         check_int("head_dim", head_dim, 2)
+        if spec is not None and head_dim != spec.head_dim:
+            raise ValueError(
+                f"head_dim must be that of like, {spec.head_dim}, got {head_dim}; leave it out"
+            )
     roles = detect_form(function) if form is None else read_form(form)
     dims = [spec.head_dim] if spec is not None else head_dims(function)
     if head_dim is not None:
@@ -54,12 +60,24 @@ def resolve(
         if score == 2:
             return target
         worst = worst or target
+    if axes is not None and worst is not None:
+        other = "bshd" if axes == "bhsd" else "bhsd"
+        with suppress(ValueError):
+            found = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
+            if found.seq_dim == SEQ_DIM[other]:
+                raise TypeError(
+                    f"axes must be {other} for this target, whose results vary along that "
+                    f"sequence axis, got {axes}; leave it out to have it found"
+                )
     if worst is not None:
         return worst
+    shapes = {None: "(B, H, S, D) or (B, S, H, D)", "bhsd": "(B, H, S, D)"}.get(
+        axes, "(B, S, H, D)"
+    )
     said = failures[0] if failures else "no form of its arguments"
     raise ValueError(
-        f"target must accept x of (B, H, S, D) or (B, S, H, D), called as f({', '.join(roles)}); "
-        f"no size of heads and order of axes worked: {said}; state form, axes or head_dim"
+        f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or return "
+        f"cos and sin; no call worked: {said}; state other roles (form), axes or head_dim"
     )
 
 
@@ -71,16 +89,17 @@ def _candidates(
     spec: RotarySpec | None,
     length: int | None,
 ) -> Iterator[Target]:
+    keywords = keywords_of(function, roles)
     takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
     orders = [SEQ_DIM[axes]] if axes else [-2, -3]
     batched = (False, True) if takes_tables or "positions" in roles else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
         of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
-        plain = Target(function, roles, dim, seq_dim, with_batch, tables, of, spec=spec)
+        plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)
         yield plain
         if isinstance(function, nn.Module) and not takes_tables and seq_dim == orders[0]:
-            yield Target(function, roles, dim, -2, with_batch, makes_tables=True, spec=spec)
+            yield replace(plain, seq_dim=-2, makes_tables=True)
 
 
 def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Tables]:

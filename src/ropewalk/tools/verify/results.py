@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from ropewalk.tools.verify.faults import FAULTS
 
@@ -56,6 +56,17 @@ class Report:
     def faults(self) -> tuple[str, ...]:
         """The identifiers of all faults, each once."""
         return tuple(dict.fromkeys(check.fault for check in self.checks if check.fault))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, with the verdict of all checks together."""
+        checks = [{**asdict(check), "cause": check.cause} for check in self.checks]
+        return {
+            "target": self.target,
+            "form": self.form,
+            "right": self.right,
+            "faults": list(self.faults),
+            "checks": checks,
+        }
 
     def with_verdict(self, verdict: Verdict) -> Iterator[Check]:
         """Yield the checks with this verdict."""

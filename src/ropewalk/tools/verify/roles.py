@@ -73,6 +73,16 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
     return tuple(roles)
 
 
+def keywords_of(function: Callable[..., Any], roles: tuple[Role, ...]) -> dict[Role, str]:
+    """Return the names of the arguments in these roles that must be passed by name."""
+    named = {BY_NAME.get(p.name): p for p in parameters_of(function)}
+    return {
+        r: named[r].name
+        for r in roles
+        if r in named and named[r].kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a function or of a module's forward."""
     called = function.forward if isinstance(function, nn.Module) else function

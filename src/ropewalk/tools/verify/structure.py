@@ -11,7 +11,7 @@ of an angle that is proportional to p. Everything is read from the matrices, not
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -72,8 +72,8 @@ def pairs_of(near: Tensor, positions: Tensor, tolerance: float) -> Structure | N
     if any(len(columns) != 2 or len(outputs) != 2 for columns, outputs in rows.items()):
         return None
     pairs = sorted((outputs, list(columns)) for columns, outputs in rows.items())
-    writes = torch.tensor([outputs for outputs, _ in pairs]).reshape(-1, 2)
-    reads = torch.tensor([columns for _, columns in pairs]).reshape(-1, 2)
+    writes = torch.tensor([outputs for outputs, _ in pairs], dtype=torch.long).reshape(-1, 2)
+    reads = torch.tensor([columns for _, columns in pairs], dtype=torch.long).reshape(-1, 2)
     blocks = near[:, writes[:, :, None], reads[:, None, :]]
     return Structure(dim, reads, writes, fixed.nonzero().flatten(), positions, blocks)
 
@@ -94,6 +94,24 @@ def _merge_halves(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...
         else:
             joined[columns] = outputs
     return joined
+
+
+def table_end(structure: Structure) -> int | None:
+    """Return the row from which on rotations repeat or vanish, None if they never do.
+
+    The last row of a table that is too short serves all later positions, or zeros do.
+    """
+    blocks, sizes = structure.blocks, structure.amplitudes.amin(-1)
+    end = len(blocks)
+    while end > 1 and (blocks[end - 1] - blocks[-1]).abs().max() < 1e-6:
+        end -= 1
+    falls = sizes[-1] < 1e-6 and sizes[end - 1] < 0.5 * sizes[0]  # with the position
+    return None if len(blocks) - end < 2 or falls else end
+
+
+def upto(structure: Structure, row: int) -> Structure:
+    """Return the structure at its first positions."""
+    return replace(structure, positions=structure.positions[:row], blocks=structure.blocks[:row])
 
 
 def slopes(structure: Structure) -> Tensor:

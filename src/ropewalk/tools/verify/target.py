@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -29,25 +29,31 @@ class TargetError(ValueError):
 class Target:
     """A function, and how to call it.
 
-    roles: of its arguments. seq_dim: -2 for (B, H, S, D), -3 for (B, S, H, D). batched_positions:
-    whether positions are (B, S), not (S,). tables: how cos and sin are laid out if the target takes
-    them: R/2 columns, or R with the halves or the neighbors the same. tables_of: makes them.
-    makes_tables: whether the target returns tables, which `rotate` then applies.
+    roles: of its arguments. keywords: the names of those that must be passed by name. seq_dim: -2
+    for (B, H, S, D), -3 for (B, S, H, D). batched_positions: whether positions are (B, S), not
+    (S,). tables: how cos and sin are laid out if the target takes them: R/2 columns, or R with the
+    halves or the neighbors the same. tables_of: makes them. makes_tables: whether the target
+    returns tables, which `rotate` then applies. ignores_positions: whether the target was found to
+    ignore them, so that calls must start at position 0.
     """
 
     function: Callable[..., Any]
     roles: tuple[Role, ...]
     head_dim: int
+    keywords: Mapping[Role, str] = field(default_factory=dict)
     seq_dim: int = -2
     batched_positions: bool = False
     tables: TableForm = "none"
     tables_of: Callable[[Tensor], Tables] | None = None
     makes_tables: bool = False
+    ignores_positions: bool = False
     spec: RotarySpec | None = None
 
     @property
     def takes(self) -> Literal["positions", "offset", "nothing"]:
         """How positions reach the target; tables of ours count as positions."""
+        if self.ignores_positions:
+            return "nothing"
         if "positions" in self.roles or self.tables_of is not None:
             return "positions"
         return "offset" if "offset" in self.roles else "nothing"
@@ -72,13 +78,7 @@ class Target:
         if self.takes != "positions":
             self._check_contiguous(positions)
         inputs = {role: self._turned(x).clone() for role, x in vectors.items()}
-        try:
-            returned = self.function(*self._arguments(inputs, positions))
-        except TargetError:
-            raise
-        except Exception as error:
-            says = " ".join(str(error).split()) or "no message"
-            raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
+        returned = self._call(inputs, positions)
         if self.makes_tables:
             first = self.rotates[0]
             return {first: self._with_tables(vectors[first], returned)}
@@ -96,7 +96,7 @@ class Target:
     def changes_input(self, x: Tensor, positions: Tensor) -> bool:
         """Return whether a call changes the tensors that it is given."""
         inputs = {role: self._turned(x).clone() for role in self.rotates}
-        self.function(*self._arguments(inputs, positions))
+        self._call(inputs, positions)
         return any(not torch.equal(y, self._turned(x)) for y in inputs.values())
 
     def _turned(self, x: Tensor) -> Tensor:
@@ -110,8 +110,8 @@ class Target:
         if first and self.takes == "nothing":
             raise TargetError("takes no positions")
 
-    def _arguments(self, inputs: Mapping[Role, Tensor], positions: Tensor) -> list[Any]:
-        made: dict[str, Any] = dict(inputs)
+    def _call(self, inputs: Mapping[Role, Tensor], positions: Tensor) -> Any:
+        made: dict[str, Any] = {str(role): x for role, x in inputs.items()}
         batch = next(iter(inputs.values())).shape[0]
         if self.batched_positions and positions.ndim == 1:
             made["positions"] = positions.expand(batch, -1)
@@ -121,18 +121,23 @@ class Target:
             made["offset"] = int(positions.flatten()[0])
         if self.tables_of is not None:
             made |= self._tables(positions)
-        return [made[role] for role in self.roles]
+        plain = [made[role] for role in self.roles if role not in self.keywords]
+        named = {self.keywords[role]: made[role] for role in self.keywords}
+        try:
+            return self.function(*plain, **named)
+        except Exception as error:
+            says = " ".join(str(error).split()) or "no message"
+            raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
 
     def _tables(self, positions: Tensor) -> dict[str, Tensor]:
         assert self.tables_of is not None
         cos, sin = self.tables_of(positions)
         angles = torch.atan2(sin, cos)
-        double = {
-            "pairs": lambda t: t,
-            "half": lambda t: torch.cat((t, t), -1),
-            "interleaved": lambda t: t.repeat_interleave(2, -1),
-        }[self.tables if self.tables != "none" else "pairs"]
-        made = {"cos": double(cos), "sin": double(sin), "freqs": double(angles)}
+        made = {"cos": cos, "sin": sin, "freqs": angles}
+        if self.tables == "half":
+            made = {name: torch.cat((t, t), -1) for name, t in made.items()}
+        elif self.tables == "interleaved":
+            made = {name: t.repeat_interleave(2, -1) for name, t in made.items()}
         if self.batched_positions and positions.ndim == 1:
             made = {name: table.unsqueeze(0) for name, table in made.items()}
         return {**made, "freqs_cis": torch.complex(cos, sin)}

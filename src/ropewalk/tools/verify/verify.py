@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,23 +23,18 @@ from ropewalk.tools.verify.hypotheses import fit_theta, rounded
 from ropewalk.tools.verify.like import Specified, read_like
 from ropewalk.tools.verify.measure import matrices, near_positions
 from ropewalk.tools.verify.resolve import resolve
-from ropewalk.tools.verify.results import Check, Report, fault
-from ropewalk.tools.verify.structure import Structure, pairs_of, slopes
+from ropewalk.tools.verify.results import Check, Report, fault, not_tested
+from ropewalk.tools.verify.structure import Structure, pairs_of, slopes, table_end, upto
 from ropewalk.tools.verify.target import Target, TargetError
 
+Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
 STATEFUL = 1_024  # positions that no length-dependent rule changes
 
 
 def verify(
     target: Callable[..., Any],
     *,
-    like: RotarySpec
-    | LayerSpec
-    | ModelSpec
-    | str
-    | PathLike[str]
-    | Mapping[str, Any]
-    | None = None,
+    like: Like | None = None,
     layer: int | None = None,
     length: int | None = None,
     form: str | None = None,
@@ -67,9 +63,13 @@ def verify(
         ('theta',)
     """
     specified = read_like(like, layer)
+    spec = specified.spec
     if length is not None:
         check_int("length", length, 1)
-    spec = specified.spec
+        if spec is None or not spec.needs_length:
+            raise ValueError(
+                f"length must be left out: no frequencies of like depend on it, got {length}"
+            )
     with torch.no_grad():
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
@@ -83,7 +83,8 @@ def form_of(target: Target) -> str:
     """Return how the target is called, as in "f(q, k, positions), (B, H, S, D)"."""
     order = "(B, H, S, D)" if target.seq_dim == -2 else "(B, S, H, D)"
     makes = ", returns cos and sin" if target.makes_tables else ""
-    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{makes}"
+    tried = "" if target.spec is not None else ", found by trial"
+    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{tried}{makes}"
 
 
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
@@ -94,17 +95,23 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     yield _attempt("input", lambda: behavior.check_input(target))
     if linear.verdict == "fault":
         return
+    batch = _attempt("batch", lambda: behavior.check_batch(target))
+    yield batch
+    if batch.fault:  # matrices are measured in batches
+        yield not_tested("rotates pairs", "rows of a batch are not independent")
+        return
     where = _attempt("positions", lambda: behavior.check_positions(target))
     history = _attempt_all(
         "called twice",
         lambda: behavior.check_history(target, spec is not None and spec.needs_length),
     )
     stateful = any(check.fault for check in history)
-    most = 32 if where.fault else STATEFUL if stateful else 2**17
-    yield from _rotation(target, specified, length, most)
+    measured = replace(target, ignores_positions=True) if where.fault else target
+    yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
+    if not where.fault:
+        yield from _attempt_all("packed", lambda: behavior.check_packed(target))
     yield from history
-    yield _attempt("batch", lambda: behavior.check_batch(target))
     yield _attempt("gradient", lambda: behavior.check_gradient(target), grad=True)
     yield from _attempt_all("values", lambda: behavior.check_values(target))
     yield _attempt("bfloat16", lambda: precision.check_bfloat16(target))
@@ -126,29 +133,37 @@ def _rotation(
     yield from basics
     if structure is None:
         return
+    short = None
+    if (end := table_end(structure)) is not None and end > 2:
+        short = precision.check_end(target, structure, end, specified.max_positions)
+        structure = upto(structure, end)
+        yield short
     if spec is None:
         yield from describe(structure)
         exact = inferred(structure)
     else:
         checks = _compare_at_lengths(structure, specified, length)
-        exact = spec if not any(check.fault for check in checks) else None
-        exact = exact or inferred(structure)
+        wrong = {check.name for check in checks if check.fault}
+        same = not wrong & {"frequencies", "rotary part"}
+        exact = spec if same else inferred(structure)
         yield from checks if not target.makes_tables else _without_pairing(checks)
     if "k" in target.rotates and first != "k":
         yield _same_for_keys(measured["k"], structure)
-    if most > STATEFUL:
-        for end in precision.FAR:
-            yield _attempt(
-                f"position {end - 1:,}",
-                lambda end=end: precision.check_far(
-                    target,
-                    structure,
-                    exact,
-                    end,
-                    specified.max_positions,
-                    _length(exact, length, end),
-                ),
-            )
+    drifts = any(check.fault == "norm-drift" for check in basics)
+    if short is not None:
+        yield not_tested("far positions", "beyond the end of the table")
+    for end in precision.FAR if most > STATEFUL and not drifts and short is None else ():
+        far = partial(
+            precision.check_far,
+            target,
+            structure,
+            exact,
+            end,
+            specified.max_positions,
+            _length(exact, length, end),
+            "the specification" if exact is spec else "the rope of near positions",
+        )
+        yield _attempt(f"position {end - 1:,}", far)
 
 
 def _measure(target: Target, positions: Tensor) -> dict[Any, Tensor]:

@@ -1,0 +1,119 @@
+"""`ropewalk verify`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ropewalk.cli.common import errors, path_of
+from ropewalk.cli.listing import print_rows
+
+if TYPE_CHECKING:
+    from ropewalk.tools.verify import Check, Report
+
+SECONDS = 60.0
+MARKS = {"right": "ok", "fault": "FAULT", "remark": "note", "not tested": "-"}
+
+
+def verify(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="Function that rotates q, or q and k, or returns cos and sin; or a class without "
+            "arguments. The module is imported from here, and its code is executed: name only "
+            "what you trust.",
+            show_default=False,
+        ),
+    ],
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="config.json, or its folder, that says what is right.  [default: any consistent "
+            "rotation; pairing, theta and amplitude are reported, not checked]",
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Layer of CONFIG, from 0.  [default: the first with rope]"),
+    ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Length of the complete sequence, for a rule of CONFIG that depends on it.",
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLE,…",
+            help="Roles of the arguments, if their names do not say them: x, q, k, v, positions, "
+            "offset, cos, sin, freqs_cis, freqs (angles).",
+        ),
+    ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER",
+            help="bhsd or bshd: the order of batch, heads, sequence and dimensions.",
+        ),
+    ] = None,
+    head_dim: Annotated[str | None, typer.Option(metavar="N", help="Size of heads.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find out what a rotation really does, and name its faults.
+
+    Angles are read from rotated vectors. Exits with 0 if all is right, 1 if there is a fault, 2 if
+    the command is wrong.
+    """
+    with errors():
+        from ropewalk.tools.verify import verify as check
+        from ropewalk.tools.verify.load import limited, load_target
+
+        with limited(SECONDS):
+            report = check(
+                load_target(target),
+                like=path_of("--like", like),
+                layer=_number("--layer", layer, 0),
+                length=_number("--length", length, 1),
+                form=form,
+                axes=axes,
+                head_dim=_number("--head-dim", head_dim, 2),
+            )
+        if as_json:
+            print(json.dumps(report.to_dict(), indent=1))
+        else:
+            print_report(report)
+        if not report.right:
+            raise typer.Exit(1)
+
+
+def print_report(report: Report) -> None:
+    """Print one line for each check, then the likely cause of each fault."""
+    from ropewalk.tools.verify import FAULTS
+
+    print(f"{report.target}: {report.form}\n")
+    print_rows(_row(check) for check in report.checks)
+    print()
+    for fault in report.faults:
+        print_rows([(f"{fault}:", f"{FAULTS[fault].what}. Likely cause: {FAULTS[fault].cause}.")])
+    if report.right:
+        print("no fault found")
+
+
+def _row(check: Check) -> tuple[str, str, str]:
+    name = f"{check.where}, {check.name}" if check.where else check.name
+    says = f"{check.fault}: {check.says}" if check.fault else check.says
+    return MARKS[check.verdict], name, says
+
+
+def _number(option: str, text: str | None, least: int) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 12 or int(text) < least:
+        raise ValueError(f"{option} must be a whole number of at least {least}, got {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,77 @@
+"""What the tests of a comparison do not answer, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ropewalk.files import Facts
+from ropewalk.lab.report.formats import code, code_list, format_count
+from ropewalk.lab.report.metrics import headline_metric, is_translation, tested_metric
+from ropewalk.lab.report.seeds import lacking_seeds
+from ropewalk.lab.scoring.significance import FEWEST
+
+WINDOWS = "windows of text"
+
+
+def limits(results: Facts) -> list[str]:
+    """Return what the tests do not answer."""
+    rows, lacking = results["encodings"], lacking_seeds(results)
+    seeds = max(len(row["cells"]) for row in rows)
+    if len(rows) < 2:
+        return []
+    key = headline_metric(results)["key"]
+    text = (
+        "With one seed each, these results are about the trained models, not about the encodings: "
+        "another seed may reverse them."
+        if seeds == 1
+        else f"The tests resample {_items(results)} and seeds together."
+    )
+    if _items(results) == WINDOWS:
+        text += " The tests treat windows of one document as independent."
+    if any(
+        row["summary"][split].get("versus_first", 0) is None
+        and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
+        for row in rows[1:]
+        if not {rows[0]["name"], row["name"]} & lacking.keys()
+        for split in results["splits"]
+    ):
+        text += f" A split of fewer than {FEWEST} {_items(results)} is not tested."
+    counts = _tests_by_split(results)
+    if len(rows) > 2 and counts:
+        tested = [rows[0]["name"], *results.get("against", ())]
+        text += (
+            f" In tests against {code(rows[0]['name'])}, p is corrected (Holm) for "
+            f"{_corrected_for(counts)}. Each encoding was tested only against "
+            f"{code_list(tested)}, not against the others."
+        )
+    return [text]
+
+
+def _tests_by_split(results: Facts) -> dict[str, int]:
+    """Return how many encodings were tested against the first one, on each split with a test."""
+    others = [row["summary"] for row in results["encodings"][1:]]
+    counts = {
+        split: sum(summary[split].get("versus_first") is not None for summary in others)
+        for split in results["splits"]
+    }
+    return {split: count for split, count in counts.items() if count}
+
+
+def _corrected_for(counts: Mapping[str, int]) -> str:
+    """Name the number of comparisons, of each split if they differ."""
+    if len(set(counts.values())) > 1:
+        splits: dict[int, list[str]] = {}
+        for split, count in counts.items():
+            splits.setdefault(count, []).append(split)
+        return ", and for ".join(
+            f"{format_count(count, 'comparison')} on {code_list(names)}"
+            for count, names in splits.items()
+        )
+    text = format_count(next(iter(counts.values())), "comparison")
+    return f"{text} on each split" if len(counts) > 1 else text
+
+
+def _items(results: Facts) -> str:
+    if is_translation(results):
+        return "sentences"
+    return WINDOWS if tested_metric(results)["key"] == "loss" else "examples"

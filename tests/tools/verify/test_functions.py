@@ -1,0 +1,207 @@
+"""`verify` of functions and modules: right code of others passes, and each fault is named.
+
+These fail if right code has a fault, if a planted fault is not named by its identifier, or if a
+fault that is not there is named beside it.
+"""
+
+import pytest
+import ropes_of_others as others
+import torch
+
+from ropewalk import RotaryEmbedding, RotarySpec, scaling, tools
+from ropewalk.tools.verify import FAULTS
+
+PLAIN, NEIGHBORS = RotarySpec(64), RotarySpec(64, pairing="interleaved")
+QUARTER = RotarySpec(64, rotary_dim=16)
+YARN = RotarySpec(64, scaling=scaling.YaRN(4.0, original_length=4096))
+
+RIGHT = {
+    "transformers' Llama, tables": (others.TransformersLlama(), PLAIN),
+    "transformers' Llama, applied": (others.transformers_llama, PLAIN),
+    "GPT-J": (others.gptj, NEIGHBORS),
+    "GPT-NeoX": (others.GPTNeoX(), QUARTER),
+    "torchtune": (others.Torchtune(), NEIGHBORS),
+    "rotary-embedding-torch": (
+        others.RotaryEmbeddingTorch().rotate_queries_or_keys,
+        NEIGHBORS,
+    ),
+    "x-transformers": (others.x_transformers, NEIGHBORS),
+    "Meta": (others.meta_llama, NEIGHBORS),
+    "lucidrains": (lambda t, pos: others.lucidrains_palm(pos, t), PLAIN),
+    "ropewalk": (RotaryEmbedding(YARN), YARN),
+}
+
+
+def yarn_without(x, positions, *, amplitude=0, frequencies=1):
+    """YaRN with its amplitude and its frequencies applied so many times."""
+    ratio = YARN.inverse_frequencies() / PLAIN.inverse_frequencies()
+    f = PLAIN.inverse_frequencies() * ratio**frequencies
+    return others.half(x, positions, f.float()) * YARN.amplitude_at() ** amplitude
+
+
+def ignored(x, positions):
+    return yarn_without(x, positions, amplitude=1, frequencies=0)
+
+
+def twice(x, positions):
+    return yarn_without(x, positions, amplitude=1, frequencies=2)
+
+
+def squared(x, positions):
+    return yarn_without(x, positions, amplitude=2)
+
+
+def missing(x, positions):
+    return yarn_without(x, positions)
+
+
+WRONG = {
+    "alternating table": ("cos-sin-mixed", others.cos_sin_mixed, None),
+    "swapped tables": ("cos-sin-mixed", others.cos_sin_mixed_swapped, None),
+    "position added": ("not-a-rotation", others.not_a_rotation_added, None),
+    "cosine matrix": ("not-a-rotation", others.not_a_rotation_matrix, None),
+    "cosines of i·j": ("not-a-rotation", others.not_a_rotation_scaled, None),
+    "pairing": ("pairing", others.pairing, NEIGHBORS),
+    "q and k paired differently": ("pairing", others.mixed_pairings, None),
+    "bfloat16 angles": ("half-precision-angles", others.half_precision_angles, None),
+    "bfloat16 angles, specified": ("half-precision-angles", others.half_precision_angles, PLAIN),
+    "bfloat16 positions": ("half-precision-angles", others.half_precision_positions, PLAIN),
+    "float16 frequencies": ("half-precision-angles", others.half_precision_float16, PLAIN),
+    "last row repeated": ("table-too-short", others.table_too_short_clamped, PLAIN),
+    "last row repeated, no spec": ("table-too-short", others.table_too_short_clamped, None),
+    "table of the first call": ("stale-table", others.StaleTable(), None),
+    "bfloat16 stays": ("stale-table", others.StaleAfterBfloat16(), None),
+    "dynamic NTK": ("history", others.History(), None),
+    "dynamic NTK of the call": ("history", others.history_of_this_call, None),
+    "offset": ("offset-ignored", others.offset_ignored, None),
+    "positions": ("positions-ignored", others.positions_ignored, PLAIN),
+    "partial": ("partial-ignored", others.partial_ignored, QUARTER),
+    "half the exponent": ("wrong-exponent", others.wrong_exponent, PLAIN),
+    "exponent by the head": ("wrong-exponent", others.wrong_exponent_of_part, QUARTER),
+    "sign": ("wrong-sign", others.wrong_sign, PLAIN),
+    "values": ("values-rotated", others.values_rotated, None),
+    "decaying lengths": ("norm-drift", others.norm_drift, None),
+    "YaRN's amplitude missing": ("amplitude", missing, YARN),
+    "YaRN's amplitude squared": ("amplitude", squared, YARN),
+    "random frequencies": ("uninitialised-frequencies", others.uninitialised_frequencies, PLAIN),
+    "frequencies of zero": ("uninitialised-frequencies", others.uninitialised_zeros, None),
+    "frequencies not numbers": ("uninitialised-frequencies", others.uninitialised_nan, None),
+    "rule ignored": ("rule-ignored", ignored, YARN),
+    "rule twice": ("rule-applied-twice", twice, YARN),
+    "in place": ("input-mutated", others.input_mutated, None),
+    "theta": ("theta", others.theta_lost, RotarySpec(64, theta=500_000.0)),
+    "gradient": ("gradient", others.wrong_gradient, PLAIN),
+}
+
+
+def said(report):
+    return [(c.name, c.fault, c.says) for c in report.checks if c.verdict == "fault"]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("specified", [True, False])
+def test_right_code_has_no_fault(name, specified):
+    function, spec = RIGHT[name]
+    report = tools.verify(function, like=spec if specified else None)
+    assert report.right, said(report)
+    assert sum(check.verdict == "right" for check in report.checks) >= 8
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_fault_is_named_alone(name):
+    fault, function, spec = WRONG[name]
+    report = tools.verify(function, like=spec)
+    assert report.faults == (fault,), said(report)
+    assert all(check.cause for check in report.with_verdict("fault"))
+
+
+def test_every_fault_is_planted():
+    planted = {fault for fault, _, _ in WRONG.values()}
+    elsewhere = {"layer-types-mixed", "rotary-part", "frequencies", "batch", "fails"}
+    assert planted | elsewhere == FAULTS.keys()
+
+
+def test_a_table_that_ends_within_the_promised_length_is_too_short():
+    config = {"model_type": "llama", "head_dim": 64, "num_hidden_layers": 1}
+    like = {**config, "rope_theta": 10_000.0, "max_position_embeddings": 8_192}
+    report = tools.verify(others.table_too_short, like=like)
+    assert report.faults == ("table-too-short",), said(report)
+
+
+def test_the_rope_of_another_layer_type_is_recognised():
+    config = {
+        "model_type": "gemma3_text",
+        "head_dim": 64,
+        "num_hidden_layers": 6,
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "sliding_window_pattern": 6,
+    }
+    report = tools.verify(others.half, like=config, layer=5)
+    assert report.faults == ("layer-types-mixed",), said(report)
+    assert tools.verify(others.half, like=config, layer=0).right
+
+
+def test_other_dimensions_and_other_frequencies_are_faults():
+    last = RotarySpec(64, rotary_dim=16, start=48)
+    assert tools.verify(RotaryEmbedding(QUARTER), like=last).faults == ("rotary-part",)
+    odd = RotarySpec(64, scaling=scaling.Llama3(8.0, 1.0, 4.0, 8192))
+    assert "frequencies" in tools.verify(RotaryEmbedding(YARN), like=odd).faults
+
+
+def test_batches_that_share_rows_and_functions_that_fail_have_faults():
+    def rolled(x, positions):
+        return others.half(x, positions).roll(1, 0)
+
+    def fails_later(x, positions):
+        if len(positions) > 5:
+            raise RuntimeError("no more")
+        return others.half(x, positions)
+
+    assert tools.verify(rolled).faults == ("batch",)
+    report = tools.verify(fails_later)
+    assert "fails" in report.faults
+    assert any("no more" in check.says for check in report.checks)
+
+
+@pytest.mark.parametrize("name", ["half", "interleaved"])
+def test_any_spec_is_like_itself_and_unlike_its_neighbors(name):
+    spec = RotarySpec(48, rotary_dim=32, theta=1e6, pairing=name, start=8)
+    rope = RotaryEmbedding(spec)
+    assert tools.verify(rope, like=spec).right
+    for other in (
+        RotarySpec(48, rotary_dim=32, theta=2e6, pairing=name, start=8),
+        RotarySpec(48, rotary_dim=30, theta=1e6, pairing=name, start=8),
+        RotarySpec(48, rotary_dim=32, theta=1e6, pairing=name, start=8, reverse=True),
+        RotarySpec(48, rotary_dim=32, theta=1e6, pairing=name, start=8, amplitude=1.1),
+    ):
+        assert not tools.verify(rope, like=other).right
+
+
+def test_arguments_that_cannot_be_used_are_refused():
+    with pytest.raises(TypeError, match="target must be a function or module"):
+        tools.verify(3)
+    with pytest.raises(ValueError, match="the argument 'cache' of the target has no known role"):
+        tools.verify(lambda x, cache: x)
+    with pytest.raises(ValueError, match="form must name the role of each argument"):
+        tools.verify(others.half, form="x,place")
+    with pytest.raises(ValueError, match="axes must be bhsd or bshd"):
+        tools.verify(others.half, axes="bdsh")
+    with pytest.raises(ValueError, match="no call worked"):
+        tools.verify(lambda x: x.sum())
+    with pytest.raises(TypeError, match="like must be a RotarySpec"):
+        tools.verify(others.half, like=3)
+    with pytest.raises(ValueError, match="layer must be left out without like"):
+        tools.verify(others.half, layer=0)
+
+
+def test_a_stated_form_serves_unusual_names():
+    def unusual(a, b):
+        return others.half(a, b)
+
+    assert tools.verify(unusual, form="x,positions", axes="bhsd", head_dim=32).right
+    torch.manual_seed(0)  # the random state is the caller's
+    first = torch.rand(1)
+    torch.manual_seed(0)
+    tools.verify(others.half)
+    assert torch.equal(torch.rand(1), first)
