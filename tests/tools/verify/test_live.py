@@ -162,18 +162,9 @@ def test_keys_alone_are_wrong(monkeypatch):
     assert wrong == {f"layer {layer}, k" for layer in range(4)}
 
 
-def test_values_rotated(monkeypatch):
+def test_values_rotated():
     model = tiny_model("llama", num_key_value_heads=4)
     attention = model.model.layers[1].self_attn
-    interface = source(model).ALL_ATTENTION_FUNCTIONS
-    assert interface is not None
-
-    class Rotates(nn.Linear):
-        """A projection of values with the rope after it, as if v were given to it too."""
-
-        def forward(self, x):
-            return super().forward(x)
-
     projection = attention.v_proj
 
     class RotatedValues(nn.Module):
@@ -182,12 +173,9 @@ def test_values_rotated(monkeypatch):
             self.projection = projection
 
         def forward(self, x):
-            v = self.projection(x)
-            angles = torch.arange(x.shape[1])[None, :, None] * torch.ones(v.shape[-1] // 2)
-            a, b = v.chunk(2, -1)
-            return torch.cat(
-                (a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1
-            )
+            angles = torch.arange(x.shape[1])[None, :, None] * torch.ones(32)
+            cos, sin, (a, b) = angles.cos(), angles.sin(), self.projection(x).chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
     attention.v_proj = RotatedValues()
     report = verify_model(model)
@@ -216,7 +204,7 @@ def test_a_rope_where_there_should_be_none():
     model = tiny_model("smollm3", no_rope_layer_interval=2)
     wanted = tiny_model("smollm3", no_rope_layer_interval=4).config
     report = verify_model(model, wanted)
-    assert layers_with(report, "positions-ignored") == all_layers(1)
+    assert layers_with(report, "layer-types-mixed") == all_layers(1)
     report = verify_model(tiny_model("smollm3", no_rope_layer_interval=4), model.config)
     assert layers_with(report, "layer-types-mixed") == all_layers(1)
 
@@ -240,16 +228,17 @@ def test_a_model_of_ones_own_with_a_spec():
     """Any module whose forward takes tokens can be measured, with attention by plain torch."""
     spec = ModelSpec.from_config(tiny_model("llama", num_hidden_layers=2).config)
     assert verify_model(Port(), spec).right
-    assert verify_model(Port(reverse=True), spec).faults == ("wrong-sign",)
+    assert verify_model(Port(sign=-1), spec).faults == ("wrong-sign",)
+    assert verify_model(Port(sign=0), spec).faults == ("positions-ignored",)
 
 
 class Port(nn.Module):
     """A model without transformers: rotates inside its attention, counted from 0."""
 
-    def __init__(self, reverse: bool = False):
+    def __init__(self, sign: int = 1):
         super().__init__()
         self.embed = nn.Embedding(8, 64)
-        self.blocks = nn.ModuleList(Block(reverse) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(sign) for _ in range(2))
 
     def forward(self, tokens, input_pos):
         x = self.embed(tokens)
@@ -259,15 +248,15 @@ class Port(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, reverse: bool):
+    def __init__(self, sign: int):
         super().__init__()
-        self.qkv, self.out, self.reverse = nn.Linear(64, 192), nn.Linear(64, 64), reverse
+        self.qkv, self.out, self.sign = nn.Linear(64, 192), nn.Linear(64, 64), sign
 
     def forward(self, x, positions):
         B, S, _ = x.shape
         q, k, v = self.qkv(x).view(B, S, 3, 4, 16).permute(2, 0, 3, 1, 4)
         angles = positions[:, None, :, None] * 1e4 ** (-torch.arange(8) / 8)
-        cos, sin = angles.cos(), angles.sin() * (-1 if self.reverse else 1)
+        cos, sin = (self.sign * angles).cos(), (self.sign * angles).sin()
         turned = []
         for y in (q, k):
             a, b = y.chunk(2, -1)

@@ -28,6 +28,7 @@ MOST_LENGTH = 2**16 + 1
 #: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
 POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 515, 1_001, 3_333)
 MOST_ROWS = 1_024
+UNROTATED = 1e-5  # of matrices, from the identity
 
 
 def verify_model(
@@ -156,10 +157,8 @@ class _Layers:
         return [*checks, *self._compared(applied, spec.rope)]
 
     def _unrotated(self, applied: Applied) -> Check:
-        name = "no rope"
-        identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
-        off = (applied.matrices - identity).abs().max().item()
-        if off <= 1e-5:
+        name, off = "no rope", _from_identity(applied)
+        if off <= UNROTATED:
             return right(name, "vectors do not rotate, as specified", error=off)
         says = "vectors change with their position; the layer is specified without a rope"
         return fault(name, "layer-types-mixed", says, error=off)
@@ -170,6 +169,11 @@ class _Layers:
         if not applied.linear:
             says = "vectors at one position are not all changed by the same matrix"
             return [fault("rotates pairs", "not-a-rotation", says)]
+        if not applied.entered and _from_identity(applied) <= UNROTATED:
+            mixed = any(layer.rope is None for layer in self.spec.layers)
+            named = "layer-types-mixed" if mixed else "positions-ignored"
+            says = "vectors do not rotate; the layer is specified with a rope"
+            return [fault("rotates pairs", named, says)]
         found, structure = check_rotation(applied.matrices, self.at)
         if structure is None:
             return found
@@ -198,6 +202,11 @@ class _Layers:
                 kind = f" ({spec.layer_type})" if spec.layer_type else ""
                 says = f"the layer{kind} did not reach softmax attention"
                 yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+
+
+def _from_identity(applied: Applied) -> float:
+    identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
+    return (applied.matrices - identity).abs().max().item()
 
 
 def _amplitude_unknown(check: Check) -> Check:
