@@ -33,7 +33,7 @@ def exactness() -> str:
         places = [(name, THETA, end) for end in ends] + [(name, LARGE_THETA, ends[-1])]
         lines.append([name, *(f"{worst[p]:.1e}" if p in worst else "–" for p in places)])
     columns = [*(f"{end:,}" for end in ends), f"{ends[-1]:,}, theta {LARGE_THETA:,}"]
-    return _table([f"theta {THETA:,}", *columns], lines)
+    return as_table([f"theta {THETA:,}", *columns], lines)
 
 
 def far() -> str:
@@ -43,7 +43,7 @@ def far() -> str:
         rule = "" if row["rule"] == "none" else f", {row['rule']}"
         errors = [f"{row[key]:.1e}" for key in ("worst", "rms", "output")]
         lines.append([row["name"] + rule, f"{row['theta']:,.0f}", *errors])
-    return _table(["up to ±2^31", "theta", "worst", "rms", "rotated vector"], lines)
+    return as_table(["up to ±2^31", "theta", "worst", "rms", "rotated vector"], lines)
 
 
 def faults() -> str:
@@ -75,7 +75,7 @@ def rotation() -> str:
             ]
         )
     columns = ["work", "dtype", "copying", "ropewalk", "× copying", "no kernel", "transformers"]
-    return _table(columns, lines)
+    return as_table(columns, lines)
 
 
 def training() -> str:
@@ -86,7 +86,7 @@ def training() -> str:
             if row.get("tokens_per_s"):
                 speed = [f"{row['tokens_per_s']:,.0f}", f"{row['ratio']:.2f}"]
                 lines.append([model, row["name"], row["precision"], *speed])
-    return _table(["model", "way", "precision", "target tokens/s", "× baseline"], lines)
+    return as_table(["model", "way", "precision", "target tokens/s", "× baseline"], lines)
 
 
 def translation() -> str:
@@ -96,7 +96,7 @@ def translation() -> str:
         [row["name"], f"{row['beam']}", f"{row['seconds']:.1f}", f"{row['ratio']:.1f}"]
         for row in results["rows"]
     ]
-    return _table(["way", "beam", "seconds", "× baseline"], lines)
+    return as_table(["way", "beam", "seconds", "× baseline"], lines)
 
 
 def cost() -> str:
@@ -113,7 +113,7 @@ def cost() -> str:
         ]
         lines.append([name, *(f"{each:.2f}" for each in times)])
     columns = [f"{kind}, {length:,}" for kind in ("training", "decode") for length in LENGTHS]
-    return _table(["× no encoding", *columns], lines)
+    return as_table(["× no encoding", *columns], lines)
 
 
 def written(page: Path) -> str:
@@ -135,7 +135,7 @@ def _time(seconds: float) -> str:
     return f"{number:.3g} {unit}" if number >= 100 else f"{number:#.3g} {unit}"
 
 
-def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def as_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table whose columns of numbers are aligned to the right."""
     numbers = [all(re.match(r"[\d–]", line[i]) for line in lines) for i in range(len(columns))]
     rule = ["--:" if number else "---" for number in numbers]

@@ -11,10 +11,12 @@ try:
     import typer
 
     from ropewalk.cli.bench import bench
+    from ropewalk.cli.catalogue import catalogue
     from ropewalk.cli.compare import compare
     from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
+    from ropewalk.cli.inspect import inspect
     from ropewalk.cli.tasks import tasks
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
@@ -52,7 +54,9 @@ def _root(
         raise typer.Exit
 
 
-for command in (compare, train, translate, tune, encodings, tasks, fields, fetch, bench, verify):
+TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
+TOOLS = (verify, inspect, catalogue, bench)
+for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 
 

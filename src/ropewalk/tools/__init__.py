@@ -1,5 +1,7 @@
 """Tools that find out what a rope does. Each is a function that returns plain data."""
 
+from ropewalk.tools.catalogue import catalogue, catalogue_vectors
+from ropewalk.tools.inspect import compare_ropes, inspect
 from ropewalk.tools.verify import verify
 
-__all__ = ["verify"]
+__all__ = ["catalogue", "catalogue_vectors", "compare_ropes", "inspect", "verify"]

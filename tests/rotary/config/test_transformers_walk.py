@@ -3,8 +3,8 @@
 For each folder with a rotary class, a small model of its default configuration rotates random q and
 k by transformers' own code; `ModelSpec.from_config` sees that configuration's JSON alone, and what
 it reads must rotate them alike. These fail when a pairing, a place, an order of axes, a theta or a
-rule is read wrongly for any family, when a folder is not walked through, and when a comparison
-would not notice a flipped pairing or another theta.
+rule is read wrongly for any family, when a folder is not walked through, when a comparison would
+not notice a flipped pairing or another theta, and when the catalogue's entry differs from the rope.
 """
 
 import dataclasses
@@ -21,9 +21,11 @@ pytest.importorskip(
     "transformers", reason="needs transformers, the outside reference: pip install 'ropewalk[dev]'"
 )
 import transformers_ropes
+from stack_entries import ENTRIES, entry_of_stack
 from transformers_ropes import UNREACHABLE, Case
 
 from ropewalk.rotary.config.model_types import WITHOUT_ROPE
+from ropewalk.tools.catalogue.vectors import rotary_part
 
 # A few that differ from one another, so that the short run sees every kind of reading.
 SOME = """
@@ -55,6 +57,10 @@ LESS_EXACT = {"nomic_bert": 1.2e-4}
 
 # Coordinates are multiplied by 2π in the model, and by `positions.coordinates` here.
 TIMES_TWO_PI = {"dinov3_vit", "eomt_dinov3", "sapiens2"}
+
+# Without rope_parameters, the class sets all of them, theta too; from_config requires them. In
+# rope_parameters without a theta, the default is the entry's.
+THETA_OF_ALL_PARAMETERS = {"ministral3"}
 
 outcomes: dict[str, dict[str, str]] = {}  # family → case → "same", or why not
 
@@ -133,11 +139,28 @@ def walk(family: str) -> None:
         )
         seen[label] = "same"
         if rope is not None:
+            check_entry(case, rope, label)
             for wrong in disturbed(rope):
                 distance = far(rotated(case, wrong, q, k), theirs)
                 assert distance > 100 * TOLERANCE, f"{label} would pass as {wrong}"
     excused = [name for name in UNREACHABLE if name.split(".")[0] == family]
+    assert not seen or family in {entry.family for entry in ENTRIES.values()}, "no entry"
     assert seen or excused, f"no case for {family}"
+
+
+def check_entry(case: Case, rope: RotarySpec, label: str) -> None:
+    """The catalogue's entry has the pairing, rotary part and default theta of this rope."""
+    spec = ModelSpec.from_config(case.config)
+    model_type = case.config.get("model_type") or spec.model_type
+    entry = entry_of_stack(case.config, model_type, stack_of(case, spec)).rope
+    assert entry is not None, label
+    assert (entry.pairing, entry.write_pairing) == (rope.pairing, rope.write_pairing), label
+    parts = {"first": ("first", "all")}.get(entry.rotary_part, (entry.rotary_part,))
+    assert rotary_part(rope) in parts, label
+    of_type = entry.theta_by_layer_type.get(case.layer_type or "")
+    theta = entry.theta_default if of_type is None else of_type.default
+    as_stated = theta in (None, rope.theta)
+    assert as_stated is (case.family not in THETA_OF_ALL_PARAMETERS), label
 
 
 def disturbed(rope: RotarySpec) -> list[RotarySpec]:

@@ -102,7 +102,7 @@ def test_vllm_41236_the_longest_call_changes_later_ones():
     assert "history" in faults(Dynamic())
 
 
-def test_transformers_44873_a_delta_of_the_last_call_stays():
+def test_transformers_44873_a_delta_of_the_first_call_stays():
     class Deltas(nn.Module):
         def __init__(self):
             super().__init__()
@@ -113,7 +113,9 @@ def test_transformers_44873_a_delta_of_the_last_call_stays():
                 self.delta = int(positions[0])
             return half(x, positions - int(positions[0]) + self.delta)
 
-    assert faults(Deltas()) == ("stale-table",)
+    port = Deltas()
+    assert faults(port) == ("stale-table",)
+    assert port.delta is None  # the user's module was never called
 
 
 def test_transformers_43952_packed_documents_get_one_run_of_positions():

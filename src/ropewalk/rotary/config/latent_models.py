@@ -25,7 +25,7 @@ GLM_INDEXER = IndexerConventions("interleaved", "half")
 LATENT_TEXT.add(
     "glm_moe_dsa", LATENT, indexer=GLM_INDEXER, shares_indexers=True, defaults=INDEX_HEADS_OF_128
 )
-LATENT_TEXT.add("bailing_hybrid", LATENT, required_keys=("layer_types",))
+LATENT_TEXT.add("bailing_hybrid", LATENT, 6e6, required_keys=("layer_types",))
 LATENT_TEXT.add(
     "dots3_note_text",
     LATENT,

@@ -139,10 +139,10 @@ def _layer_spec(
     temperature = _temperature_of_rope(rope_fields)
     rope = read_rope(layer_config, conventions, rope_fields)
     indexer = read_indexer(layer_config, conventions, rope) if indexed else None
-    return LayerSpec(rope, _softmax_factor(rope, conventions), temperature, layer_type, indexer)
+    return LayerSpec(rope, softmax_factor(rope, conventions), temperature, layer_type, indexer)
 
 
-def _softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
+def softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
     """Return DeepSeek-V2's factor of the scores, which latent attention has only with YaRN."""
     rule = rope.scaling
     if conventions.head_layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:

@@ -227,7 +227,8 @@ TEXT.add("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", 
 TEXT.add("paddleocr_vl_text", QWEN2_VL, 5e5)
 QWEN3_VL = RopeConventions(axis_order="interleaved", rope_defaults={"mrope_section": [24, 20, 20]})
 TEXT.add("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
-TEXT.add("cohere_compass_text qwen3_omni_moe_talker_text qwen3_omni_moe_text", QWEN3_VL)
+TEXT.add("cohere_compass_text qwen3_omni_moe_talker_text", QWEN3_VL)
+TEXT.add("qwen3_omni_moe_text", QWEN3_VL, 1e6)
 TEXT.add("cosmos3_edge_text", QWEN3_VL, 1e8)
 QWEN3_5 = replace(
     LINEAR_HYBRID, axis_order="interleaved", rope_defaults={"mrope_section": [11, 11, 10]}

@@ -12,6 +12,7 @@ from ropewalk.tools.verify.results import Check, fault, remark, right
 from ropewalk.tools.verify.structure import Structure, pairs_of, residuals, slopes
 
 NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
+MOST_FLOAT16 = 65_504
 LEAST_THETA = 100.0  # of published models
 SAME = 1e-4  # of amplitudes, blocks and near angles
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
@@ -32,9 +33,16 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
     near: matrices (P, D, D) at positions (P,), of which the first is 0.
     """
     name = "rotates pairs"
-    if not torch.isfinite(near).all():
-        says = "results are not finite numbers"
-        return [fault(name, "uninitialised-frequencies", says)], None
+    finite = torch.isfinite(near).all(-1).all(-1)
+    overflow = []
+    if not finite.all():
+        first = int(positions[int((~finite).to(torch.int8).argmax())])
+        says = f"results are not finite numbers from position {first:,} on"
+        if first <= MOST_FLOAT16 // 2:
+            return [fault(name, "uninitialised-frequencies", says)], None
+        says += f": numbers of float16 end at {MOST_FLOAT16:,}"
+        overflow = [fault("far positions", "half-precision-angles", says)]
+        near, positions = near[finite], positions[finite]
     structure = pairs_of(near, positions, 1e-5)
     if structure is None:
         worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
@@ -60,7 +68,7 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         return [fault(name, "not-a-rotation", says, error=error)], None
     count = len(structure.writes)
     checks = [right(name, f"{count} pairs rotate, {len(structure.fixed)} dimensions do not")]
-    return [*checks, _check_zero(structure), _check_norms(structure)], structure
+    return [*checks, *overflow, _check_zero(structure), _check_norms(structure)], structure
 
 
 def _check_zero(structure: Structure) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MethodType
 from typing import Any, Literal
 
 import torch
@@ -64,8 +65,8 @@ class Target:
         return tuple(role for role in self.roles if role in ("x", "q", "k", "v"))
 
     def fresh(self) -> Target:
-        """Return this target as it was before the first call, if it is a module."""
-        if isinstance(self.function, nn.Module):
+        """Return this target as it was before the first call, if it is a module or its method."""
+        if isinstance(self.function, (nn.Module, MethodType)):
             return replace(self, function=copy.deepcopy(self.function))
         return self
 

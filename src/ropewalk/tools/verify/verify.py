@@ -90,32 +90,32 @@ def form_of(target: Target) -> str:
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
     """Yield all checks; those that need a rotation come only if there is one."""
     spec = specified.spec
-    linear = _attempt("linear", lambda: behavior.check_linear(target))
+    linear = _attempt("linear", lambda: behavior.check_linear(target.fresh()))
     yield linear
-    yield _attempt("input", lambda: behavior.check_input(target))
+    yield _attempt("input", lambda: behavior.check_input(target.fresh()))
     if linear.verdict == "fault":
         return
-    batch = _attempt("batch", lambda: behavior.check_batch(target))
+    batch = _attempt("batch", lambda: behavior.check_batch(target.fresh()))
     yield batch
     if batch.fault:  # matrices are measured in batches
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
-    where = _attempt("positions", lambda: behavior.check_positions(target))
+    where = _attempt("positions", lambda: behavior.check_positions(target.fresh()))
     history = _attempt_all(
         "called twice",
-        lambda: behavior.check_history(target, spec is not None and spec.needs_length),
+        lambda: behavior.check_history(target.fresh(), spec is not None and spec.needs_length),
     )
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
     yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
     if not where.fault:
-        yield from _attempt_all("packed", lambda: behavior.check_packed(target))
+        yield from _attempt_all("packed", lambda: behavior.check_packed(target.fresh()))
     yield from history
-    yield _attempt("gradient", lambda: behavior.check_gradient(target), grad=True)
-    yield from _attempt_all("values", lambda: behavior.check_values(target))
-    yield _attempt("bfloat16", lambda: precision.check_bfloat16(target))
-    yield _attempt("after bfloat16", lambda: precision.check_after_bfloat16(target))
+    yield _attempt("gradient", lambda: behavior.check_gradient(target.fresh()), grad=True)
+    yield from _attempt_all("values", lambda: behavior.check_values(target.fresh()))
+    yield _attempt("bfloat16", lambda: precision.check_bfloat16(target.fresh()))
+    yield _attempt("after bfloat16", lambda: precision.check_after_bfloat16(target.fresh()))
 
 
 def _rotation(
@@ -135,7 +135,7 @@ def _rotation(
         return
     short = None
     if (end := table_end(structure)) is not None and end > 2:
-        short = precision.check_end(target, structure, end, specified.max_positions)
+        short = precision.check_end(target.fresh(), structure, end, specified.max_positions)
         structure = upto(structure, end)
         yield short
     if spec is None:
@@ -155,7 +155,7 @@ def _rotation(
     for end in precision.FAR if most > STATEFUL and not drifts and short is None else ():
         far = partial(
             precision.check_far,
-            target,
+            target.fresh(),
             structure,
             exact,
             end,

@@ -1,0 +1,69 @@
+"""`ropewalk inspect`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli.common import errors, one_line, path_of
+from ropewalk.cli.listing import print_rows
+
+
+def inspect(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="config.json, model folder, GGUF file, or name on the Hugging Face hub.",
+        ),
+    ],
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="CONFIG2", help="Second model: show what differs."),
+    ] = None,
+    pairing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAIRING", help="half or interleaved, for a model type that is not known."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, with every pair's wavelength.")
+    ] = False,
+    plot: Annotated[
+        str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")
+    ] = None,
+) -> None:
+    """Show what a model's rope does, or how two models differ.
+
+    For each kind of layer: pairing, rotary part, theta and where it came from, rule, amplitude,
+    which pairs make a full turn within the context, and the error of float32 angles. Warns about
+    fields that are missing, contradictory, unused, or ignored by an engine.
+    """
+    with errors():
+        from ropewalk.bench.plan import check_target
+        from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
+        from ropewalk.tools.inspect.as_text import comparison_blocks, report_blocks
+        from ropewalk.tools.inspect.plot import save_wavelengths
+
+        picture = path_of("--plot", plot)
+        check_target("--plot", picture, [".png", ".svg"])
+        first = inspect(config, pairing=pairing)
+        second = None if other is None else inspect(other, pairing=pairing)
+        found = None if second is None else compare_ropes(first, second)
+        if picture is not None:
+            save_wavelengths(picture, [first] if second is None else [first, second])
+        if as_json:
+            print(json.dumps(to_plain(found or first), ensure_ascii=False, indent=1))
+        else:
+            _print(report_blocks(first) if found is None else comparison_blocks(found))
+
+
+def _print(blocks: Iterable[tuple[str, list[tuple[str, str]]]]) -> None:
+    for place, (title, rows) in enumerate(blocks):
+        print(("\n" if place else "") + one_line(title))
+        if rows:
+            print_rows(("", name, value) for name, value in rows)

@@ -1,0 +1,143 @@
+"""The catalogue: how the code of each model type rotates, and test vectors to check any code.
+
+The functions read catalogue.json and vectors.json, which users of other languages read too. Both
+are written by docs/catalogue.py from the tables of `ropewalk.rotary.config`, where each fact is
+stated once; a test compares them. `entries` makes the entries from the tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, overload
+
+from ropewalk.checks import did_you_mean, shown
+from ropewalk.tools.catalogue.records import (
+    CatalogueEntry,
+    CatalogueVector,
+    IndexerOfType,
+    RopeOfType,
+    Section,
+    Switch,
+    Theta,
+)
+
+__all__ = [
+    "CatalogueEntry",
+    "CatalogueVector",
+    "IndexerOfType",
+    "RopeOfType",
+    "Section",
+    "Switch",
+    "Theta",
+    "catalogue",
+    "catalogue_vectors",
+]
+
+
+@overload
+def catalogue(model_type: None = None) -> tuple[CatalogueEntry, ...]: ...
+
+
+@overload
+def catalogue(model_type: str) -> CatalogueEntry: ...
+
+
+def catalogue(model_type: str | None = None) -> CatalogueEntry | tuple[CatalogueEntry, ...]:
+    """Return the catalogue's entry of a model type, or without one all entries, by name.
+
+    model_type: as in config.json. An entry has the facts that config.json does not state: pairing,
+    rotary part, default theta, layers without rope, …, and the names of test vectors. The fields
+    are described in catalogue.schema.json and on the page "Catalogue".
+
+    Raises ValueError for a model type that the catalogue does not have; the message has the nearest
+    name.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> entry = tools.catalogue("gptj")
+        >>> entry.rope.pairing, entry.rope.rotary_part, entry.rope.theta_default
+        ('interleaved', 'first', 10000.0)
+        >>> entry.source
+        'models/gptj/modeling_gptj.py'
+    """
+    if model_type is None:
+        return tuple(_entries().values())
+    if not isinstance(model_type, str):
+        raise TypeError(f"model_type must be a string or None, got {shown(model_type)}")
+    if model_type not in _entries():
+        raise ValueError(
+            f"model_type must be one that the catalogue has, got {shown(model_type)}"
+            + (did_you_mean(model_type, _entries()) or "; `ropewalk catalogue` lists all")
+        )
+    return _entries()[model_type]
+
+
+def catalogue_vectors() -> Mapping[str, CatalogueVector]:
+    """Return the test vectors by name: ropes, and queries and keys before and after rotation.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> vector = tools.catalogue_vectors()["half"]
+        >>> vector.what, vector.positions
+        ('all dimensions, i and i + R/2 rotate together (Llama)', (0, 1, 17, 4095))
+    """
+    return dict(_vectors())
+
+
+def read_data(name: str) -> dict[str, Any]:
+    """Return a JSON file of the catalogue: catalogue, catalogue.schema or vectors."""
+    text = files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+@cache
+def _entries() -> dict[str, CatalogueEntry]:
+    types = read_data("catalogue")["model_types"]
+    return {name: _entry(name, facts) for name, facts in types.items()}
+
+
+@cache
+def _vectors() -> dict[str, CatalogueVector]:
+    return as_vectors(read_data("vectors")["vectors"])
+
+
+def as_vectors(facts: Mapping[str, Any]) -> dict[str, CatalogueVector]:
+    """Return the test vectors of vectors.json as records."""
+    return {
+        name: CatalogueVector(
+            name,
+            spec=vector["spec"],
+            **{key: _tuples(value) for key, value in vector.items() if key != "spec"},
+        )
+        for name, vector in facts.items()
+    }
+
+
+def _entry(model_type: str, facts: Mapping[str, Any]) -> CatalogueEntry:
+    rope, sections = facts["rope"], facts["sections"]
+    fields = {
+        **facts,
+        "rope": None if rope is None else _rope(rope),
+        "sections": sections and {name: Section(**each) for name, each in sections.items()},
+    }
+    return CatalogueEntry(model_type, **fields)
+
+
+def _rope(facts: Mapping[str, Any]) -> RopeOfType:
+    fields = {name: _tuples(value) for name, value in facts.items()}
+    indexer = facts["indexer"]
+    if indexer is not None:
+        fields["indexer"] = IndexerOfType(**{k: _tuples(v) for k, v in indexer.items()})
+    by_type, switches = facts["theta_by_layer_type"], facts["rope_switches"]
+    fields["theta_by_layer_type"] = {name: Theta(**each) for name, each in by_type.items()}
+    fields["rope_switches"] = {name: Switch(**each) for name, each in switches.items()}
+    return RopeOfType(**fields)
+
+
+def _tuples(value: Any) -> Any:
+    """Return lists as tuples, however deep: records are not to change."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,219 @@
+"""Reports as rows of text, for a terminal: a title and its rows, name and value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ropewalk.rotary.config.origins import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
+from ropewalk.tools.inspect.cautions import pairing_words
+from ropewalk.tools.inspect.differences import Comparison, LayerDifference
+from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport, RopeFacts, Turns
+from ropewalk.tools.inspect.measures import ranges
+
+Row = tuple[str, str]
+Block = tuple[str, list[Row]]
+ORIGINS = {
+    MODEL_TYPE: "by the model type",
+    ARGUMENT: "as passed",
+    "architecture": "by the architecture",
+    CLASS_DEFAULT: "not stated: default of the model's class",
+    "default of llama.cpp": "not stated: default of llama.cpp",
+}
+SHOWN = 6  # entries of a list that are shown
+
+
+def report_blocks(report: ModelReport) -> Iterator[Block]:
+    """Yield a report: the model, each kind of layer, and the warnings."""
+    context = "context not stated"
+    if report.max_length is not None:
+        context = f"context {report.max_length:,} ({report.max_length_key})"
+    yield f"{report.source}: {report.model_type or 'no model type'}, {context}", []
+    for kind in report.kinds:
+        yield kind_title(kind), list(_kind_rows(kind))
+    warnings = [row for caution in report.warnings for row in _caution_rows(caution)]
+    count = len(report.warnings)
+    yield (f"{count} warning{'s' * (count != 1)}" if count else "no warnings"), warnings
+
+
+def kind_title(kind: LayerKind) -> str:
+    """Return "text, layers 0–31: full_attention"."""
+    layers = f"layers {ranges(kind.layers)}" if kind.layers else "layers not stated"
+    types = f": {', '.join(kind.layer_types)}" if kind.layer_types else ""
+    return f"{kind.stack}, {layers}{types}"
+
+
+def _kind_rows(kind: LayerKind) -> Iterator[Row]:
+    if kind.rope is None:
+        yield "rope", "none"
+    else:
+        yield from _rope_rows(kind.rope)
+        yield "softmax factor", f"{kind.softmax_factor:.6g}"
+    if kind.query_temperature is not None:
+        yield "query factor", fields_text(kind.query_temperature)
+    if kind.indexer is not None:
+        indexer = kind.indexer
+        yield "indexer", f"pairing {pairing_words(indexer)}, {_part(indexer)}, same frequencies"
+
+
+def _rope_rows(rope: RopeFacts) -> Iterator[Row]:
+    origin = {name: ORIGINS.get(key, key) for name, key in rope.origins.items()}
+    yield "pairing", _with(pairing_words(rope), origin.get("pairing") if rope.pairing else None)
+    whole = rope.origins.get("rotary_dim") == WHOLE_HEAD and rope.rotary_dim == rope.head_dim
+    yield "rotary part", _with(_part(rope), None if whole else origin.get("rotary_dim"))
+    if len(rope.pairs_by_axis) > 1:
+        yield "axes", f"{', '.join(map(str, rope.pairs_by_axis))} pairs follow each axis"
+    yield "theta", _with(f"{rope.theta:,.10g}", origin.get("theta"))
+    if rope.rule is None:
+        yield "rule", "none"
+    else:
+        place = None if rope.origins.get("scaling") == CLASS_DEFAULT else origin.get("scaling")
+        yield "rule", _with(f"{rope.rule}: {fields_text(rope.rule_fields)}", place)
+    if rope.reverse:
+        yield "direction", "reversed: position m rotates by -m·f"
+    yield (
+        "amplitude",
+        f"{rope.amplitude:.6g} on cos and sin"
+        + (
+            f", so scores of rotated dimensions grow {rope.amplitude**2:.4g} times"
+            if not math.isclose(rope.amplitude, 1.0)
+            else ""
+        ),
+    )
+    yield from _wavelength_rows(rope)
+    for turns in rope.turns:
+        yield "full turn" if turns is rope.turns[0] else "", _turns_text(turns, rope)
+    if rope.float32_error is not None:
+        longest = rope.extended_length or rope.original_length
+        yield "float32 angles", f"off by up to {rope.float32_error:.2g} rad within {longest:,}"
+
+
+def _part(rope: RopeFacts) -> str:
+    if rope.rotary_dim == rope.head_dim:
+        return f"all {rope.head_dim} dimensions"
+    first, last = rope.start, rope.start + rope.rotary_dim - 1
+    return f"{rope.rotary_dim} of {rope.head_dim} dimensions, {first} to {last}"
+
+
+def _wavelength_rows(rope: RopeFacts) -> Iterator[Row]:
+    plain, ruled = (_span(each) for each in (rope.plain_wavelengths, rope.wavelengths))
+    if plain == ruled:
+        yield "wavelengths", f"{plain} positions per turn"
+        return
+    yield "wavelengths", f"{plain} positions per turn without the rule"
+    yield "", f"{ruled} with it"
+
+
+def _span(wavelengths: Sequence[float]) -> str:
+    finite = [each for each in wavelengths if each != math.inf]
+    return f"{min(finite):,.3g} to {_short(max(finite))}"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e9 else f"{number:.3g}"
+
+
+def _turns_text(turns: Turns, rope: RopeFacts) -> str:
+    context = f"{turns.length:,}"
+    if rope.rule is not None and (len(rope.turns) > 1 or turns.rule):
+        how = "with the rule" if turns.rule else "without the rule"
+        context = f"the {turns.context} context of {turns.length:,}, {how}"
+        if len(rope.turns) == 1:
+            context = f"{turns.length:,}, {how}"
+    full = (
+        f"{_pairs(turns.full)} ({len(turns.full)} of {_count(turns)})" if turns.full else "no pair"
+    )
+    parts = [f"{full} within {context}"]
+    parts.append(f"{_pairs(turns.less)} never" if turns.less else "")
+    parts.append(f"{_pairs(turns.still)} do not rotate" if turns.still else "")
+    return "; ".join(part for part in parts if part)
+
+
+def _count(turns: Turns) -> int:
+    return len(turns.full) + len(turns.less) + len(turns.still)
+
+
+def _pairs(numbers: Sequence[int]) -> str:
+    return f"pair{'s' * (len(numbers) != 1)} {ranges(numbers)}"
+
+
+def fields_text(fields: Mapping[str, Any]) -> str:
+    """Return fields as "factor 8, original_length 8,192"; long lists are cut."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in fields.items())
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a field as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, (bool, str)):
+        return str(value).lower() if isinstance(value, bool) else value
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.10g}" if value >= 1e3 else f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return fields_text(value) or "none"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(value_text(each) for each in value[:SHOWN])
+        return f"({shown}, … {len(value)} values)" if len(value) > SHOWN else f"({shown})"
+    return str(value)
+
+
+def _with(text: str, note: str | None) -> str:
+    return f"{text} ({note})" if note else text
+
+
+def _caution_rows(caution: Caution) -> Iterator[Row]:
+    where = f"{caution.where}: " if caution.where else ""
+    yield caution.id, f"{where}{caution.cause}."
+    yield "", f"Way out: {caution.way_out}."
+
+
+def comparison_blocks(found: Comparison) -> Iterator[Block]:
+    """Yield how two models differ."""
+    first, second = found.first.source, found.second.source
+    if found.same:
+        yield f"{first} and {second}: the same ropes in all layers", []
+    else:
+        yield f"{first} and {second}: the ropes differ", []
+    for layers in found.layers:
+        place = f"layers {ranges(layers.layers)}" if layers.layers else "layers not stated"
+        types = f": {', '.join(layers.layer_types)}" if layers.layer_types else ""
+        yield f"{layers.stack}, {place}{types}", list(_difference_rows(layers))
+    if found.notes:
+        yield "the models", [("", f"{note}.") for note in found.notes]
+    for report in (found.first, found.second):
+        ids = ", ".join(dict.fromkeys(caution.id for caution in report.warnings))
+        if ids:
+            yield f"warnings of {report.source}: {ids}", []
+
+
+def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
+    for field in layers.fields:
+        first, second = value_text(field.first), value_text(field.second)
+        if isinstance(field.first, Mapping) and isinstance(field.second, Mapping):
+            first, second = (
+                _only_different(a, b) for a, b in _both_ways(field.first, field.second)
+            )
+        yield field.name, f"{first} | {second}"
+    if layers.reason is not None:
+        yield "angles", f"not compared: {layers.reason}"
+    for i, angle in enumerate(layers.angles):
+        radians = f"{angle.radians:,.0f}" if angle.radians >= 100 else f"{angle.radians:.3g}"
+        text = f"differ by up to {radians} rad at distance {angle.distance:,} (pair {angle.pair})"
+        yield "" if i else "angles", text
+    if layers.one_radian_at is not None:
+        yield "", f"a pair is off by 1 rad from distance {layers.one_radian_at:,} on"
+    elif layers.angles:
+        yield "", "no pair is off by 1 rad within the longest context"
+
+
+def _both_ways(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Any, Any]:
+    return (first, second), (second, first)
+
+
+def _only_different(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the fields of a rule in which it differs from another."""
+    return fields_text({k: v for k, v in own.items() if other.get(k) != v}) or "none"

@@ -1,0 +1,246 @@
+"""Warnings about a model's ropes; each has a stable id, a cause and a way out.
+
+Sources of what engines do: transformers 5.23, modeling_rope_utils.py; TensorRT-LLM,
+attention_backend/interface.py, `RopeParams.from_config`; ggml, `ggml_rope_yarn_corr_dims`; vLLM,
+`_get_and_verify_max_len` and pull requests 53634 and 56446; ONNX Runtime GenAI, builder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.rotary.config.sections import RawSections
+from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
+from ropewalk.tools.inspect.engines import engine_cautions
+from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
+from ropewalk.tools.inspect.measures import ranges
+from ropewalk.tools.inspect.repairs import as_mapping, is_missing_original
+from ropewalk.tools.inspect.unused import unused_keys
+
+#: Keys that the documentation of a model's class has, but its code ignores.
+DOCUMENTED_ONLY = {
+    "minimax_m3_vl_text": (
+        "rotary_dim",
+        "transformers 5.23 documents rotary_dim but ignores it, and rotates full heads. The "
+        "checkpoints were trained with rotary_dim, which this report uses",
+        "in transformers, state partial_rotary_factor in rope_parameters (rotary_dim / head_dim)",
+    ),
+}
+
+
+def find_cautions(
+    kinds: tuple[LayerKind, ...],
+    sections: RawSections,
+    longest: int | None,
+    assumptions: tuple[Caution, ...],
+) -> tuple[Caution, ...]:
+    """Return the warnings about a model that was read from a config.json, each once."""
+    found: list[Caution] = list(assumptions)
+    for kind in kinds:
+        if kind.rope is not None:
+            found += _theta(kind, kind.rope)
+            found += _indexer(kind, kind.rope)
+            found += _amplitude(kind, kind.rope)
+            if not is_missing_original(assumptions):
+                found += _unstated_length(kind, kind.rope, longest)
+                found += factor_cautions(kind, kind.rope, longest)
+    found += [*_context(kinds, longest), *without_rope(kinds)]
+    for stack, (section, conventions) in sections.items():
+        ropes = [kind.rope for kind in kinds if kind.stack == stack]
+        pairs = sum(rope.spec.pairs for rope in ropes if rope is not None)
+        for key in unused_keys(section, conventions, pairs):
+            found.append(
+                Caution(
+                    "unused-key",
+                    f"{stack}: {key}",
+                    f"{key} changes nothing: the code of this model type ignores it",
+                    f"remove {key}; if it should have an effect, check the model type and the rule",
+                )
+            )
+    found += _documented_only(sections)
+    found += engine_cautions(kinds, sections)
+    return merged(found)
+
+
+def merged(cautions: Iterable[Caution]) -> tuple[Caution, ...]:
+    """Return each caution once, in the order of the first."""
+    return tuple(dict.fromkeys(cautions))
+
+
+def place_of(kind: LayerKind) -> str:
+    """Return a short name of a kind of layer: "text layers 0–31"."""
+    return f"{kind.stack} layers {ranges(kind.layers)}" if kind.layers else f"{kind.stack} layers"
+
+
+def _theta(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    if rope.origins.get("theta") == CLASS_DEFAULT and kind.stack == "text":
+        yield Caution(
+            "theta-default",
+            place_of(kind),
+            f"the config states no theta, so {rope.theta:,.10g} is the default of the model's "
+            f"class. Some conversions lose it: a model that was trained with another theta then "
+            f"produces nonsense",
+            "compare with the config that the model was trained with, and state theta",
+        )
+
+
+def _context(kinds: tuple[LayerKind, ...], longest: int | None) -> Iterator[Caution]:
+    if longest is None and any(kind.stack == "text" and kind.rope for kind in kinds):
+        yield Caution(
+            "context-missing",
+            "text",
+            "the config states no context, so this report cannot tell which pairs make a full turn "
+            "within it; engines use a default of the model's class",
+            "state max_position_embeddings",
+        )
+
+
+def _indexer(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    indexer = kind.indexer
+    if indexer is None:
+        return
+    differs = (indexer.pairing, indexer.write_pairing) != (rope.pairing, rope.write_pairing)
+    if differs:
+        yield Caution(
+            "indexer-pairing",
+            place_of(kind),
+            f"the indexer's pairs are {pairing_words(indexer)}, the attention's are "
+            f"{pairing_words(rope)}. Code that uses one rotation for both chooses wrong keys; "
+            f"short prompts hide it, because all keys are chosen",
+            "rotate the indexer's queries and keys with a rope of their own (LayerSpec.indexer)",
+        )
+
+
+def pairing_words(rope: RopeFacts) -> str:
+    """Return a pairing as text: "half", or "read interleaved and written half"."""
+    if rope.pairing is None:
+        return "not stated by the file"
+    if rope.pairing == rope.write_pairing:
+        return rope.pairing
+    return f"read {rope.pairing} and written {rope.write_pairing}"
+
+
+def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
+    """Yield warnings about YaRN's amplitude, which three fields can state."""
+    rule = rope.spec.scaling
+    if not isinstance(rule, YaRN):
+        return
+    both = bool(rule.mscale and rule.mscale_all_dim)
+    if both:
+        ratio = rule.sharpening(rule.mscale or 0) / rule.sharpening(rule.mscale_all_dim or 0)
+        if rule.attention_factor is not None and not _close(rule.attention_factor, ratio):
+            yield Caution(
+                "amplitude-contradiction",
+                place_of(kind),
+                f"attention_factor states the amplitude {rule.attention_factor:.6g}, and mscale "
+                f"with mscale_all_dim states {ratio:.6g}. transformers uses attention_factor; code "
+                f"that does not know this field uses the other",
+                "keep the one that the model was trained with, and remove the other",
+            )
+    elif rule.attention_factor is None:
+        mscale = 1.0 if rule.mscale is None else rule.mscale  # the defaults of DeepSeek's code
+        own = rule.sharpening(mscale) / rule.sharpening(rule.mscale_all_dim or 0.0)
+        given = [name for name in ("mscale", "mscale_all_dim") if getattr(rule, name) is not None]
+        if given and not _close(own, rope.amplitude):
+            yield Caution(
+                "mscale-alone",
+                place_of(kind),
+                f"the amplitude is {rope.amplitude:.6g}, since transformers ignores "
+                f"{' and '.join(given)} unless mscale and mscale_all_dim are both given and not 0. "
+                f"DeepSeek's own code then has the amplitude {own:.6g}",
+                "state attention_factor, the amplitude itself",
+            )
+
+
+def _unstated_length(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
+    """Yield a warning about a rule that has a factor, but no original length."""
+    rule, place = rope.spec.scaling, place_of(kind)
+    if longest is not None and isinstance(rule, (Linear, DynamicNTK)) and rule.factor != 1:
+        name, scaled = type(rule).__name__, round(longest * rule.factor)
+        yield Caution(
+            "length-scaled-twice",
+            place,
+            f"the rule {name} does not state whether the context of {longest:,} is the one before "
+            f"or after the factor {rule.factor:g}, and published files differ. vLLM multiplies, "
+            f"and serves {scaled:,}. If {longest:,} is already the extended length, the length is "
+            f"scaled twice",
+            "check the length that the model was trained with before the rule, and limit the "
+            "engine's context to what was trained (vLLM: --max-model-len)",
+        )
+
+
+def factor_cautions(kind: LayerKind, rope: RopeFacts, longest: int | None) -> Iterator[Caution]:
+    """Yield warnings about a factor that does not fit the lengths that a config states."""
+    rule, place = rope.spec.scaling, place_of(kind)
+    if longest is None or not isinstance(rule, (YaRN, LongRoPE, Llama3)):
+        return
+    if isinstance(rule, Llama3) and longest > rule.original_length:
+        return  # its factor is no ratio of lengths: Llama 3.1 has 8, for 16 times the length
+    original, covered = rule.original_length, round(rule.original_length * rule.factor)
+    if _close(covered, longest):
+        return
+    lengths = f"factor {rule.factor:g} × original {original:,} = {covered:,}"
+    if longest < covered:
+        twice = f". If {longest:,} is already the extended length, the length is scaled twice"
+        lower = f"lower the factor to {longest / original:g}"
+        yield Caution(
+            "table-shorter-than-context",
+            place,
+            f"{lengths}, but the stated context is {longest:,}. Engines that build tables of "
+            f"{longest:,} positions stop there, or read past the end"
+            + (twice if longest == original else ""),
+            f"state {covered:,} (max_position_embeddings) to serve it, or "
+            + (lower if longest > original else "remove the rule"),
+        )
+    if longest > covered:
+        yield Caution(
+            "positions-beyond-factor",
+            place,
+            f"{lengths}, but the stated context is {longest:,}. The rule does not reach "
+            f"the positions from {covered:,} on",
+            f"state {covered:,} (max_position_embeddings), or check the factor and the original "
+            f"length",
+        )
+    if longest != original:
+        yield Caution(
+            "factor-mismatch",
+            place,
+            f"the factor is {rule.factor:g}, but {longest:,} / {original:,} = "
+            f"{longest / original:g}. transformers uses the factor; code that divides the lengths "
+            f"uses another rope",
+            "make both agree with what the model was trained with",
+        )
+
+
+def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
+    """Yield a warning if some layers with attention have no rope."""
+    stacks = {kind.stack for kind in kinds if kind.rope is not None}
+    for kind in kinds:
+        attends = not kind.layer_types or any("attention" in name for name in kind.layer_types)
+        linear = set(kind.layer_types) <= {"linear_attention", "conv", "mlp", "moe", "dense"}
+        if kind.rope is None and attends and not (kind.layer_types and linear):
+            yield Caution(
+                "nope-layers",
+                place_of(kind),
+                "these layers have no rope"
+                + ("" if kind.stack in stacks else ", like all layers of this stack")
+                + (", and their queries are multiplied by a factor that grows with the position"
+                   if kind.query_temperature else ""),
+                "do not rotate q and k in these layers; code that rotates every layer is wrong",
+            )  # fmt: skip
+
+
+def _documented_only(sections: RawSections) -> Iterator[Caution]:
+    for stack, (section, _) in sections.items():
+        model_type = section.get("model_type")
+        known = DOCUMENTED_ONLY.get(model_type) if isinstance(model_type, str) else None
+        fields = as_mapping(section.get("rope_parameters"))
+        if known is not None and section.get(known[0]) and "partial_rotary_factor" not in fields:
+            key, cause, way_out = known
+            yield Caution("documented-field-ignored", f"{stack}: {key}", cause, way_out)
+
+
+def _close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=1e-4)

@@ -1,0 +1,253 @@
+"""How the ropes of two models differ, and how far their angles drift apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from ropewalk.rotary.config.values import JsonObject
+from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
+from ropewalk.tools.inspect.gguf_pairing import PERMUTED
+from ropewalk.tools.inspect.measures import drift, ranges
+from ropewalk.tools.inspect.report import inspect
+
+Source = str | PathLike[str] | JsonObject
+NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts
+EQUAL = 1e-3  # radians within the longest context; a GGUF file has float32 numbers
+COMPARED = (
+    "head_dim", "rotary_dim", "start", "pairing", "write_pairing", "theta", "rule", "rule_fields",
+    "amplitude", "reverse", "pairs_by_axis",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FieldDifference:
+    """A field that two ropes have with different values."""
+
+    name: str
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class AngleDifference:
+    """The largest difference of two angles at a distance, in radians, and its pair.
+
+    From about 1 radian on, the score of this pair tells nothing; differences above π wrap around.
+    """
+
+    distance: int
+    radians: float
+    pair: int
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """Layers that differ in the same way.
+
+    angles: empty if the angles agree, or if they cannot be compared pair by pair; `reason` then
+    says why. one_radian_at: the distance from which on a pair is off by a radian, or None.
+    """
+
+    stack: str
+    layers: tuple[int, ...]
+    layer_types: tuple[str, ...]
+    fields: tuple[FieldDifference, ...]
+    angles: tuple[AngleDifference, ...]
+    one_radian_at: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models' reports and how their ropes differ.
+
+    same: whether all layers that both have rotate the same way, and both have the same layers.
+    notes: differences of the models outside their layers, one sentence each.
+    """
+
+    first: ModelReport
+    second: ModelReport
+    same: bool
+    layers: tuple[LayerDifference, ...]
+    notes: tuple[str, ...]
+
+
+def compare_ropes(
+    first: Source | ModelReport, second: Source | ModelReport, *, pairing: str | None = None
+) -> Comparison:
+    """Return how the ropes of two models differ, layer by layer. Arguments as of `inspect`.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> config = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64}
+        >>> old = {**config, "rope_theta": 10_000.0, "max_position_embeddings": 4096}
+        >>> found = tools.compare_ropes(old, {**old, "rope_theta": 500_000.0})
+        >>> [(field.name, field.first, field.second) for field in found.layers[0].fields]
+        [('theta', 10000.0, 500000.0)]
+        >>> found.layers[0].one_radian_at  # positions apart
+        6
+    """
+    one, two = (
+        each if isinstance(each, ModelReport) else inspect(each, pairing=pairing)
+        for each in (first, second)
+    )
+    missing = _missing_layers(one, two)
+    found = list(_layers(one, two))
+    layers = tuple(each for each in found if not _only_written_differently(each))
+    written = [_place(each) for each in found if each not in layers]
+    notes = [f"{place}: the rules are written differently and rotate the same" for place in written]
+    same = not layers and not missing
+    return Comparison(one, two, same, layers, (*missing, *notes, *_notes(one, two)))
+
+
+def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
+    for a in one.kinds:
+        for b in two.kinds:
+            if a.stack != b.stack:
+                continue
+            shared = tuple(sorted(set(a.layers) & set(b.layers)))
+            unknown = not a.layers or not b.layers
+            if not shared and not (unknown and a.layer_types == b.layer_types):
+                continue
+            if found := _difference(a, b, shared, _not_compared(one, two)):
+                yield found
+
+
+def _only_written_differently(found: LayerDifference) -> bool:
+    """Return whether layers have different fields of their rules, and equal angles."""
+    names = {field.name for field in found.fields}
+    largest = max((angle.radians for angle in found.angles), default=0.0)
+    return names <= {"rule", "rule_fields"} and found.reason is None and largest < EQUAL
+
+
+def _place(found: LayerDifference) -> str:
+    return f"{found.stack} layers {ranges(found.layers)}" if found.layers else found.stack
+
+
+def _not_compared(one: ModelReport, two: ModelReport) -> tuple[str, ...]:
+    """Return fields in which a GGUF file and a config.json may differ, with the same scores.
+
+    The order in which pairs are written is that of q and of k, so it does not change scores.
+    """
+    if one.form == two.form:
+        return ()
+    return ("pairing", "write_pairing") if _permuted(one, two) else ("write_pairing",)
+
+
+def _permuted(one: ModelReport, two: ModelReport) -> bool:
+    """Return whether one is a GGUF file whose weights were permuted for its pairing."""
+    ggufs = [report for report in (one, two) if report.form == "GGUF"]
+    return len(ggufs) == 1 and ggufs[0].model_type in PERMUTED
+
+
+def _difference(
+    a: LayerKind, b: LayerKind, layers: tuple[int, ...], not_compared: tuple[str, ...]
+) -> LayerDifference | None:
+    fields = [
+        FieldDifference(name, getattr(a, name), getattr(b, name))
+        for name in ("softmax_factor", "query_temperature")
+        if not _same(getattr(a, name), getattr(b, name))
+    ]
+    fields += _rope_fields(a.rope, b.rope, "")
+    fields += _rope_fields(a.indexer, b.indexer, "indexer.")
+    fields = [field for field in fields if field.name not in not_compared]
+    if not fields:
+        return None
+    angles: tuple[AngleDifference, ...] = ()
+    one_radian, reason = None, None
+    if a.rope is not None and b.rope is not None:
+        reason = _not_comparable(a.rope, b.rope)
+        if reason is None:
+            angles, one_radian = _angles(a.rope, b.rope)
+    types = tuple(dict.fromkeys((*a.layer_types, *b.layer_types)))
+    return LayerDifference(a.stack, layers, types, tuple(fields), angles, one_radian, reason)
+
+
+def _rope_fields(
+    one: RopeFacts | None, two: RopeFacts | None, prefix: str
+) -> Iterator[FieldDifference]:
+    if one is None or two is None:
+        if one is not two:
+            has = ["none" if each is None else "rotates" for each in (one, two)]
+            yield FieldDifference(prefix.rstrip(".") or "rope", *has)
+        return
+    for name in COMPARED:
+        first, second = getattr(one, name), getattr(two, name)
+        one_axis = name == "pairs_by_axis" and len(first) == len(second) == 1  # as rotary_dim says
+        if not one_axis and not _same(first, second):
+            yield FieldDifference(prefix + name, first, second)
+    known = not any(_same(getattr(one, n), getattr(two, n)) is False for n in COMPARED)
+    if known and one.spec.axes != two.spec.axes:
+        yield FieldDifference(f"{prefix}axes", one.spec.axis_of_pair, two.spec.axis_of_pair)
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=1e-6)  # a GGUF file has float32 numbers
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(_same(first[k], second[k]) for k in first)
+    return bool(first == second)
+
+
+def _not_comparable(one: RopeFacts, two: RopeFacts) -> str | None:
+    """Return why the angles of two ropes cannot be compared pair by pair, or None."""
+    if one.rotary_dim != two.rotary_dim:
+        return (
+            f"{one.rotary_dim} and {two.rotary_dim} dimensions rotate, so pairs have other "
+            f"dimensions and other angles from distance 1 on"
+        )
+    if one.spec.axis_of_pair != two.spec.axis_of_pair:
+        return "pairs follow different axes"
+    return None
+
+
+def _angles(one: RopeFacts, two: RopeFacts) -> tuple[tuple[AngleDifference, ...], int | None]:
+    contexts = [one.original_length, one.extended_length, two.original_length, two.extended_length]
+    known = [each for each in contexts if each is not None]
+    longest = max(known, default=NEAR[-1])
+    distances = sorted({*(each for each in NEAR if each < longest), *(n - 1 for n in known), 1})
+    found = [AngleDifference(n, *_drift_at(one, two, n)) for n in distances if n > 0]
+    if not any(each.radians for each in found):
+        return (), None
+    per_position, _ = drift(one.spec, two.spec, longest)
+    one_radian = math.ceil(1 / per_position) if per_position * longest >= 1 else None
+    return tuple(found), one_radian
+
+
+def _drift_at(one: RopeFacts, two: RopeFacts, distance: int) -> tuple[float, int]:
+    per_position, pair = drift(one.spec, two.spec, distance + 1)
+    return per_position * distance, pair
+
+
+def _missing_layers(one: ModelReport, two: ModelReport) -> list[str]:
+    """Return sentences about stacks and layers that only one of the models has."""
+    notes = []
+    for stack in dict.fromkeys(kind.stack for kind in (*one.kinds, *two.kinds)):
+        counts = [
+            sum(len(kind.layers) for kind in report.kinds if kind.stack == stack)
+            for report in (one, two)
+        ]
+        has = [any(kind.stack == stack for kind in report.kinds) for report in (one, two)]
+        if not all(has):
+            only = (one if has[0] else two).source
+            notes.append(f"only {only} has the stack {stack!r}")
+        elif counts[0] != counts[1] and all(counts):
+            notes.append(f"the stack {stack!r} has {counts[0]} and {counts[1]} layers")
+    return notes
+
+
+def _notes(one: ModelReport, two: ModelReport) -> Iterator[str]:
+    if one.max_length != two.max_length:
+        lengths = ["unknown" if n is None else f"{n:,}" for n in (one.max_length, two.max_length)]
+        yield f"the stated contexts are {lengths[0]} and {lengths[1]}"
+    if one.form == two.form and one.model_type != two.model_type:
+        yield f"the model types are {one.model_type} and {two.model_type}"
+    if _permuted(one, two):
+        yield (
+            "the GGUF file has permuted weights: its interleaved pairs are the halves of the "
+            "config.json, so the pairing is not compared"
+        )

@@ -1,0 +1,89 @@
+"""Fields of a model's rope that engines are known to ignore; `cautions` names the sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from ropewalk.rotary.config.conventions import DEFAULT_THETA
+from ropewalk.rotary.config.sections import RawSections
+from ropewalk.rotary.scaling import YaRN
+from ropewalk.tools.inspect.facts import Caution, LayerKind
+
+ID = "engine-ignores-field"
+
+
+def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iterator[Caution]:
+    """Yield a warning for each engine that ignores a field of the text's config."""
+    section = sections["text"][0] if "text" in sections else {}
+    written = _written(section)
+    for kind in kinds:
+        rule = None if kind.rope is None else kind.rope.spec.scaling
+        if kind.stack == "text" and isinstance(rule, YaRN):
+            yield from _yarn(rule, written, nested=_is_nested(written))
+    thetas = {kind.rope.theta for kind in kinds if kind.rope is not None and kind.stack == "text"}
+    inside = section.get("rope_parameters") and section.get("rope_theta") is None
+    if inside and thetas - {DEFAULT_THETA}:
+        yield Caution(
+            ID,
+            "TensorRT-LLM",
+            "its RopeParams.from_config reads rope_theta next to rope_scaling, not inside "
+            "rope_parameters, and then uses 10,000",
+            'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")',
+        )
+
+
+def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterator[Caution]:
+    usual = rule.sharpening(1.0)
+    own = rule.attention_factor
+    ignored = []
+    if own is not None and not math.isclose(own, usual, rel_tol=1e-4):
+        ignored.append(f"attention_factor (it uses {usual:.6g} instead of {own:.6g})")
+    if not rule.truncate:
+        ignored.append("truncate (it rounds the band of blended pairs)")
+    if ignored:
+        yield Caution(
+            ID,
+            "TensorRT-LLM",
+            f"it ignores {' and '.join(ignored)}",
+            "compare its applied q and k with this model's at far positions before serving",
+        )
+    if not rule.truncate:
+        yield Caution(
+            ID,
+            "llama.cpp",
+            "it ignores truncate = false, and always rounds the band of blended pairs",
+            "expect small differences of the blended pairs; no flag changes it",
+        )
+        if nested:
+            yield Caution(
+                ID,
+                "transformers",
+                "it ignores truncate inside the fields of a layer type, and rounds the band",
+                "write the rope's fields once for all layers, if all have the same rope",
+            )
+    if not any("beta_fast" in fields for fields in _all_fields(written)):
+        yield Caution(
+            ID,
+            "ONNX Runtime GenAI",
+            "it recognizes YaRN only by beta_fast, which this config does not state, and then "
+            "silently applies no rule",
+            f"state beta_fast: {rule.beta_fast:g} and beta_slow: {rule.beta_slow:g}, the defaults",
+        )
+
+
+def _written(section: Mapping[str, object]) -> Mapping[str, object]:
+    for key in ("rope_parameters", "rope_scaling"):
+        value = section.get(key)
+        if isinstance(value, Mapping) and value:
+            return value
+    return {}
+
+
+def _is_nested(written: Mapping[str, object]) -> bool:
+    return any(isinstance(each, Mapping) for each in written.values())
+
+
+def _all_fields(written: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    inner = [each for each in written.values() if isinstance(each, Mapping)]
+    yield from inner or [written]

@@ -1,0 +1,264 @@
+"""A report about a GGUF file: what llama.cpp makes of its metadata.
+
+Source: ggml-org/llama.cpp, src/llama-model.cpp (`load_hparams`), src/llama-context.cpp (YaRN's
+amplitude) and src/models/deepseek2.cpp; keys: gguf-py, constants.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import cast
+
+from ropewalk.rotary import axes
+from ropewalk.rotary.config.origins import CLASS_DEFAULT, WHOLE_HEAD
+from ropewalk.rotary.pairing import Pairing, check_pairing
+from ropewalk.rotary.scaling import Linear, LongRoPE, YaRN
+from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.inspect.cautions import factor_cautions, merged
+from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport
+from ropewalk.tools.inspect.gguf_cautions import gguf_cautions
+from ropewalk.tools.inspect.gguf_header import check_header, read_fields
+from ropewalk.tools.inspect.gguf_pairing import (
+    ALTERNATING,
+    FIXED_SLIDING,
+    WITHOUT_ROPE,
+    pairing_of,
+)
+from ropewalk.tools.inspect.gguf_values import SCALING, GgufValues
+from ropewalk.tools.inspect.measures import contexts, rope_facts
+from ropewalk.tools.inspect.repairs import is_missing_original
+
+LLAMA_CPP = "default of llama.cpp"
+DEFAULT_THETA = 10_000.0
+MOST_LAYERS = 1_000
+LATENT = ("deepseek2", "glm-dsa", "plm")  # the rotated part ends the head
+
+
+@dataclass(frozen=True, repr=False)
+class FrequencyFactors(Scaling):
+    """f_i / factors[i]: the tensor `rope_freqs.weight`, in which Llama 3.1's rule is stored."""
+
+    factors: tuple[float, ...]
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        plain = rope.frequencies()
+        if len(self.factors) != len(plain):
+            raise ValueError(
+                f"rope_freqs.weight must have a factor for each of {len(plain)} pairs, "
+                f"got {len(self.factors)}"
+            )
+        if not all(1e-9 <= each <= 1e9 for each in self.factors):
+            raise ValueError("rope_freqs.weight must have factors from 1e-9 to 1e9")
+        return [f / Decimal(each) for f, each in zip(plain, self.factors, strict=True)]
+
+
+def inspect_gguf(path: Path, name: str, pairing: str | None = None) -> ModelReport:
+    """Return the report of a GGUF file. Raises ValueError that names the file and the reason."""
+    if pairing is not None:
+        check_pairing("pairing", pairing)
+    try:
+        import gguf  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            f"{name}: reading GGUF files needs gguf, which is not installed: "
+            f"pip install 'ropewalk[gguf]'"
+        ) from None
+    fields, tensors = read_fields(path, check_header(path))
+    try:
+        values = GgufValues(fields)
+        return _report(values, tensors, name, pairing)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _report(
+    values: GgufValues, tensors: Mapping[str, list[float]], name: str, pairing: str | None
+) -> ModelReport:
+    architecture, longest = values.architecture, values.integer("context_length")
+    count = min(values.integer("block_count") or 0, MOST_LAYERS)
+    if architecture in WITHOUT_ROPE:
+        raise ValueError(f"architecture {architecture!r} has no rope in llama.cpp")
+    known = pairing_of(architecture)
+    if pairing is not None and known not in (None, pairing):
+        raise ValueError(
+            f"pairing must agree with architecture {architecture!r}, which llama.cpp rotates "
+            f"{known!r}, got {pairing!r}; leave it out"
+        )
+    stated = cast(Pairing | None, known or pairing)
+    rule = _rule(values, tensors, longest)
+    spec = _spec(values, rule, stated or "half", sliding=False)
+    origins = _origins(values, "argument" if known is None else "architecture", sliding=False)
+    sliding = _sliding(values, spec, count)
+    full = tuple(i for i in range(count) if sliding is None or i not in sliding[1])
+    kinds = [_kind(spec, origins, full, longest, values, stated, "")]
+    if sliding is not None:
+        origins = _origins(values, origins["pairing"], sliding=True)
+        other, where = sliding
+        kinds.append(_kind(other, origins, where, longest, values, stated, "sliding_attention"))
+        if not where:
+            kinds[0] = replace(kinds[0], layers=())
+        kinds[0] = replace(kinds[0], layer_types=("full_attention",))
+    cautions = _cautions(values, kinds, longest, stated)
+    length_key = None if longest is None else values.key("context_length")
+    kinds.sort(key=lambda kind: kind.layers)
+    return ModelReport(name, "GGUF", architecture, longest, length_key, tuple(kinds), cautions)
+
+
+def _kind(
+    spec: RotarySpec,
+    origins: Mapping[str, str],
+    layers: Sequence[int],
+    longest: int | None,
+    values: GgufValues,
+    pairing: Pairing | None,
+    layer_type: str,
+) -> LayerKind:
+    known = contexts(spec.scaling, longest)
+    facts = rope_facts(spec, origins, *known, knows_pairing=pairing is not None)
+    types = (layer_type,) if layer_type else ()
+    return LayerKind("text", tuple(layers), types, facts, _softmax_factor(values, spec))
+
+
+def _rule(
+    values: GgufValues, tensors: Mapping[str, list[float]], longest: int | None
+) -> Scaling | None:
+    """Return the rule: by factors of each pair if the file has them, else by its type."""
+    kind = values.text(f"{SCALING}.type")
+    factor = values.number(f"{SCALING}.factor") or values.number("rope.scale_linear") or 1.0
+    original = values.integer(f"{SCALING}.original_context_length") or longest
+    amplitude = values.number(f"{SCALING}.attn_factor")
+    long, short = (tensors.get(f"rope_factors_{which}.weight") for which in ("long", "short"))
+    if long and short and original:
+        scale = max(1.0, (longest or original) / original)
+        return LongRoPE(
+            tuple(short), tuple(long), original, factor=scale, attention_factor=amplitude or 1.0
+        )
+    if tensors.get("rope_freqs.weight"):
+        return FrequencyFactors(tuple(tensors["rope_freqs.weight"]))
+    if kind in (None, "linear"):
+        return Linear(factor) if factor != 1.0 else None
+    if kind == "yarn":
+        if original is None:
+            raise ValueError(f"{values.key(f'{SCALING}.original_context_length')} must be given")
+        return _yarn(values, factor, original)
+    if kind in ("none", "longrope"):
+        return None
+    raise ValueError(
+        f"{values.key(f'{SCALING}.type')} must be none, linear, yarn or longrope, got {kind!r}"
+    )
+
+
+def _yarn(values: GgufValues, factor: float, original: int) -> YaRN:
+    """Return YaRN as ggml computes it: the band is always rounded, the amplitude is a product."""
+    stated = values.number(f"{SCALING}.attn_factor") or 1.0
+    multiplier = values.number(f"{SCALING}.yarn_log_multiplier") or 0.0
+    amplitude = stated * _sharpening(factor, 1.0)
+    if multiplier:  # DeepSeek's mscale_all_dim; its file has it times 0.1
+        latent = values.architecture in LATENT
+        amplitude = stated * (1.0 if latent else amplitude / _sharpening(factor, multiplier))
+    return YaRN(
+        factor,
+        original,
+        beta_fast=values.number(f"{SCALING}.yarn_beta_fast") or 32.0,
+        beta_slow=values.number(f"{SCALING}.yarn_beta_slow") or 1.0,
+        attention_factor=amplitude,
+    )
+
+
+def _sharpening(factor: float, multiplier: float) -> float:
+    return 1.0 if factor <= 1 else 1.0 + 0.1 * multiplier * math.log(factor)
+
+
+def _softmax_factor(values: GgufValues, spec: RotarySpec) -> float:
+    multiplier = values.number(f"{SCALING}.yarn_log_multiplier")
+    if multiplier is None or values.architecture not in LATENT or spec.scaling is None:
+        return 1.0
+    return _sharpening(cast(YaRN, spec.scaling).factor, multiplier / 0.1) ** 2
+
+
+def _spec(
+    values: GgufValues, rule: Scaling | None, pairing: Pairing, *, sliding: bool
+) -> RotarySpec:
+    end = "_swa" if sliding else ""
+    sizes = [f"attention.key_length{end}", "attention.key_length_mla", "attention.key_length"]
+    latent = values.architecture in LATENT
+    if latent:
+        sizes = sizes[1:]
+    head_dim = next((size for size in map(values.integer, sizes) if size), None)
+    if head_dim is None:
+        head_dim = values.required("embedding_length") // values.required("attention.head_count")
+    rotary_dim = (
+        values.integer(f"rope.dimension_count{end}")
+        or values.integer("rope.dimension_count")
+        or head_dim
+    )
+    theta = values.number(f"rope.freq_base{end}") or values.number("rope.freq_base")
+    if sliding and values.architecture in FIXED_SLIDING:
+        theta = values.number("rope.freq_base_swa") or DEFAULT_THETA
+    sections = None if sliding else values.sections()
+    pair_axes = None
+    if sections is not None and sum(sections) == rotary_dim // 2:
+        interleaved = values.architecture in ALTERNATING
+        pair_axes = (axes.interleaved if interleaved else axes.sectioned)(sections)
+    return RotarySpec(
+        head_dim,
+        rotary_dim,
+        theta=theta or DEFAULT_THETA,
+        pairing=pairing,
+        start=head_dim - rotary_dim if latent else 0,
+        scaling=rule,
+        axes=pair_axes,
+    )
+
+
+def _sliding(
+    values: GgufValues, spec: RotarySpec, count: int
+) -> tuple[RotarySpec, tuple[int, ...]] | None:
+    """Return the rope of sliding layers and these layers, or None if all have one rope."""
+    architecture = values.architecture
+    fixed = architecture in FIXED_SLIDING and values.integer("attention.sliding_window")
+    differs = ("rope.freq_base_swa", "rope.dimension_count_swa", "attention.key_length_swa")
+    if not fixed and all(values.get(name) is None for name in differs):
+        return None
+    rule = None if architecture.startswith("gemma") else spec.scaling
+    pattern = values.get("attention.sliding_window_pattern")
+    every = pattern if isinstance(pattern, int) and pattern else FIXED_SLIDING.get(architecture)
+    layers: tuple[int, ...] = ()
+    if isinstance(pattern, list):
+        layers = tuple(i for i, slides in enumerate(pattern[:count]) if slides)
+    elif every:
+        layers = tuple(i for i in range(count) if i % every != every - 1)
+    return _spec(values, rule, spec.pairing, sliding=True), layers
+
+
+def _origins(values: GgufValues, pairing: str, *, sliding: bool) -> dict[str, str]:
+    """Return where values came from: keys of the file, or llama.cpp."""
+    names = ["rope.freq_base_swa"] if sliding else []
+    if not (sliding and values.architecture in FIXED_SLIDING):
+        names.append("rope.freq_base")
+    theta = next((values.key(name) for name in names if values.number(name)), LLAMA_CPP)
+    part = values.key("rope.dimension_count")
+    stated = values.get("rope.dimension_count") is not None
+    tensors = values.get(f"{SCALING}.type") is None
+    return {
+        "theta": theta,
+        "rotary_dim": part if stated else WHOLE_HEAD,
+        "pairing": pairing,
+        "scaling": CLASS_DEFAULT if tensors else values.key(f"{SCALING}.type"),
+    }
+
+
+def _cautions(
+    values: GgufValues, kinds: Sequence[LayerKind], longest: int | None, pairing: str | None
+) -> tuple[Caution, ...]:
+    found = list(gguf_cautions(values, kinds, pairing))
+    assumed = is_missing_original(tuple(found))
+    for kind in kinds:
+        if kind.rope is not None and not assumed:
+            found += factor_cautions(kind, kind.rope, longest)
+    return merged(found)

@@ -1,0 +1,203 @@
+"""Check a GGUF file's header before it is read: every count is bounded and fits into the file.
+
+`gguf.GGUFReader` trusts the header: a count of 2^60 makes it loop for years. It also takes 14 s for
+the vocabulary of Llama 3, so long lists are skipped here.
+Source: ggml-org/ggml, docs/gguf.md.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ropewalk.checks import shown
+from ropewalk.files import shown_path
+
+# Bounds, each many times what published files have.
+MOST_ENTRIES = 65_536  # of metadata, and of tensors: 70 and 2,000
+MOST_STRING = 2**24  # bytes: templates have 100 kB
+MOST_VALUES = 8_000_000  # of all lists: vocabularies and merges have 1,000,000
+LONGEST_READ = 1_024  # entries of a list that is read: one for each layer
+MOST_READ = 65_536  # entries of all lists that are read
+MOST_DIMENSIONS = 8
+
+STRING, ARRAY = 8, 9
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes by type
+
+
+class Header(NamedTuple):
+    """The size of each list that is too long to read, by its offset."""
+
+    skipped: dict[int, int]
+
+
+class _Cursor:
+    """A place in a mapped file; reading past the end is an error."""
+
+    def __init__(self, data: Any, size: int, order: str) -> None:
+        self.data, self.size, self.order, self.at = data, size, order, 0
+
+    def take(self, code: str) -> int:
+        """Return the next number, by its code in `struct`."""
+        what = struct.Struct(self.order + code)
+        self.skip(what.size)
+        return int(what.unpack_from(self.data, self.at - what.size)[0])
+
+    def skip(self, count: int) -> None:
+        """Pass over bytes. Raises ValueError if the file has fewer."""
+        if count > self.size - self.at:
+            raise ValueError(
+                f"it is truncated: byte {self.at:,} announces {shown(count)} more, and the file "
+                f"has {self.size:,}"
+            )
+        self.at += count
+
+    def string(self) -> None:
+        """Pass over a string."""
+        length = self.take("Q")
+        if length > MOST_STRING:
+            raise ValueError(f"a string has {length:,} bytes, at most {MOST_STRING:,} are allowed")
+        self.skip(length)
+
+    def count(self, what: str, most: int, least_bytes: int) -> int:
+        """Return a count of entries that each take some bytes."""
+        count = self.take("Q")
+        if count > most:
+            raise ValueError(f"it announces {count:,} {what}, at most {most:,} are allowed")
+        if count * least_bytes > self.size - self.at:
+            raise ValueError(
+                f"it is truncated: {count:,} {what} do not fit into {self.size:,} bytes"
+            )
+        return count
+
+
+def check_header(path: Path) -> Header:
+    """Return what to skip in a GGUF file. Raises ValueError that names the file and the reason."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < 24:
+                raise ValueError(f"it is truncated: {size} bytes, the header alone takes 24")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _check(data, size)
+    except OSError as error:
+        raise ValueError(f"{shown_path(path)}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{shown_path(path)} is not a GGUF file that can be read: {error}"
+        ) from None
+
+
+def _check(data: Any, size: int) -> Header:
+    if data[:4] != b"GGUF":
+        raise ValueError(f"it begins with {bytes(data[:4])!r}, not with b'GGUF'")
+    # A version below 65,536 has two zero bytes: first, if the file is big-endian.
+    cursor = _Cursor(data, size, ">" if data[4:6] == b"\0\0" else "<")
+    cursor.at = 4
+    version = cursor.take("I")
+    if version not in (2, 3):
+        raise ValueError(f"its version is {version}, and 2 and 3 are known")
+    tensors = cursor.count("tensors", MOST_ENTRIES, 24)
+    entries = cursor.count("metadata entries", MOST_ENTRIES, 13)
+    skipped = _check_metadata(cursor, entries)
+    ends = [_check_tensor(cursor) for _ in range(tensors)]
+    if ends and cursor.at + max(ends) > size:
+        raise ValueError(
+            f"it is truncated: its tensors take {cursor.at + max(ends):,} bytes, it has {size:,}"
+        )
+    return Header(skipped)
+
+
+def _check_metadata(cursor: _Cursor, entries: int) -> dict[int, int]:
+    skipped: dict[int, int] = {}
+    values = read = 0
+    for _ in range(entries):
+        cursor.string()
+        kind = cursor.take("I")
+        if kind != ARRAY:
+            _pass(cursor, kind)
+            continue
+        start = cursor.at
+        inner = cursor.take("I")
+        count = cursor.count("list entries", MOST_VALUES, 8 if inner == STRING else 1)
+        values += count
+        if values > MOST_VALUES:
+            raise ValueError(f"its lists have more than {MOST_VALUES:,} entries")
+        if inner == STRING:
+            for _ in range(count):
+                cursor.string()
+        else:
+            cursor.skip(count * _size(inner))
+        if count > LONGEST_READ or read + count > MOST_READ:
+            skipped[start] = cursor.at - start
+        else:
+            read += count
+    return skipped
+
+
+def _pass(cursor: _Cursor, kind: int) -> None:
+    if kind == STRING:
+        cursor.string()
+    else:
+        cursor.skip(_size(kind))
+
+
+def _size(kind: int) -> int:
+    if kind not in SIZES:
+        raise ValueError(f"a value has type {kind}, which is not known or a list of lists")
+    return SIZES[kind]
+
+
+def _check_tensor(cursor: _Cursor) -> int:
+    """Return the end of a tensor's data, from the end of the header on."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    cursor.string()
+    dimensions = cursor.take("I")
+    if dimensions > MOST_DIMENSIONS:
+        raise ValueError(f"a tensor has {dimensions:,} axes, at most {MOST_DIMENSIONS} are allowed")
+    count = 1
+    for _ in range(dimensions):
+        count *= cursor.take("Q")
+    kind, offset = cursor.take("I"), cursor.take("Q")
+    try:
+        block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+    except (ValueError, KeyError):
+        raise ValueError(f"a tensor has type {kind}, which gguf does not know") from None
+    return offset + count // block * size
+
+
+def read_fields(path: Path, header: Header) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """Return a checked file's metadata, without long lists, and its tensors of rope factors."""
+    from gguf import GGUFReader
+
+    class Reader(GGUFReader):  # type: ignore[misc, unused-ignore]
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            if int(orig_offs) in header.skipped and int(raw_type) == ARRAY:
+                return header.skipped[int(orig_offs)], [], [], []
+            return super()._get_field_parts(orig_offs, raw_type)
+
+    try:
+        reader = Reader(path)
+        fields = dict(_values(reader))
+        tensors = {
+            tensor.name: tensor.data.astype("float64").ravel().tolist()
+            for tensor in reader.tensors
+            if tensor.name.startswith("rope_f") and tensor.n_elements <= LONGEST_READ * 4
+        }
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{shown_path(path)} is not a GGUF file that can be read: {shown(reason, 200)}"
+        ) from None
+    return fields, tensors
+
+
+def _values(reader: Any) -> Iterator[tuple[str, Any]]:
+    for name, field in reader.fields.items():
+        if field.types:  # a skipped list has none
+            yield name, field.contents()

@@ -1,0 +1,98 @@
+"""`ropewalk inspect`, as a user types it.
+
+These fail if a mistake ends in a traceback or in another status than 2, if JSON is mixed with other
+text, or if a line is wider than a terminal.
+"""
+
+import json
+import sys
+
+import pytest
+from published import FOLDER
+
+from ropewalk.cli import run_command
+
+
+@pytest.fixture
+def inspect(monkeypatch, capfd, in_process):
+    """Run the command in the folder of the configs: status, standard output, standard error."""
+
+    def run(*words):
+        monkeypatch.chdir(FOLDER)
+        monkeypatch.setattr(sys, "argv", ["ropewalk", "inspect", *map(str, words)])
+        return run_command(), *capfd.readouterr()
+
+    return run
+
+
+def test_one_model(inspect):
+    status, out, err = inspect("llama-3.1-8b-instruct.json")
+    assert (status, err) == (0, "")
+    assert out.startswith("llama-3.1-8b-instruct.json: llama, context 131,072")
+    for said in (
+        "pairing         half (by the model type)",
+        "theta           500,000 (rope_theta)",
+        "Llama3: factor 8, low_freq_factor 1, high_freq_factor 4, original_length 8,192",
+        "pairs 0–34 (35 of 64) within the original context of 8,192, without the rule",
+        "off by up to 0.0063 rad within 131,072",
+        "no warnings",
+    ):
+        assert said in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_warnings_have_an_id_a_cause_and_a_way_out(inspect):
+    _, out, _ = inspect("llama-2-7b.json")
+    assert "theta-default" in out
+    assert "Way out:" in out
+
+
+def test_two_models(inspect):
+    status, out, _ = inspect("llama-2-7b.json", "codellama-7b.json")
+    assert status == 0
+    assert "the ropes differ" in out
+    assert "theta   10,000 | 1,000,000" in out
+    assert "a pair is off by 1 rad from distance" in out
+    _, out, _ = inspect("llama-2-7b.json", "llama-2-7b.json")
+    assert "the same ropes in all layers" in out
+
+
+def test_json_is_one_document(inspect):
+    _, out, _ = inspect("gemma-4-12b.json", "--json")
+    report = json.loads(out)
+    assert report["kinds"][0]["rope"]["pairing"] == "half"
+    assert None in report["kinds"][1]["rope"]["wavelengths"]
+    _, out, _ = inspect("llama-2-7b.json", "codellama-7b.json", "--json")
+    found = json.loads(out)
+    assert found["same"] is False
+    assert found["layers"][0]["fields"][0]["name"] == "theta"
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_plot_of_wavelengths(inspect, tmp_path, ending):
+    path = tmp_path / f"w.{ending}"
+    names = [FOLDER / f"{name}.json" for name in ("deepseek-v3", "gemma-4-12b")]
+    assert inspect(*names, "--plot", path)[0] == 0
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG") if ending == "png" else b"163,840" in content
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.json"], "missing.json: no such file"),
+        (["slimm-qwen2-0.5b.json"], "use_mrope must be absent"),
+        ([".."], "which has neither it nor a .gguf file"),
+        (["llama-2-7b.json", "missing.json"], "missing.json: no such file"),
+        (["llama-2-7b.json", "--plot", "w.gif"], "--plot must end in .png or .svg, got 'w.gif'"),
+        (["llama-2-7b.json", "--pairing", "both"], "pairing must be"),
+        (["llama-2-7b.json", "--pairing", "interleaved"], "pairing must agree with model_type"),
+        ([], "CONFIG must be given"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(inspect, words, message, tmp_path):
+    status, out, err = inspect(*words)
+    assert (status, out) == (2, "")
+    assert err.startswith("ropewalk: ")
+    assert err.count("\n") == 1
+    assert message in err

@@ -1,0 +1,40 @@
+"""Small GGUF files for tests, written by the `gguf` package."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+LLAMA = {
+    "block_count": 4,
+    "context_length": 8192,
+    "embedding_length": 512,
+    "attention.head_count": 8,
+    "rope.dimension_count": 64,
+    "rope.freq_base": 500000.0,
+}
+
+
+def write_gguf(path: Path, architecture: str = "llama", tensors=None, vocabulary=0, **fields):
+    """Write a file with these metadata, by names without the architecture; None removes one."""
+    gguf = pytest.importorskip("gguf", reason="GGUF files: pip install 'ropewalk[gguf]'")
+    writer = gguf.GGUFWriter(path, architecture)
+    for name, value in {**LLAMA, **fields}.items():
+        key = f"{architecture}.{name}"
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        elif isinstance(value, list):
+            writer.add_array(key, value)
+        elif value is not None:
+            writer.add_uint32(key, value)
+    if vocabulary:
+        writer.add_token_list([f"token {i}" for i in range(vocabulary)])
+    for name, values in (tensors or {"token_embd.weight": [0.0] * 8}).items():
+        writer.add_tensor(name, np.array(values, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path

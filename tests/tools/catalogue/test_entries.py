@@ -1,0 +1,153 @@
+"""Entries say what the reader does with published configs, and every model type has one.
+
+These fail if a model type of the tables has no entry, if an entry's pairing, rotary part, axes,
+default theta or layers without rope differ from the ropes that are read in published configs, if a
+kind of rope has no test vector, and if a wrong name is not answered with the nearest one.
+"""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from published import PUBLISHED, READ
+from stack_entries import ENTRIES, entry_of_stack
+
+from ropewalk import ModelSpec, tools
+from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
+from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.tools.catalogue.vectors import rotary_part
+
+
+def test_every_model_type_has_an_entry():
+    assert {name for name, entry in ENTRIES.items() if entry.rope} == set(CONVENTIONS)
+    assert {name for name, entry in ENTRIES.items() if entry.sections} >= set(MULTIMODAL_MODELS)
+    for reasons, kind in ((UNSUPPORTED, "not described"), (WITHOUT_ROPE, "no rope")):
+        of_kind = {name: entry.reason for name, entry in ENTRIES.items() if entry.kind == kind}
+        assert of_kind == reasons
+
+
+def test_every_section_has_an_entry_with_a_rope():
+    for entry in ENTRIES.values():
+        for section in (entry.sections or {}).values():
+            assert section.model_type is None or ENTRIES[section.model_type].rope
+
+
+def layers_with_entries(name):
+    """Yield each layer of a published config, with the entry of its stack."""
+    config = PUBLISHED[name]
+    model_type = config["model_type"]
+    for stack, layers in ModelSpec.from_config(config).stacks.items():
+        entry = entry_of_stack(config, model_type, stack)
+        # The first revision of DeepSeek-V2 has the type of earlier models.
+        if model_type == "deepseek" and "qk_rope_head_dim" in config:
+            entry = ENTRIES["deepseek_v2"]
+        for layer in layers:
+            yield layer, entry.rope
+
+
+@pytest.mark.parametrize("name", READ)
+def test_entries_are_what_is_read_in_published_configs(name):
+    for layer, entry in layers_with_entries(name):
+        rope = layer.rope
+        assert entry is not None
+        if rope is None:
+            continue
+        assert layer.layer_type not in entry.nope_layer_types
+        assert (rope.pairing, rope.write_pairing) == (entry.pairing, entry.write_pairing)
+        assert rotary_part(rope) == entry.rotary_part or (
+            (rotary_part(rope), entry.rotary_part) == ("all", "first")
+        )
+        assert rope.axis_count == entry.axis_count
+        assert rope.reverse is entry.reverse
+        assert (rope.blocks is not None) is entry.blocks
+        assert rope.continuous is entry.continuous
+        of_type = entry.theta_by_layer_type.get(layer.layer_type)
+        if layer.origins["theta"] == CLASS_DEFAULT:
+            assert rope.theta == (entry.theta_default if of_type is None else of_type.default)
+        if layer.softmax_factor != 1:
+            assert entry.softmax_factor != "1"
+        if layer.indexer is not None:
+            indexer = entry.indexer
+            assert layer.indexer.pairing == indexer.pairing
+            assert layer.indexer.write_pairing == indexer.write_pairing
+            assert rotary_part(layer.indexer) == indexer.rotary_part
+
+
+def test_layers_of_a_nope_type_have_no_rope():
+    """Fails if a type without rope is missing in the entry of a published model that has one."""
+    seen = set()
+    for name in READ:
+        for layer, entry in layers_with_entries(name):
+            if layer.layer_type in entry.nope_layer_types:
+                assert layer.rope is None
+                seen.add(PUBLISHED[name]["model_type"])
+    assert "exaone4" in seen
+
+
+def test_every_kind_of_rope_has_a_vector_and_every_vector_a_rope():
+    named = set()
+    for entry in ENTRIES.values():
+        for rope in filter(None, (entry.rope, entry.rope and entry.rope.indexer)):
+            assert rope.vectors, entry.model_type
+            named |= set(rope.vectors)
+    assert named == set(tools.catalogue_vectors())
+
+
+@pytest.mark.parametrize(
+    ("model_type", "fields"),
+    [  # from the code of each model; the comment says where
+        ("llama", {"pairing": "half", "rotary_part": "all"}),  # rotate_half
+        ("gptj", {"pairing": "interleaved", "rotary_part": "first"}),  # rotate_every_two
+        ("gpt_neox", {"pairing": "half", "rotary_part_default": 0.25}),  # rotary_pct
+        ("deepseek_v3", {"write_pairing": "half", "pairing_key": "rope_interleave"}),
+        ("deepseek_v2", {"write_pairing": "interleaved", "rotary_part": "last"}),  # view_as_complex
+        ("qwen3_vl_text", {"axes": "interleaved", "axis_count": 3}),  # apply_interleaved_mrope
+        ("nanochat", {"reverse": True}),  # rotate_half without the minus sign
+        ("smollm3", {"nope_key": "no_rope_layers", "theta_default": 2e6}),
+        (
+            "cohere2",
+            {"nope_layer_types": ("full_attention",)},
+        ),
+        ("qwen3_omni_moe_text", {"theta_default": 1e6}),  # default_theta
+        ("bailing_hybrid", {"theta_default": 6e6}),  # rope_theta of its configuration
+        ("phi-msft", {"rotary_part": "first", "rotary_part_keys": ("rotary_dim",)}),
+        ("dbrx", {"theta_key": "attn_config.rope_theta"}),
+        ("chatglm", {"theta_key": "rope_ratio"}),
+    ],
+)
+def test_entries_of_well_known_models(model_type, fields):
+    rope = tools.catalogue(model_type).rope
+    assert {name: getattr(rope, name) for name in fields} == fields
+
+
+def test_a_theta_by_type_of_layer_is_listed():
+    theta = tools.catalogue("gemma3_text").rope.theta_by_layer_type["sliding_attention"]
+    assert (theta.key, theta.default) == ("rope_local_base_freq", 10_000.0)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match=r"got 'lama'; did you mean 'llama'\?"):
+        tools.catalogue("lama")
+    with pytest.raises(ValueError, match="`ropewalk catalogue` lists all"):
+        tools.catalogue("?" * 100_000)
+    with pytest.raises(TypeError, match="model_type must be a string or None, got 3"):
+        tools.catalogue(3)
+
+
+def test_entries_cannot_be_changed():
+    entry = tools.catalogue("llama")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        entry.rope.pairing = "interleaved"
+    tools.catalogue_vectors().clear()
+    assert tools.catalogue_vectors()
+
+
+def test_reading_needs_no_other_library():
+    """Fails if transformers or mpmath is imported when the catalogue is read."""
+    probe = (
+        "import sys; from ropewalk import tools; tools.catalogue('llama'); "
+        "tools.catalogue_vectors(); assert not {'transformers', 'mpmath'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", probe], check=True)

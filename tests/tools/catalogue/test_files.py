@@ -1,0 +1,132 @@
+"""The files of the catalogue are those that its generator writes, and the schema describes them.
+
+These fail if a file or a table of the page was edited by hand, if a table by model type or a
+formula changed without the files, if the schema would let a wrong file pass, and if a record's
+fields are not those of the schema.
+"""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_schema import mistakes
+from scripts import ROOT, load_scripts
+
+from ropewalk.tools.catalogue import CatalogueEntry, read_data
+from ropewalk.tools.catalogue.entries import model_types
+from ropewalk.tools.catalogue.records import CatalogueVector, IndexerOfType, RopeOfType
+
+pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
+_, script = load_scripts("docs", "catalogue_vectors", "catalogue")
+
+DATA = ROOT / "src" / "ropewalk" / "tools" / "catalogue"
+SCHEMA = read_data("catalogue.schema")
+CATALOGUE, VECTORS = read_data("catalogue"), read_data("vectors")
+
+
+def text(name: str) -> str:
+    return (DATA / f"{name}.json").read_text("utf-8")
+
+
+def test_vectors_are_those_of_the_formulas():
+    assert script.vectors_json() == text("vectors")
+    assert len(text("vectors").encode()) < 300_000
+
+
+def test_the_catalogue_is_that_of_the_tables():
+    sources = {name: entry["source"] for name, entry in CATALOGUE["model_types"].items()}
+    files = {name: source for name, source in sources.items() if "/" in source}
+    made = script.catalogue_json(text("vectors"), files, CATALOGUE["transformers"])
+    assert made == text("catalogue")
+
+
+def test_sources_are_those_of_transformers():
+    """With another version than that of the file, files may have moved."""
+    transformers = pytest.importorskip("transformers")
+    if transformers.__version__ != CATALOGUE["transformers"]:
+        pytest.skip(f"the file is of transformers {CATALOGUE['transformers']}")
+    (sources,) = load_scripts("docs", "catalogue_sources")
+    files = sources.modeling_files(model_types())
+    for name, entry in CATALOGUE["model_types"].items():
+        assert entry["source"] == files.get(name, "own code of the model"), name
+        assert name not in files or (sources.MODELS.parent / files[name]).is_file()
+
+
+def test_tables_of_the_page_are_those_of_the_files():
+    page = script.PAGE.read_text("utf-8")
+    assert page.count("<!-- table:") == 6
+    assert script.written(page, CATALOGUE, SCHEMA) == page
+
+
+def test_the_schema_describes_the_files():
+    assert mistakes(CATALOGUE, SCHEMA, SCHEMA) == []
+    assert mistakes(VECTORS, SCHEMA["$defs"]["vectors"], SCHEMA) == []
+    assert SCHEMA["version"] == CATALOGUE["version"] == VECTORS["version"] == script.VERSION
+
+
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [
+        (CatalogueEntry, "entry"),
+        (RopeOfType, "rope"),
+        (IndexerOfType, "indexer"),
+        (CatalogueVector, "vector"),
+    ],
+)
+def test_the_schema_has_the_fields_of_the_records(record, name):
+    fields = [field.name for field in dataclasses.fields(record)]
+    fields = [field for field in fields if field not in ("model_type", "name")]  # the keys
+    schema = SCHEMA["$defs"][name]
+    assert schema["required"] == list(schema["properties"]) == fields
+    assert schema["additionalProperties"] is False
+
+
+def places(value, path=()):
+    """Yield the path of every value in nested JSON."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield (*path, key)
+        if isinstance(value[key], (dict, list)):
+            yield from places(value[key], (*path, key))
+
+
+A_FEW = ("deepseek_v32", "falcon", "gemma3_text", "llama", "qwen2_vl", "t5")
+SMALL = {
+    **CATALOGUE,
+    "model_types": {name: CATALOGUE["model_types"][name] for name in A_FEW},
+}
+
+
+@given(st.sampled_from(list(places(SMALL))), st.sampled_from([{}, -1, "other", [[]]]))
+def test_a_value_of_another_kind_is_refused(place, wrong):
+    """Free are only the names of types, keys and sections, and switches with their defaults."""
+    changed = json.loads(json.dumps(SMALL))
+    *outer, last = place
+    inner = changed
+    for key in outer:
+        inner = inner[key]
+    old, inner[last] = inner[last], wrong
+    if mistakes(changed, SCHEMA, SCHEMA):
+        return
+    same_kind = type(old) is type(wrong) or old is None or isinstance(old, float)
+    assert same_kind or last in ("default", "value", "theta_default", "length"), (place, old)
+
+
+@pytest.mark.parametrize("name", ["version", "rules", "model_types", "transformers"])
+def test_a_missing_or_unknown_field_is_refused(name):
+    assert mistakes({k: v for k, v in CATALOGUE.items() if k != name}, SCHEMA, SCHEMA)
+    assert mistakes({**CATALOGUE, f"{name}s": 1}, SCHEMA, SCHEMA)
+
+
+def test_a_pairing_of_another_name_is_refused():
+    changed = json.loads(json.dumps(SMALL))
+    changed["model_types"]["llama"]["rope"]["pairing"] = "neox"
+    mistake = ".model_types.llama.rope.pairing: must be one of ['half', 'interleaved']"
+    assert mistake in mistakes(changed, SCHEMA, SCHEMA)
+
+
+def test_a_keyword_that_is_not_checked_is_refused():
+    """Else a rule of the schema could be without effect."""
+    with pytest.raises(ValueError, match="keywords that are not checked"):
+        mistakes(1, {"minimun": 2}, SCHEMA)
