@@ -91,13 +91,20 @@ OWN = {
 DERIVED = {"bamba": ("layer_types",), "falcon": ("head_dim",), "falcon_h1": ("layer_types",)}
 
 
+def _has(config: object, name: str) -> bool:
+    try:
+        return hasattr(config, name)
+    except RuntimeError:  # it differs from layer to layer
+        return True
+
+
 def any_tiny_model(model_type: str) -> nn.Module:
     """A model of any type, of the default configuration with small sizes."""
     from transformers import CONFIG_MAPPING, AutoModel
 
     config_class = CONFIG_MAPPING[model_type]
     default = config_class()
-    kwargs = {name: size for name, size in SIZES.items() if hasattr(default, name)}
+    kwargs = {name: size for name, size in SIZES.items() if _has(default, name)}
     if isinstance(getattr(default, "layer_types", None), list):
         kwargs["layer_types"] = (list(dict.fromkeys(default.layer_types)) * 4)[:4]
     if "qk_rope_head_dim" in kwargs:
