@@ -10,7 +10,7 @@ import pytest
 import torch
 
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
-from tiny_models import GEMMA, GPTJ, LATENT, TYPES, YARN, tiny_model
+from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
 from ropewalk import ModelSpec
@@ -26,6 +26,7 @@ RIGHT = {
     "deepseek_v3": LATENT,
     "smollm3": {"no_rope_layer_interval": 2},
     "llama4_text": {"floor_scale": 8, "num_local_experts": 2},
+    "qwen2_vl_text": {"rope_parameters": AXES},
     "phi3": {
         "original_max_position_embeddings": 64,
         "max_position_embeddings": 256,
@@ -222,6 +223,58 @@ def test_buffers_in_half_precision():
     assert verify_model(model).faults == ("half-precision-angles",)
     right = tiny_model("llama", dtype="bfloat16")
     assert verify_model(right).right
+
+
+def test_axes_of_positions():
+    model = tiny_model("qwen2_vl_text", rope_parameters=AXES)
+    assert {"axis 0", "axis 1", "axis 2"} <= {c.name for c in verify_model(model).checks}
+    other = {**AXES, "mrope_section": [4, 2, 2]}
+    wanted = tiny_model("qwen2_vl_text", rope_parameters=other).config
+    report = verify_model(model, wanted)
+    assert report.faults == ("frequencies",)
+    assert {check.name for check in report.with_verdict("fault")} >= {"axis 0", "axis 1"}
+
+
+def test_rule_ignored_with_axes_of_positions():
+    model = tiny_model("qwen2_vl_text", rope_parameters=AXES)
+    wanted = tiny_model("qwen2_vl_text", rope_parameters={**AXES, **YARN, "rope_theta": 1e4})
+    assert "rule-ignored" in verify_model(model, wanted.config).faults
+
+
+def test_rotary_dim_that_the_code_does_not_read():
+    """In transformers' own code, MiniMax M3 rotates full heads, whatever `rotary_dim` says."""
+    model = any_tiny_model("minimax_m3_vl_text")
+    assert model.config.rotary_dim < model.config.head_dim
+    assert "partial-ignored" in verify_model(model).faults
+
+
+def test_a_length_that_outlives_its_call():
+    """transformers keeps the frequencies of the longest call, until one is short again."""
+    rule = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    model = tiny_model("llama", rope_parameters=rule, max_position_embeddings=64)
+    report = verify_model(model)
+    assert report.faults == ("history",)
+    wrong = {check.where for check in report.with_verdict("fault")}
+    assert wrong == {f"{where}, length {n}" for where in all_layers(0, 1, 2, 3) for n in (64, 160)}
+    assert "length 256" in " ".join(check.where for check in report.with_verdict("right"))
+
+
+def test_tables_shorter_than_promised():
+    model = tiny_model("gptj", **GPTJ)
+    report = verify_model(model, {**model.config.to_dict(), "n_positions": 2048})
+    assert report.faults == ("table-too-short",)
+    assert report.checks[0].says.startswith("positions 512 on: RuntimeError")
+
+
+def test_a_table_that_repeats_its_last_row(monkeypatch):
+    model = tiny_model("llama", max_position_embeddings=32_768)
+    forward = rotary(model).forward
+
+    def clamped(x, position_ids):
+        return forward(x, position_ids.clamp(max=8_000))
+
+    monkeypatch.setattr(rotary(model), "forward", clamped)
+    assert verify_model(model).faults == ("table-too-short",)
 
 
 def test_a_model_of_ones_own_with_a_spec():

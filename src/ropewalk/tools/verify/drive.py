@@ -40,13 +40,15 @@ class Driver:
     others: dict[str, Any]
 
     def run(self, shape: Shape, positions: Tensor, seen: Callable[[Attended], None]) -> None:
-        """Run the stack on `shape.rows` rows at these positions (S,). Raises ModelError."""
+        """Run the stack on `shape.rows` rows at positions (S,) or (A, S). Raises ModelError."""
         device = _device(self.stack)
-        shape.positions = len(positions)
-        ids = torch.ones(shape.rows, len(positions), dtype=torch.long, device=device)
+        S = shape.positions = positions.shape[-1]
+        ids = torch.ones(shape.rows, S, dtype=torch.long, device=device)
         given = {self.tokens: ids, **self.others}
         if self.positions is not None:
-            given[self.positions] = positions.to(device).expand(shape.rows, -1)
+            given[self.positions] = (
+                positions.to(device).unsqueeze(-2).expand(*positions.shape[:-1], shape.rows, S)
+            )
         training = self.stack.training
         self.stack.eval()
         try:
