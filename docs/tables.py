@@ -50,7 +50,7 @@ def faults() -> str:
     """Return the faults that `ropewalk verify` names."""
     from ropewalk.tools.verify import FAULTS
 
-    return _table(
+    return as_table(
         ["identifier", "what is wrong", "likely cause"],
         [[f"`{name}`", fault.what, fault.cause] for name, fault in FAULTS.items()],
     )

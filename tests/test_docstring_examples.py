@@ -18,6 +18,7 @@ PUBLIC_MODULES = [
     "ropewalk.interop",
     "ropewalk.encodings",
     "ropewalk.model",
+    "ropewalk.tools",
 ]
 
 

@@ -27,7 +27,7 @@ RIGHT = {
     ),
     "x-transformers": (others.x_transformers, NEIGHBORS),
     "Meta": (others.meta_llama, NEIGHBORS),
-    "lucidrains": (lambda t, pos: others.lucidrains_palm(pos, t), PLAIN),
+    "lucidrains": (others.lucidrains_palm, PLAIN),
     "ropewalk": (RotaryEmbedding(YARN), YARN),
 }
 

@@ -89,7 +89,7 @@ def compare_ropes(
         >>> [(field.name, field.first, field.second) for field in found.layers[0].fields]
         [('theta', 10000.0, 500000.0)]
         >>> found.layers[0].one_radian_at  # positions apart
-        6
+        8
     """
     one, two = (
         each if isinstance(each, ModelReport) else inspect(each, pairing=pairing)

@@ -36,10 +36,10 @@ def read_form(form: str) -> tuple[Role, ...]:
     """Return the roles of a form as a user writes it: "q,k,positions"."""
     roles = tuple(role.strip() for role in form.split(","))
     wrong = [role for role in roles if role not in ROLES]
-    if wrong or not roles or roles[0] not in ("x", "q"):
+    if wrong or not {"x", "q"} & set(roles) or len(set(roles)) < len(roles):
         raise ValueError(
-            f"form must name the role of each argument, x or q first, separated by commas, out of "
-            f"{', '.join(ROLES)}; got {shown(form)}"
+            f"form must name the role of each argument, x or q among them, separated by commas, "
+            f"out of {', '.join(ROLES)}; got {shown(form)}"
         )
     return roles  # type: ignore[return-value]
 
@@ -53,34 +53,43 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
     roles: list[Role] = []
     for each in parameters_of(function):
         role = BY_NAME.get(each.name)
-        if not roles and role not in VECTORS:
-            role = "x"
         required = each.default is each.empty
+        if role is None and required and not any(known in VECTORS for known in roles):
+            role = "x"
         if role is None and required:
             raise ValueError(
                 f"form must be given: the argument {shown(each.name)} of the target has no known "
                 f"role; write for instance form='q,k,positions', out of {', '.join(ROLES)}"
             )
-        if role is None or (each.kind is each.KEYWORD_ONLY and role in VECTORS):
-            break
-        if not required and role in ("cos", "sin", "freqs_cis", "freqs", "k", "v"):
-            break
+        if role is None or (not required and role not in ("positions", "offset")):
+            continue
         if role == "positions" and "cos" in roles and not required:
-            break  # an argument that transformers no longer reads
-        roles.append(role)
-    if not roles:
-        raise ValueError("target must take a tensor; its function has no arguments")
+            continue  # an argument that transformers no longer reads
+        if not required and {"positions", "offset"} & set(roles):
+            continue  # one of them is enough
+        if role not in roles:
+            roles.append(role)
+    if not any(role in VECTORS for role in roles):
+        raise ValueError(
+            "target must take the vectors to rotate; its function has no argument for them"
+        )
     return tuple(roles)
 
 
 def keywords_of(function: Callable[..., Any], roles: tuple[Role, ...]) -> dict[Role, str]:
-    """Return the names of the arguments in these roles that must be passed by name."""
-    named = {BY_NAME.get(p.name): p for p in parameters_of(function)}
-    return {
-        r: named[r].name
-        for r in roles
-        if r in named and named[r].kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    """Return the names of the arguments in these roles that must be passed by name.
+
+    These are keyword-only arguments, and those after an optional argument that keeps its default.
+    """
+    named: dict[Role, str] = {}
+    skipped = False
+    for each in parameters_of(function):
+        role = BY_NAME.get(each.name)
+        if role not in roles:
+            skipped = skipped or each.default is not each.empty
+        elif skipped or each.kind is each.KEYWORD_ONLY:
+            named[role] = each.name
+    return named
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
