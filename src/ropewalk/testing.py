@@ -59,13 +59,18 @@ def assert_rope_like(
 
 
 def _report(target: Callable[..., Any], config: Any, positions: int | None) -> Report:
+    from torch import nn
+
     from ropewalk.tools.verify import verify
     from ropewalk.tools.verify.drive import takes_tokens
+    from ropewalk.tools.verify.like import read_like
     from ropewalk.tools.verify.live import verify_model
 
-    if takes_tokens(target):
+    if isinstance(target, nn.Module) and takes_tokens(target):
         return verify_model(target, config, length=positions)
-    return verify(target, like=config, length=positions)
+    spec = read_like(config).spec
+    depends = spec is not None and spec.needs_length
+    return verify(target, like=config, length=positions if depends else None)
 
 
 def message(report: Report) -> str:

@@ -72,7 +72,7 @@ class Recorder:
 
     def _unfolded(self, x: Tensor) -> Tensor:
         if x.ndim == 3 and x.shape[0] % self.shape.rows == 0:
-            return x.unflatten(0, (self.shape.rows, -1))
+            return x.reshape(self.shape.rows, -1, *x.shape[1:])
         return x
 
     def interface(

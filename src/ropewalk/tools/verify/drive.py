@@ -62,10 +62,8 @@ class Driver:
             self.stack.train(training)
 
 
-def takes_tokens(target: object) -> bool:
-    """Return whether a target is a model that takes tokens, not a rotation of vectors."""
-    if not isinstance(target, nn.Module):
-        return False
+def takes_tokens(target: nn.Module) -> bool:
+    """Return whether a module is a model that takes tokens, not a rotation of vectors."""
     parameters = inspect.signature(_text_stack(target).forward).parameters
     names = [name for name in TOKENS if name in parameters]
     embeds = any(isinstance(module, nn.Embedding) for module in target.modules())

@@ -44,6 +44,17 @@ def verify_model(
 
     Each check names its layer in `where`, as in "layer 3, q". Raises ValueError or TypeError if the
     config cannot be read or the model takes no tokens; errors of the model's own code are faults.
+
+    Example:
+        >>> from ropewalk import LayerSpec, ModelSpec, RotarySpec, tools
+        >>> from ropewalk.encodings import build
+        >>> from ropewalk.model import LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=0, decoder_layers=2)
+        >>> rope = build("rotary", shape.stack_shape(causal=True))
+        >>> model = LanguageModel(shape, rope, causal=True)
+        >>> layer = LayerSpec(RotarySpec(head_dim=8, theta=500_000.0))
+        >>> tools.verify_model(model, ModelSpec({"text": (layer, layer)})).faults
+        ('theta',)
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")

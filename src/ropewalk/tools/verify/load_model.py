@@ -29,6 +29,12 @@ def load_model(
 
     Raises ValueError if the folder has no config.json or no safetensors, or if the model cannot be
     built. Raises ImportError if transformers is missing. Nothing is downloaded or unpickled.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> tools.load_model("no-such-folder")
+        Traceback (most recent call last):
+        ValueError: model must be a folder with config.json, got no-such-folder
     """
     folder = Path(path)
     _check_folder(folder)
