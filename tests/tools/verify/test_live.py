@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
 from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
-from ropewalk import ModelSpec
+from ropewalk import LayerSpec, ModelSpec, RotarySpec
 from ropewalk.tools.verify.live import verify_model
 from ropewalk.tools.verify.results import Report
 
@@ -285,13 +285,26 @@ def test_a_model_of_ones_own_with_a_spec():
     assert verify_model(Port(sign=0), spec).faults == ("positions-ignored",)
 
 
+def test_the_amplitude_of_a_model_of_ones_own():
+    """No function that rotates is met: the amplitude is that from projection to attention."""
+    config = tiny_model("llama", num_hidden_layers=2).config
+    for amplitude, verdict in ((1.0, "right"), (0.25, "not tested")):
+        report = verify_model(Port(amplitude=amplitude), config)
+        verdicts = {check.verdict for check in report.checks if check.name == "amplitude"}
+        assert (report.right, verdicts) == (True, {verdict})
+    wanted = LayerSpec(RotarySpec(16, amplitude=1.2))
+    report = verify_model(Port(), ModelSpec({"text": (wanted, wanted)}))
+    assert report.faults == ("amplitude",)
+    assert verify_model(Port(amplitude=1.2), ModelSpec({"text": (wanted, wanted)})).right
+
+
 class Port(nn.Module):
     """A model without transformers: rotates inside its attention, counted from 0."""
 
-    def __init__(self, sign: int = 1):
+    def __init__(self, sign: int = 1, amplitude: float = 1.0):
         super().__init__()
         self.embed = nn.Embedding(8, 64)
-        self.blocks = nn.ModuleList(Block(sign) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(sign, amplitude) for _ in range(2))
 
     def forward(self, tokens, input_pos):
         x = self.embed(tokens)
@@ -301,15 +314,16 @@ class Port(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, sign: int):
+    def __init__(self, sign: int, amplitude: float):
         super().__init__()
+        self.amplitude = amplitude
         self.qkv, self.out, self.sign = nn.Linear(64, 192), nn.Linear(64, 64), sign
 
     def forward(self, x, positions):
         B, S, _ = x.shape
         q, k, v = self.qkv(x).view(B, S, 3, 4, 16).permute(2, 0, 3, 1, 4)
         angles = positions[:, None, :, None] * 1e4 ** (-torch.arange(8) / 8)
-        cos, sin = (self.sign * angles).cos(), (self.sign * angles).sin()
+        cos, sin = (f(self.sign * angles) * self.amplitude for f in (torch.cos, torch.sin))
         turned = []
         for y in (q, k):
             a, b = y.chunk(2, -1)

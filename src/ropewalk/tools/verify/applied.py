@@ -27,13 +27,15 @@ class Applied:
 
     matrices: float64 (P, D, D), output by input. factors: (P,), by which vectors are longer than at
     position 0, apart from the rotation. entered: whether what entered the rotation is known.
-    linear: whether one matrix for each position explains all vectors.
+    linear: whether one matrix for each position explains all vectors. scale: if what entered is not
+    known, how much longer vectors are at position 0 than where they were projected, or None.
     """
 
     matrices: Tensor
     factors: Tensor
     entered: bool
     linear: bool
+    scale: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def _rows(size: int, heads: int) -> int:
     return math.ceil(SAMPLES * size / heads) + 1
 
 
-def applied_matrices(applied: Tensor, rotations: tuple[Rotated, ...]) -> Applied:
+def applied_matrices(
+    applied: Tensor, rotations: tuple[Rotated, ...], projections: tuple[Tensor, ...] = ()
+) -> Applied:
     """Return what the rotation of one layer did. applied: `(N, H, S, D)`."""
     applied = applied.detach().cpu().to(torch.float32)
     parts = _find_parts(applied, rotations)
@@ -81,7 +85,22 @@ def applied_matrices(applied: Tensor, rotations: tuple[Rotated, ...]) -> Applied
         entered[..., inside] = _repeated(before, applied.shape[1], part.tiled)
     made, linear = _fit(applied, entered)
     relative = (factors / factors[:, :, :1]).mean((0, 1))
-    return Applied(made, relative.to(torch.float64), bool(parts), linear)
+    scale = None if parts else _scale(applied[:, :, 0], projections)
+    return Applied(made, relative.to(torch.float64), bool(parts), linear, scale)
+
+
+def _scale(first: Tensor, projections: tuple[Tensor, ...]) -> float | None:
+    """Return the factor between the vectors (N, H, D) at position 0 and a projection's output."""
+    N, _H, D = first.shape
+    for projected in projections:
+        if projected.shape[-1] % D or len(projected) < N:
+            continue
+        heads = projected[:N].detach().cpu().to(torch.float64).unflatten(-1, (-1, D))
+        found = [_factors(first[:, 0], heads[:, j]) for j in range(heads.shape[1])]
+        scales = [factors for factors in found if factors is not None]
+        if scales and scales[0].std() <= SAME * scales[0].mean():
+            return scales[0].mean().item()
+    return None
 
 
 def _part_rows(part: _Part) -> int:

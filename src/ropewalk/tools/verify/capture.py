@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ropewalk.tools.verify.hollow import Shape
 
 ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
+LATEST = 8  # projections that are remembered: q, k, v, and their norms
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 
 
@@ -41,6 +43,7 @@ class Attended:
     """What one attention got: q `(N, H, S, D)`, k and v `(N, K, S, D)`, and rotations before it.
 
     layer: the number of the layer in its list, or None. path: of the module that called attention.
+    projections: what modules without parts returned shortly before, at the first position: (N, O).
     """
 
     layer: int | None
@@ -49,6 +52,7 @@ class Attended:
     k: Tensor
     v: Tensor
     rotations: tuple[Rotated, ...]
+    projections: tuple[Tensor, ...]
 
 
 @dataclass
@@ -60,6 +64,7 @@ class Recorder:
     paths: list[str] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)
     rotations: list[Rotated] = field(default_factory=list)
+    projections: deque[Tensor] = field(default_factory=lambda: deque(maxlen=LATEST))
     depth: int = 0  # of functions that rotate
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -68,7 +73,7 @@ class Recorder:
         rotations, self.rotations = tuple(self.rotations), []
         layer = self.layers[0] if self.layers else None
         path = self.paths[-1] if self.paths else ""
-        self.on_attention(Attended(layer, path, q, k, v, rotations))
+        self.on_attention(Attended(layer, path, q, k, v, rotations, tuple(self.projections)))
 
     def _unfolded(self, x: Tensor) -> Tensor:
         if x.ndim == 3 and x.shape[0] % self.shape.rows == 0:
@@ -219,6 +224,9 @@ def _follow(model: nn.Module, recorder: Recorder, stack: ExitStack) -> None:
             recorder.paths.pop()
             if module in numbers:
                 recorder.layers.pop()
+            projects = isinstance(output, Tensor) and output.ndim == 3
+            if projects and output.shape[1] == recorder.shape.positions:
+                recorder.projections.append(output[:, 0].clone())
 
         handles = (
             module.register_forward_pre_hook(enter),

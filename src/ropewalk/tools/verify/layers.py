@@ -76,7 +76,7 @@ class LengthRun(Run):
                 says = f"attention gets vectors of shape {tuple(x.shape)}, not one a position"
                 self.add(layer, name, not_tested("applied vectors", says))
                 continue
-            applied = applied_matrices(x, attended.rotations)
+            applied = applied_matrices(x, attended.rotations, attended.projections)
             if name == "q":
                 self.add(layer, name, _factors(applied, spec, self.at))
             if spec.rope is None:
@@ -98,7 +98,8 @@ class LengthRun(Run):
             named = "layer-types-mixed" if mixed else "positions-ignored"
             says = "vectors do not rotate; the layer is specified with a rope"
             return [fault(name, named, says)]
-        found, structure = check_rotation(applied.matrices, self.at)
+        amplitude = _amplitude_from(applied, rope, self.length if rope.needs_length else None)
+        found, structure = check_rotation(applied.matrices * (amplitude or 1.0), self.at)
         if structure is None:
             return found
         if structure.head_dim != rope.head_dim:
@@ -109,7 +110,7 @@ class LengthRun(Run):
         checks = self._at_length(structure, rope)
         if not any(check.fault for check in checks):
             checks += _far(structure, rope, self.length if rope.needs_length else None)
-        if not applied.entered:
+        if amplitude is None:
             checks = [_amplitude_unknown(check) for check in checks]
         return found + checks
 
@@ -167,6 +168,20 @@ class AxisRun(Run):
 def _from_identity(applied: Applied) -> float:
     identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
     return (applied.matrices - identity).abs().max().item()
+
+
+def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> float | None:
+    """Return by what to multiply the matrices, so that their amplitude shows; None if unknown.
+
+    Between projection and attention, code may also multiply by a factor of the softmax. So only an
+    amplitude that is right, missing or applied twice is taken for one.
+    """
+    if applied.entered:
+        return 1.0
+    expected = rope.amplitude_at(length)
+    known = (expected, 1.0, expected**2)
+    found = applied.scale is not None and any(abs(applied.scale / a - 1) < 1e-4 for a in known)
+    return applied.scale if found else None
 
 
 def _unrotated(applied: Applied) -> Check:
