@@ -25,10 +25,12 @@ def test_layers_with_one_verdict_share_a_line():
         for i in (4, 5, 7)
         for x in "qk"
     ]
+    other = replace(right("sign", "none"), where="layer 1, k")
     overall = fault("runs", "fails", "no")
-    lines = by_layers(Report("M", "model", (*good, *bad, overall)))
+    lines = by_layers(Report("M", "model", (*good, *bad, other, overall)))
     assert [(line.where, line.says) for line in lines] == [
         ("layers 0-2; q", "as specified"),
         ("layers 4-5, 7; q and k", "off by 7"),
+        ("layer 1, k", "none"),
         ("", "no"),
     ]

@@ -5,6 +5,7 @@ and when it is reported under another name or for another layer.
 """
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -246,6 +247,23 @@ def test_rotary_dim_that_the_code_does_not_read():
     model = any_tiny_model("minimax_m3_vl_text")
     assert model.config.rotary_dim < model.config.head_dim
     assert "partial-ignored" in verify_model(model).faults
+
+
+def test_the_indexer_pairs_as_its_config_says():
+    """DeepSeek's indexer pairs halves, GLM's neighbors; engines confuse the two."""
+    model = any_tiny_model("deepseek_v32")
+    report = verify_model(model)
+    assert report.faults == ()
+    where = {check.where for check in report.with_verdict("right") if check.name == "pairing"}
+    assert {f"layer {layer}, indexer" for layer in range(4)} <= where
+    spec = ModelSpec.from_config(model.config)
+    wrong = [
+        replace(x, indexer=replace(x.indexer, pairing="interleaved", write_pairing=None))
+        for x in spec.layers
+    ]
+    report = verify_model(model, ModelSpec({"text": tuple(wrong)}))
+    assert report.faults == ("pairing",)
+    assert layers_with(report, "pairing") == {f"layer {layer}, indexer" for layer in range(4)}
 
 
 def test_a_length_that_outlives_its_call():

@@ -8,6 +8,7 @@ function was met, position 0 stands for it: a factor of all positions is then in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ from ropewalk.tools.verify.capture import Rotated
 SAME = 1e-5  # relative, of float32 vectors that went through a norm
 SPREAD = 1e-4  # of what is left when M(p) is fitted
 WORST = 100  # condition number of the vectors that enter; random ones have about 10
+MOST_SIZE = 1_024  # of a head
 SAMPLES = 1.5  # vectors for each unknown of a row of M(p)
 
 
@@ -53,8 +55,8 @@ def rows_for(applied: Tensor, rotations: tuple[Rotated, ...]) -> int:
     """Return how many rows the fit of M(p) needs. applied: `(N, H, S, D)`."""
     needs = [_rows(applied.shape[-1], applied.shape[1])]
     for rotated in rotations:
-        after = _arranged(rotated.after, applied)
-        if after is not None:
+        after = _heads_first(rotated.after, applied.shape[2])
+        if after.ndim == 4 and after.shape[-1] <= MOST_SIZE:
             needs.append(_rows(after.shape[-1], after.shape[1]))
     return max(needs)
 
@@ -89,6 +91,22 @@ def applied_matrices(
     return Applied(made, relative.to(torch.float64), bool(parts), linear, scale)
 
 
+def leftovers(rotations: tuple[Rotated, ...], *attended: Tensor) -> Iterator[Applied]:
+    """Yield what rotations did that are in none of the attended vectors: those of an indexer."""
+    for rotated in rotations:
+        if not any(_find_parts(x.detach().cpu().to(torch.float32), (rotated,)) for x in attended):
+            after = _heads_first(rotated.after, attended[0].shape[2])
+            if after.ndim == 4 and after.shape[2] == attended[0].shape[2]:
+                yield applied_matrices(after, (rotated,))
+
+
+def _heads_first(x: Tensor, length: int) -> Tensor:
+    """Return (N, H, S, R) for (N, S, H, R) and (N, S, R)."""
+    if x.ndim == 3:
+        return x.unsqueeze(1)
+    return x.transpose(1, 2) if x.shape[2] != length and x.shape[1] == length else x
+
+
 def _scale(first: Tensor, projections: tuple[Tensor, ...]) -> float | None:
     """Return the factor between the vectors (N, H, D) at position 0 and a projection's output."""
     N, _H, D = first.shape
@@ -116,7 +134,7 @@ def _fit(applied: Tensor, entered: Tensor) -> tuple[Tensor, bool]:
         return unknown, True
     squares = flat.mT @ flat
     sizes = torch.linalg.eigvalsh(squares)
-    if sizes[0] * WORST**2 < sizes[-1]:
+    if sizes[0] * WORST**2 <= sizes[-1]:
         return unknown, False
     made = torch.linalg.solve(squares, flat.mT @ at)
     rest = (flat @ made - at).abs().amax() / flat.abs().amax()
@@ -169,12 +187,9 @@ def _arranged(x: Tensor, applied: Tensor) -> Tensor | None:
     x = x.detach().cpu().to(torch.float32)
     if x.ndim == 3 and x.shape[0] != N and x.shape[0] % N == 0:
         x = x.unflatten(0, (N, -1))
-    elif x.ndim == 3:
-        x = x.unsqueeze(1)
+    x = _heads_first(x, S)
     if x.ndim != 4 or x.shape[-1] > D:
         return None
-    if x.shape[2] != S and x.shape[1] == S:
-        x = x.transpose(1, 2)
     fits = x.shape[0] == N and x.shape[2] == S and H % x.shape[1] == 0
     return x if fits else None
 

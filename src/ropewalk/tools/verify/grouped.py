@@ -11,12 +11,12 @@ from ropewalk.tools.verify.results import Check, Report
 def by_layers(report: Report) -> list[Check]:
     """Return the checks, with one for all layers that have the same name, verdict and fault.
 
-    Its `where` names all of them, as in "layers 0-4, 6; q and k". What it says, and its numbers,
-    are those of the check with the largest error.
+    Its `where` names all of them, as in "layers 0-4, 6; q and k". If there are numbers, what it
+    says is that of the check with the largest error; otherwise all say the same.
     """
     groups: dict[tuple[str, str, str | None, str, bool], list[Check]] = {}
     for check in report.checks:
-        says = check.says if check.verdict == "not tested" else ""
+        says = "" if check.numbers else check.says
         located = check.where.startswith("layer ")
         key = check.name, check.verdict, check.fault, says, located
         groups.setdefault(key, []).append(check)

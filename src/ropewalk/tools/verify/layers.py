@@ -12,7 +12,7 @@ from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify.applied import Applied, applied_matrices
+from ropewalk.tools.verify.applied import Applied, applied_matrices, leftovers
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.compare import compare, exact_angles, speeds
 from ropewalk.tools.verify.describe import NEAR, allowed, check_rotation
@@ -85,6 +85,20 @@ class LengthRun(Run):
                 self.add(layer, name, *self._compared(applied, spec.rope))
         if self.before is None:
             self.add(layer, "v", _values(attended))
+        if spec.indexer is not None:
+            self.add(layer, "indexer", *self._indexer(spec.indexer, attended))
+
+    def _indexer(self, rope: RotarySpec, attended: Attended) -> list[Check]:
+        """Check what rotates in none of the attended vectors, with as many dimensions."""
+        for size in dict.fromkeys((rope.rotary_dim, rope.head_dim)):
+            wanted = rope.for_rotary_part() if size == rope.rotary_dim else rope
+            checks: list[Check] = []
+            for applied in leftovers(attended.rotations, attended.q, attended.k):
+                if applied.matrices.shape[-1] == size:
+                    checks += self._compared(applied, wanted)
+            if checks:
+                return list({(c.name, c.verdict, c.fault): c for c in checks}.values())
+        return [not_tested("rotates pairs", "no function that rotates its vectors was met")]
 
     def _compared(self, applied: Applied, rope: RotarySpec) -> list[Check]:
         name = "rotates pairs"
