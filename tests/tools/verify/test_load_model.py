@@ -80,3 +80,33 @@ def test_broken_folders_are_refused_in_one_line(folder, tmp_path_factory):
         with pytest.raises(ValueError, match="must load with transformers, got") as failure:
             load_model(folder, meta=meta)
         assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_code_from_the_folder_runs_with_leave(tmp_path, monkeypatch, meta):
+    from transformers import dynamic_module_utils
+
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path / "cache")
+    folder, model = tmp_path / "mine", tiny_model("llama", num_hidden_layers=2)
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    code = {
+        "configuration_mine": "from transformers import LlamaConfig\n"
+        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n",
+        "modeling_mine": "from transformers import LlamaForCausalLM\n"
+        "from .configuration_mine import MineConfig\n"
+        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n",
+    }
+    for name, text in code.items():
+        (folder / f"{name}.py").write_text(text)
+    auto_map = {
+        "AutoConfig": "configuration_mine.MineConfig",
+        "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
+    }
+    mine = {"model_type": "mine", "architectures": ["MineForCausalLM"], "auto_map": auto_map}
+    (folder / "config.json").write_text(json.dumps({**config, **mine}))
+    loaded = load_model(folder, meta=meta, trust_remote_code=True)
+    assert type(loaded).__name__ == "MineForCausalLM"
+    faults = ("uninitialised-frequencies",) if meta else ()
+    assert verify_model(loaded, config).faults == faults

@@ -260,7 +260,7 @@ def _temperatures(spec: LayerSpec, positions: Tensor) -> Tensor:
 
 
 def _values(attended: Attended) -> Check:
-    name, v = "values", attended.v.detach().to(torch.float64)
+    name, v = "values", attended.v.detach().cpu().to(torch.float64)
     if v.shape == attended.k.shape and torch.equal(attended.v, attended.k):
         return remark(name, "values are the keys themselves")
     if v.ndim != 4 or v.shape[2] != attended.q.shape[2]:

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
+from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied import rows_for
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.drive import CONTIGUOUS, Driver, ModelError, text_driver
@@ -64,7 +66,16 @@ def verify_model(
         like = getattr(model, "config", None)
         if like is None:
             raise ValueError("like must be given: the model has no config")
+    if isinstance(like, (RotarySpec, LayerSpec)):
+        raise TypeError(
+            f"like must be a ModelSpec or a config, for all layers of a model, got {shown(like)}"
+        )
     spec = like if isinstance(like, ModelSpec) else ModelSpec.from_config(like)
+    if "text" not in spec.stacks:
+        raise ValueError(
+            f"like must describe a stack of text, the only one that is verified, "
+            f"got {', '.join(spec.stacks)}"
+        )
     promised = None if isinstance(like, ModelSpec) else max_positions(like)
     driver = text_driver(model)
     lengths = _lengths(spec, length or promised, driver.positions is not None)
