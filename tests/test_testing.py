@@ -4,6 +4,7 @@ These fail when a wrong port passes, when the message lacks the fault, its layer
 when pytest's plugin is missing, or imports torch for every test run.
 """
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -78,8 +79,13 @@ def test_the_plugin_offers_the_fixture_and_is_light(tmp_path):
     file = tmp_path / "test_port.py"
     file.write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "ropewalk.testing", "-q", file]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True
+        [*command, "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env=alone,
+        capture_output=True,
+        text=True,
     )
     assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "pairing: pairs are half, specified is interleaved" in done.stdout

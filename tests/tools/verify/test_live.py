@@ -370,5 +370,5 @@ def test_wrong_arguments_are_refused():
         verify_model(tiny_model("llama"), length=1)
     with pytest.raises(TypeError, match="like must be a ModelSpec or a config"):
         verify_model(tiny_model("llama"), RotarySpec(16))
-    with pytest.raises(ValueError, match="like must describe a stack of text, .* got vision"):
+    with pytest.raises(ValueError, match=r"like must describe a stack of text, .* got vision"):
         verify_model(tiny_model("llama"), ModelSpec({"vision": (LayerSpec(None),)}))
