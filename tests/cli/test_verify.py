@@ -144,3 +144,48 @@ def test_the_limit_leaves_signals_as_they_were():
 
 def test_methods_are_found():
     assert load_target("fractions:Fraction.from_float")(0.5) == Fraction(1, 2)
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+    from tiny_models import tiny_model
+
+    tiny_model("llama").save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_model_is_verified_layer_by_layer(run, model_folder):
+    status, out, _ = run("--model", "model")
+    assert status == 0
+    assert "ok  layers 0-3; q and k, frequencies" in out
+    assert "ok  layers 0-3; v, values" in out
+    status, out, _ = run("--model", "model", "--meta", "--json")
+    assert status == 1
+    assert json.loads(out)["faults"] == ["uninitialised-frequencies"]
+
+
+def test_a_model_is_compared_with_another_config(run, model_folder):
+    config = json.loads((model_folder / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] = 5e5
+    (model_folder.parent / "config.json").write_text(json.dumps(config))
+    status, out, _ = run("--model", "model", "--like", ".")
+    assert status == 1
+    assert "FAULT  layers 0-3; q and k, frequencies" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "either MODULE:FUNCTION or --model must be given"),
+        (["a_port:right", "--model", "."], "either MODULE:FUNCTION or --model must be given"),
+        (["--model", "."], "model must have *.safetensors"),
+        (["--model", "nowhere"], "model must be a folder with config.json, got nowhere"),
+        (["--model", ".", "--layer", "1"], "--layer must be left out with --model"),
+        (["a_port:right", "--meta"], "--meta and --trust-remote-code must be left out"),
+    ],
+)
+def test_wrong_use_of_models_is_one_line(run, words, message):
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert message in err.splitlines()[-1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,15 +21,35 @@ MARKS = {"right": "ok", "fault": "FAULT", "remark": "note", "not tested": "-"}
 
 def verify(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="MODULE:FUNCTION",
+            metavar="[MODULE:FUNCTION]",
             help="Function that rotates q, or q and k, or returns cos and sin; or a class without "
             "arguments. The module is imported from here, and its code is executed: name only "
             "what you trust.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Verify a transformers model instead: the queries and keys that attention gets in "
+            "each layer. The folder has config.json and safetensors.",
+        ),
+    ] = None,
+    meta: Annotated[
+        bool,
+        typer.Option(
+            "--meta",
+            help="Build the model on the meta device and allocate it by to_empty, as serving "
+            "engines do: buffers that are not in the checkpoint stay unset.",
+        ),
+    ] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Execute the model code in FOLDER."),
+    ] = False,
     like: Annotated[
         str | None,
         typer.Option(
@@ -74,16 +96,28 @@ def verify(
         from ropewalk.tools.verify import verify as check
         from ropewalk.tools.verify.load import limited, load_target
 
-        with limited(SECONDS):
-            report = check(
-                load_target(target),
-                like=path_of("--like", like),
-                layer=_number("--layer", layer, 0),
-                length=_number("--length", length, 1),
-                form=form,
-                axes=axes,
-                head_dim=_number("--head-dim", head_dim, 2),
-            )
+        if (target is None) == (model is None):
+            raise ValueError("either MODULE:FUNCTION or --model must be given, and not both")
+        if model is not None:
+            others = {"--layer": layer, "--form": form, "--axes": axes, "--head-dim": head_dim}
+            for option, value in others.items():
+                if value is not None:
+                    raise ValueError(f"{option} must be left out with --model, got {value[:40]!r}")
+            report = _of_model(model, like, length, meta, trust_remote_code)
+        elif meta or trust_remote_code:
+            raise ValueError("--meta and --trust-remote-code must be left out without --model")
+        else:
+            assert target is not None
+            with limited(SECONDS):
+                report = check(
+                    load_target(target),
+                    like=path_of("--like", like),
+                    layer=_number("--layer", layer, 0),
+                    length=_number("--length", length, 1),
+                    form=form,
+                    axes=axes,
+                    head_dim=_number("--head-dim", head_dim, 2),
+                )
         if as_json:
             print(json.dumps(report.to_dict(), indent=1))
         else:
@@ -92,12 +126,27 @@ def verify(
             raise typer.Exit(1)
 
 
+def _of_model(
+    folder: str, like: str | None, length: str | None, meta: bool, trust_remote_code: bool
+) -> Report:
+    """Load a model and verify it; what its code prints goes to standard error."""
+    from ropewalk.tools.verify import load_model, verify_model
+
+    with redirect_stdout(sys.stderr):
+        path = path_of("--model", folder)
+        assert path is not None
+        loaded = load_model(path, meta=meta, trust_remote_code=trust_remote_code)
+        wanted = path_of("--like", like) or path
+        return verify_model(loaded, wanted, length=_number("--length", length, 2))
+
+
 def print_report(report: Report) -> None:
     """Print one line for each check, then the likely cause of each fault."""
     from ropewalk.tools.verify import FAULTS
+    from ropewalk.tools.verify.grouped import by_layers
 
     print(f"{report.target}: {report.form}\n")
-    print_rows(_row(check) for check in report.checks)
+    print_rows(_row(check) for check in by_layers(report))
     print()
     for fault in report.faults:
         print_rows([(f"{fault}:", f"{FAULTS[fault].what}. Likely cause: {FAULTS[fault].cause}.")])

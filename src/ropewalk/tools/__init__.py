@@ -2,6 +2,14 @@
 
 from ropewalk.tools.catalogue import catalogue, catalogue_vectors
 from ropewalk.tools.inspect import compare_ropes, inspect
-from ropewalk.tools.verify import verify
+from ropewalk.tools.verify import load_model, verify, verify_model
 
-__all__ = ["catalogue", "catalogue_vectors", "compare_ropes", "inspect", "verify"]
+__all__ = [
+    "catalogue",
+    "catalogue_vectors",
+    "compare_ropes",
+    "inspect",
+    "load_model",
+    "verify",
+    "verify_model",
+]

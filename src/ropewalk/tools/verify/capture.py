@@ -1,0 +1,236 @@
+"""Record the queries, keys and values that reach attention, and what entered the rotation.
+
+Attention is met in three places: transformers' table of attention functions,
+`scaled_dot_product_attention`, and, in older code, the product of queries and keys. Functions that
+rotate are known by their names, such as `apply_rotary_pos_emb`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from ropewalk.tools.verify.hollow import Shape
+
+ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
+LATEST = 8  # projections that are remembered: q, k, v, and their norms
+PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """Vectors before and after a function that rotates: `(N, H, S, R)`, or another order."""
+
+    before: Tensor
+    after: Tensor
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What one attention got: q `(N, H, S, D)`, k and v `(N, K, S, D)`, and rotations before it.
+
+    layer: the number of the layer in its list, or None. path: of the module that called attention.
+    projections: what modules without parts returned shortly before, at the first position: (N, O).
+    """
+
+    layer: int | None
+    path: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rotations: tuple[Rotated, ...]
+    projections: tuple[Tensor, ...]
+
+
+@dataclass
+class Recorder:
+    """Calls `on_attention` with each attention of a run."""
+
+    on_attention: Callable[[Attended], None]
+    shape: Shape
+    paths: list[str] = field(default_factory=list)
+    layers: list[int] = field(default_factory=list)
+    rotations: list[Rotated] = field(default_factory=list)
+    projections: deque[Tensor] = field(default_factory=lambda: deque(maxlen=LATEST))
+    depth: int = 0  # of functions that rotate
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        """Record one attention; heads may be folded into the batch."""
+        q, k, v = (self._unfolded(x) for x in (q, k, v))
+        rotations, self.rotations = tuple(self.rotations), []
+        layer = self.layers[0] if self.layers else None
+        path = self.paths[-1] if self.paths else ""
+        self.on_attention(Attended(layer, path, q, k, v, rotations, tuple(self.projections)))
+
+    def _unfolded(self, x: Tensor) -> Tensor:
+        if x.ndim == 3 and x.shape[0] % self.shape.rows == 0:
+            return x.reshape(self.shape.rows, -1, *x.shape[1:])
+        return x
+
+    def interface(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Tensor, None]:
+        """Stand for one of transformers' attention functions; the result is zero."""
+        self.attention(query, key, value)
+        N, H, S, _ = query.shape
+        return value.new_zeros(N, S, H, value.shape[-1]), None
+
+    def rotating(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that rotates, recorded; functions that it calls in turn are not."""
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            if self.depth:
+                return function(*args, **kwargs)
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            before = [x.clone() for x in given]
+            self.depth += 1
+            try:
+                returned = function(*args, **kwargs)
+            finally:
+                self.depth -= 1
+            outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
+            for after in outputs:
+                if not isinstance(after, Tensor) or after.ndim < 3:
+                    continue
+                at = next((i for i, x in enumerate(before) if x.shape == after.shape), None)
+                if at is not None:
+                    self.rotations.append(Rotated(before.pop(at), after.clone()))
+            return returned
+
+        return recorded
+
+
+class _Table:
+    """Stands for transformers' table of attention functions."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder = recorder
+
+    def get_interface(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        return self._recorder.interface
+
+    def get(self, *args: Any) -> Callable[..., Any]:
+        return self._recorder.interface
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self._recorder.interface
+
+    def __contains__(self, name: str) -> bool:
+        return True
+
+
+class _Products(TorchFunctionMode):
+    """Meets attention that calls torch directly."""
+
+    def __init__(self, recorder: Recorder):
+        super().__init__()
+        self._recorder = recorder
+        self._pair: tuple[Tensor, Tensor] | None = None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            q, k, v = (*args, *(kwargs[n] for n in ("query", "key", "value") if n in kwargs))[:3]
+            self._recorder.attention(q, k, v)
+            return q.new_zeros(*q.shape[:-1], v.shape[-1])
+        if func in PRODUCTS and len(args) > 1:
+            self._product(args[0], args[1])
+        elif func is torch.baddbmm and len(args) > 2:
+            self._product(args[1], args[2])
+        return func(*args, **kwargs)
+
+    def _product(self, a: Any, b: Any) -> None:
+        S = self._recorder.shape.positions
+        if not isinstance(b, Tensor) or min(a.ndim, b.ndim) < 3:
+            return
+        if a.shape[-2] == S and b.shape[-1] == S and a.shape[-1] not in (1, S):
+            self._pair = a, b.transpose(-1, -2)
+        elif self._pair is not None and a.shape[-2:] == (S, S) and b.shape[-2] == S:
+            q, k = self._pair
+            self._pair = None
+            self._recorder.attention(q, k, b)
+
+
+@contextmanager
+def capture(model: nn.Module, recorder: Recorder) -> Iterator[None]:
+    """Context in which each attention of a model's forward reaches the recorder."""
+    classes = {cls for module in model.modules() for cls in type(module).__mro__}
+    theirs = {cls for cls in classes if not cls.__module__.startswith(("torch.", "builtins"))}
+    sources = {sys.modules[cls.__module__] for cls in theirs if cls.__module__ in sys.modules}
+    with ExitStack() as stack:
+        for source in sources:
+            _replace_functions(source, recorder, stack)
+        for cls in theirs - {nn.Module, object}:
+            for name, value in list(vars(cls).items()):
+                static = isinstance(value, (staticmethod, classmethod))
+                if ROTATES.search(name) and callable(value) and not static:
+                    stack.enter_context(mock.patch.object(cls, name, recorder.rotating(value)))
+        _follow(model, recorder, stack)
+        stack.enter_context(_Products(recorder))
+        yield
+
+
+def _replace_functions(source: ModuleType, recorder: Recorder, stack: ExitStack) -> None:
+    for name, value in list(vars(source).items()):
+        made: Any = None
+        if name == "ALL_ATTENTION_FUNCTIONS":
+            made = _Table(recorder)
+        elif name == "eager_attention_forward":
+            made = recorder.interface
+        elif ROTATES.search(name) and callable(value) and not isinstance(value, type):
+            made = recorder.rotating(value)
+        if made is not None:
+            stack.enter_context(mock.patch.object(source, name, made))
+
+
+def _follow(model: nn.Module, recorder: Recorder, stack: ExitStack) -> None:
+    """Keep track of the module that runs, and of the layer that it is in."""
+    numbers = {
+        child: number
+        for module in model.modules()
+        if isinstance(module, (nn.ModuleList, nn.Sequential))
+        for number, child in enumerate(module)
+    }
+    for path, module in model.named_modules():
+
+        def enter(module: nn.Module, args: Any, path: str = path) -> None:
+            recorder.paths.append(path)
+            if module in numbers:
+                recorder.layers.append(numbers[module])
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            recorder.paths.pop()
+            if module in numbers:
+                recorder.layers.pop()
+            projects = isinstance(output, Tensor) and output.ndim == 3
+            if projects and output.shape[1] == recorder.shape.positions:
+                recorder.projections.append(output[:, 0].clone())
+
+        handles = (
+            module.register_forward_pre_hook(enter),
+            module.register_forward_hook(leave, always_call=True),
+        )
+        for handle in handles:
+            stack.callback(handle.remove)

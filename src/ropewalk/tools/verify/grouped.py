@@ -1,0 +1,51 @@
+"""Checks of many layers in few lines: layers with the same verdicts share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ropewalk.tools.verify.results import Check, Report
+
+
+def by_layers(report: Report) -> list[Check]:
+    """Return the checks, with one for all layers that have the same name, verdict and fault.
+
+    Its `where` names all of them, as in "layers 0-4, 6; q and k". If there are numbers, what it
+    says is that of the check with the largest error; otherwise all say the same.
+    """
+    groups: dict[tuple[str, str, str | None, str, bool], list[Check]] = {}
+    for check in report.checks:
+        says = "" if check.numbers else check.says
+        located = check.where.startswith("layer ")
+        key = check.name, check.verdict, check.fault, says, located
+        groups.setdefault(key, []).append(check)
+    return [_joined(checks) for checks in groups.values()]
+
+
+def _joined(checks: list[Check]) -> Check:
+    worst = max(checks, key=lambda check: check.numbers.get("error", 0.0))
+    if len(checks) == 1 or not worst.where.startswith("layer "):
+        return worst
+    parts = [check.where.removeprefix("layer ").split(", ") for check in checks]
+    layers = sorted({int(part[0]) for part in parts})
+    others = list(dict.fromkeys(", ".join(part[1:]) for part in parts if part[1:]))
+    where = f"{'layers' if len(layers) > 1 else 'layer'} {ranges(layers)}"
+    if others:
+        where += f"; {_listed(others)}"
+    return replace(worst, where=where)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return sorted numbers with runs joined: "0-4, 6"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,272 @@
+"""Verdicts on the layers of a model, made while it runs: queries, keys and values of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.module import RotaryEmbedding
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.verify.applied import Applied, applied_matrices, leftovers
+from ropewalk.tools.verify.capture import Attended
+from ropewalk.tools.verify.compare import compare, exact_angles, speeds
+from ropewalk.tools.verify.describe import NEAR, allowed, check_rotation
+from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
+from ropewalk.tools.verify.structure import Structure, wrapped
+
+UNROTATED = 1e-5  # of matrices, from the identity
+ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5e-4
+
+
+@dataclass
+class Run:
+    """Checks of one run of a model. at: its positions, (S,) or (A, S)."""
+
+    spec: ModelSpec
+    at: Tensor
+    checks: list[Check] = field(default_factory=list, init=False)
+    seen: set[int] = field(default_factory=set, init=False)
+
+    def see(self, attended: Attended) -> None:
+        """Check the vectors of one attention; of each layer, the first self-attention counts."""
+        layer = attended.layer
+        if layer is None or layer in self.seen or "cross" in attended.path.lower():
+            return
+        if layer < len(self.spec.layers):
+            self.seen.add(layer)
+            self.check(layer, attended)
+
+    def check(self, layer: int, attended: Attended) -> None:
+        """Check one layer."""
+        raise NotImplementedError
+
+    def add(self, layer: int, name: str, *checks: Check) -> None:
+        """Keep checks with the layer's number."""
+        self.checks += [replace(check, where=f"layer {layer}, {name}") for check in checks]
+
+
+@dataclass
+class LengthRun(Run):
+    """The checks of a run at one length. before: a longer one that the model served before."""
+
+    length: int
+    before: int | None = None
+    error: str = ""
+
+    def named(self, suffix: str) -> Iterator[Check]:
+        """Yield all checks with a suffix to their place, and those of layers that were not met."""
+        for check in self.checks:
+            yield replace(check, where=check.where + suffix)
+        for layer, spec in enumerate(self.spec.layers):
+            if layer not in self.seen and self.before is None:
+                kind = f" ({spec.layer_type})" if spec.layer_type else ""
+                says = f"the layer{kind} did not reach softmax attention"
+                yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+
+    def check(self, layer: int, attended: Attended) -> None:
+        """Check queries, keys and values of one layer."""
+        spec = self.spec.layers[layer]
+        for name, x in (("q", attended.q), ("k", attended.k)):
+            if x.ndim != 4 or x.shape[2] != len(self.at):
+                says = f"attention gets vectors of shape {tuple(x.shape)}, not one a position"
+                self.add(layer, name, not_tested("applied vectors", says))
+                continue
+            applied = applied_matrices(x, attended.rotations, attended.projections)
+            if name == "q":
+                self.add(layer, name, _factors(applied, spec, self.at))
+            if spec.rope is None:
+                self.add(layer, name, _unrotated(applied))
+            else:
+                self.add(layer, name, *self._compared(applied, spec.rope))
+        if self.before is None:
+            self.add(layer, "v", _values(attended))
+        if spec.indexer is not None:
+            self.add(layer, "indexer", *self._indexer(spec.indexer, attended))
+
+    def _indexer(self, rope: RotarySpec, attended: Attended) -> list[Check]:
+        """Check what rotates in none of the attended vectors, with as many dimensions."""
+        for size in dict.fromkeys((rope.rotary_dim, rope.head_dim)):
+            wanted = rope.for_rotary_part() if size == rope.rotary_dim else rope
+            checks: list[Check] = []
+            for applied in leftovers(attended.rotations, attended.q, attended.k):
+                if applied.matrices.shape[-1] == size:
+                    checks += self._compared(applied, wanted)
+            if checks:
+                return list({(c.name, c.verdict, c.fault): c for c in checks}.values())
+        return [not_tested("rotates pairs", "no function that rotates its vectors was met")]
+
+    def _compared(self, applied: Applied, rope: RotarySpec) -> list[Check]:
+        name = "rotates pairs"
+        if not applied.linear:
+            if applied.matrices.isnan().all():
+                return [not_tested(name, "vectors that enter are too alike to tell")]
+            says = "vectors at one position are not all changed by the same matrix"
+            return [fault(name, "not-a-rotation", says)]
+        if not applied.entered and _from_identity(applied) <= UNROTATED:
+            mixed = any(layer.rope is None for layer in self.spec.layers)
+            named = "layer-types-mixed" if mixed else "positions-ignored"
+            says = "vectors do not rotate; the layer is specified with a rope"
+            return [fault(name, named, says)]
+        amplitude = _amplitude_from(applied, rope, self.length if rope.needs_length else None)
+        found, structure = check_rotation(applied.matrices * (amplitude or 1.0), self.at)
+        if structure is None:
+            return found
+        if structure.head_dim != rope.head_dim:
+            says = f"heads have {structure.head_dim} dimensions, specified are {rope.head_dim}"
+            return [*found, fault("rotary part", "rotary-part", says)]
+        if not applied.entered:
+            rope = replace(rope, pairing=rope.write_pairing)
+        checks = self._at_length(structure, rope)
+        if not any(check.fault for check in checks):
+            checks += _far(structure, rope, self.length if rope.needs_length else None)
+        if amplitude is None:
+            checks = [_amplitude_unknown(check) for check in checks]
+        return found + checks
+
+    def _at_length(self, structure: Structure, rope: RotarySpec) -> list[Check]:
+        """Compare; with the length of the call before too, if a table may have outlived it."""
+        if not rope.needs_length:
+            return compare(structure, rope, self._others(rope))
+        checks = compare(structure, rope, self._others(rope), self.length)
+        if self.before is None or not any(check.fault for check in checks):
+            return checks
+        earlier = compare(structure, rope, None, self.before)
+        if any(check.fault for check in earlier):
+            return checks
+        says = f"frequencies are those of the call before, of {self.before:,} positions"
+        return [fault("called twice", "history", says)]
+
+    def _others(self, rope: RotarySpec) -> dict[str, RotarySpec]:
+        others: dict[str, RotarySpec] = {}
+        for index, layer in enumerate(self.spec.layers):
+            if layer.rope is not None and layer.rope not in (rope, *others.values()):
+                kind = f", {layer.layer_type}" if layer.layer_type else ""
+                others[f"layer {index}{kind}"] = layer.rope
+        return others
+
+
+@dataclass
+class AxisRun(Run):
+    """The checks of a run in which positions grow along one axis, and are 0 along the others."""
+
+    axis: int
+
+    def check(self, layer: int, attended: Attended) -> None:
+        """Check the queries of one layer."""
+        rope, name = self.spec.layers[layer].rope, f"axis {self.axis}"
+        if rope is None or attended.q.ndim != 4 or rope.axis_count != len(self.at):
+            return
+        applied = applied_matrices(attended.q, attended.rotations)
+        if not applied.entered or applied.matrices.shape[-1] != rope.head_dim:
+            says = "what entered the rotation is not known"
+            self.add(layer, "q", not_tested(name, says))
+            return
+        basis = torch.eye(rope.head_dim, dtype=torch.float64)[None, :, None]
+        basis = basis.expand(-1, -1, self.at.shape[-1], -1)
+        length = int(self.at.max()) + 1 if rope.needs_length else None
+        wanted = RotaryEmbedding(rope).rotate(basis, self.at, length=length)[0].permute(1, 2, 0)
+        off = (applied.matrices - wanted).abs().max().item()
+        if off <= ALONG_AXIS:
+            says = "the pairs that follow this axis are as specified"
+            self.add(layer, "q", right(name, says, error=off))
+            return
+        says = f"other pairs follow this axis than specified; matrices are off by {off:.3g}"
+        self.add(layer, "q", fault(name, "frequencies", says, error=off))
+
+
+def _from_identity(applied: Applied) -> float:
+    identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
+    return (applied.matrices - identity).abs().max().item()
+
+
+def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> float | None:
+    """Return by what to multiply the matrices, so that their amplitude shows; None if unknown.
+
+    Between projection and attention, code may also multiply by a factor of the softmax. So only an
+    amplitude that is right, missing or applied twice is taken for one.
+    """
+    if applied.entered:
+        return 1.0
+    expected = rope.amplitude_at(length)
+    known = (expected, 1.0, expected**2)
+    found = applied.scale is not None and any(abs(applied.scale / a - 1) < 1e-4 for a in known)
+    return applied.scale if found else None
+
+
+def _unrotated(applied: Applied) -> Check:
+    name, off = "no rope", _from_identity(applied)
+    if off <= UNROTATED:
+        return right(name, "vectors do not rotate, as specified", error=off)
+    says = "vectors change with their position; the layer is specified without a rope"
+    return fault(name, "layer-types-mixed", says, error=off)
+
+
+def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Check]:
+    """Return the verdict on positions beyond those that `compare` looks at."""
+    name, beyond = "far positions", structure.positions > NEAR
+    if not beyond.any():
+        return []
+    positions = structure.positions[beyond]
+    frequencies = speeds(rope, length, structure)
+    exact = exact_angles(rope, positions, length, structure)
+    off = wrapped(structure.angles[beyond] - structure.angles[:1] - exact).abs()
+    row = int((off / allowed(positions, frequencies)).amax(-1).argmax())
+    says = f"at position {int(positions[row]):,}, angles are off by {off[row].max():.3g} radians"
+    if (off <= allowed(positions, frequencies)).all():
+        return [right(name, f"angles are off by at most {off.max():.1e} radians")]
+    same = (structure.blocks[beyond] - structure.blocks[-1]).abs().max() < 1e-4
+    if same and len(positions) > 1:
+        return [fault(name, "table-too-short", f"{says}; the last row is repeated")]
+    return [fault(name, "frequencies", says, error=off.max().item())]
+
+
+def _amplitude_unknown(check: Check) -> Check:
+    if check.name != "amplitude":
+        return check
+    says = "what entered the rotation is not known, only how positions differ from position 0"
+    return not_tested("amplitude", says)
+
+
+def _factors(applied: Applied, spec: LayerSpec, positions: Tensor) -> Check:
+    """Whether queries become longer with their position only as a temperature says."""
+    name, temperature = "query factor", spec.query_temperature
+    expected = _temperatures(spec, positions)
+    off = (applied.factors / expected - 1).abs()
+    worst = int(off.argmax())
+    if off[worst] <= 1e-4:
+        kind = "1" if temperature is None else "the query temperature"
+        return right(name, f"{kind}, at all positions")
+    if (applied.factors / _temperatures(spec, torch.arange(len(off))) - 1).abs().max() <= 1e-4:
+        return remark(name, "the query temperature, by the token's place in the call")
+    says = (
+        f"queries at position {int(positions[worst]):,} are multiplied by "
+        f"{applied.factors[worst]:.6g}, specified is {expected[worst]:.6g}"
+    )
+    if spec.rope is None and temperature is None:
+        return remark(name, says)
+    return fault(name, "norm-drift", says, error=off[worst].item())
+
+
+def _temperatures(spec: LayerSpec, positions: Tensor) -> Tensor:
+    if spec.query_temperature is None:
+        return torch.ones(len(positions), dtype=torch.float64)
+    factors = spec.query_temperature.at(positions).to(torch.float64)
+    return factors / factors[0]
+
+
+def _values(attended: Attended) -> Check:
+    name, v = "values", attended.v.detach().cpu().to(torch.float64)
+    if v.shape == attended.k.shape and torch.equal(attended.v, attended.k):
+        return remark(name, "values are the keys themselves")
+    if v.ndim != 4 or v.shape[2] != attended.q.shape[2]:
+        return not_tested(name, f"attention gets values of shape {tuple(v.shape)}")
+    off = ((v - v[:, :, :1]).abs().amax() / v.abs().amax().clamp(min=1e-9)).item()
+    if off <= 1e-5:
+        return right(name, "values do not change with their position", error=off)
+    says = f"values change with their position, by up to {off:.3g} of their size"
+    return fault(name, "values-rotated", says, error=off)

@@ -1,0 +1,178 @@
+"""Verify a live model: the queries and keys that each layer's attention really gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.checks import check_int, shown
+from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.verify.applied import rows_for
+from ropewalk.tools.verify.capture import Attended
+from ropewalk.tools.verify.drive import CONTIGUOUS, Driver, ModelError, text_driver
+from ropewalk.tools.verify.hollow import Shape
+from ropewalk.tools.verify.layers import AxisRun, LengthRun
+from ropewalk.tools.verify.like import max_positions
+from ropewalk.tools.verify.results import Check, Report, fault, not_tested
+
+ModelConfig = str | PathLike[str] | Mapping[str, Any]
+MOST_LENGTH = 2**16 + 1
+MOST_ROWS = 1_024
+#: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
+POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 515, 1_001, 3_333)
+
+
+def verify_model(
+    model: nn.Module,
+    like: ModelSpec | ModelConfig | None = None,
+    *,
+    length: int | None = None,
+) -> Report:
+    """Return what the rope of each layer does to the queries and keys that attention gets.
+
+    model: a transformers model, or a module whose forward takes tokens and positions. It is not
+        changed. Projections, embeddings and norms are replaced while it runs, so weights do not
+        matter.
+    like: what it should do: a ModelSpec or a config (path, dict). None: the model's own config.
+    length: how many positions are used. None: those that the config promises, at most 65,537. A
+        length-dependent rule is also tested at its original length, and between the two.
+
+    Each check names its layer in `where`, as in "layer 3, q". Raises ValueError or TypeError if the
+    config cannot be read or the model takes no tokens; errors of the model's own code are faults.
+
+    Example:
+        >>> from ropewalk import LayerSpec, ModelSpec, RotarySpec, tools
+        >>> from ropewalk.encodings import build
+        >>> from ropewalk.model import LanguageModel, TransformerShape
+        >>> shape = TransformerShape(100, 32, 4, 64, encoder_layers=0, decoder_layers=2)
+        >>> rope = build("rotary", shape.stack_shape(causal=True))
+        >>> model = LanguageModel(shape, rope, causal=True)
+        >>> layer = LayerSpec(RotarySpec(head_dim=8, theta=500_000.0))
+        >>> tools.verify_model(model, ModelSpec({"text": (layer, layer)})).faults
+        ('theta',)
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if length is not None:
+        check_int("length", length, 2)
+    if like is None:
+        like = getattr(model, "config", None)
+        if like is None:
+            raise ValueError("like must be given: the model has no config")
+    if isinstance(like, (RotarySpec, LayerSpec)):
+        raise TypeError(
+            f"like must be a ModelSpec or a config, for all layers of a model, got {shown(like)}"
+        )
+    spec = like if isinstance(like, ModelSpec) else ModelSpec.from_config(like)
+    if "text" not in spec.stacks:
+        raise ValueError(
+            f"like must describe a stack of text, the only one that is verified, "
+            f"got {', '.join(spec.stacks)}"
+        )
+    promised = None if isinstance(like, ModelSpec) else max_positions(like)
+    driver = text_driver(model)
+    lengths = _lengths(spec, length or promised, driver.positions is not None)
+    checks = tuple(_verify_layers(driver, spec, lengths))
+    form = f"the text stack of a model, {len(spec.layers)} layers"
+    return Report(type(model).__name__, form, checks)
+
+
+def _lengths(spec: ModelSpec, length: int | None, takes_positions: bool) -> tuple[int, ...]:
+    """Return the lengths to run: the longest first, because its tables must not outlive it."""
+    if not takes_positions:
+        return (min(length or CONTIGUOUS, CONTIGUOUS),)
+    ropes = [layer.rope for layer in spec.layers if layer.rope is not None]
+    rules = [rope.scaling for rope in ropes if rope.needs_length]
+    originals = {int(getattr(rule, "original_length", 2)) for rule in rules}
+    longest = length or MOST_LENGTH
+    if originals and longest <= max(originals):
+        longest = 4 * max(originals)
+    longest = min(longest, MOST_LENGTH)
+    shorter = {n for original in originals for n in (original, (original + longest) // 2)}
+    return (longest, *sorted((n for n in shorter if 1 < n < longest), reverse=True))
+
+
+@dataclass
+class _Sizes:
+    """What a first, short run of a model shows: the rows that the least-squares fit needs."""
+
+    rows: int = 1
+
+    def see(self, attended: Attended) -> None:
+        for x in (attended.q, attended.k):
+            if x.ndim == 4:
+                self.rows = max(self.rows, rows_for(x, attended.rotations))
+
+
+def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) -> Iterator[Check]:
+    shape, sizes = Shape(), _Sizes()
+    try:
+        driver.run(shape, torch.arange(3), sizes.see)
+    except ModelError as error:
+        yield fault("runs", "fails", str(error))
+        return
+    shape.rows = min(sizes.rows, MOST_ROWS)
+    longest = lengths[0]
+    for number, length in enumerate(lengths):
+        run = _run_length(driver, shape, spec, length, longest if number else None)
+        if run.length < length:
+            yield fault("positions", "table-too-short", f"positions {run.length:,} on: {run.error}")
+            longest = run.length
+        several = len(lengths) > 1
+        yield from run.named(f", length {run.length:,}" if several else "")
+    yield from _verify_axes(driver, shape, spec)
+
+
+def _run_length(
+    driver: Driver, shape: Shape, spec: ModelSpec, length: int, before: int | None
+) -> LengthRun:
+    """Run at a length, or at the longest half, quarter … of it that the model's code serves."""
+    error = ""
+    while True:
+        run = LengthRun(spec, _positions(driver, length), length, before)
+        try:
+            driver.run(_unlike(shape, run.at), run.at, run.see)
+        except ModelError as failure:
+            error = error or str(failure)
+            if length > 3:
+                length //= 2
+                continue
+            run.checks.append(fault("runs", "fails", error))
+        run.error = error
+        return run
+
+
+def _positions(driver: Driver, length: int) -> Tensor:
+    if driver.positions is None:
+        return torch.arange(length)
+    return torch.tensor(sorted({*(p for p in POSITIONS if p < length), length - 1}))
+
+
+def _unlike(shape: Shape, positions: Tensor) -> Shape:
+    """Return a shape that has another number of rows than of positions, to tell axes apart."""
+    shape.rows += shape.rows == positions.shape[-1]
+    return shape
+
+
+def _verify_axes(driver: Driver, shape: Shape, spec: ModelSpec) -> Iterator[Check]:
+    """Check which pairs follow which axis: positions grow along one axis at a time."""
+    counts = {layer.rope.axis_count for layer in spec.layers if layer.rope is not None}
+    if driver.positions is None or counts <= {1}:
+        return
+    near = torch.tensor([p for p in POSITIONS if p < 1_024])
+    for axis in range(max(counts)):
+        at = torch.zeros(max(counts), len(near), dtype=torch.long)
+        at[axis] = near
+        run = AxisRun(spec, at, axis)
+        try:
+            driver.run(_unlike(shape, near), at, run.see)
+        except ModelError as error:
+            yield not_tested(f"axis {axis}", str(error))
+        yield from run.checks

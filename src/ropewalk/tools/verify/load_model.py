@@ -1,0 +1,116 @@
+"""Load a transformers model from a folder: safetensors only, and remote code only if allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ropewalk.checks import shown
+from ropewalk.files import shown_path
+from ropewalk.rotary.model_spec import ModelSpec
+
+UNPICKLED = "nothing is unpickled; convert the weights to safetensors"
+
+
+def load_model(
+    path: str | PathLike[str], *, meta: bool = False, trust_remote_code: bool = False
+) -> nn.Module:
+    """Return the transformers model in a folder, in float32 and eval mode.
+
+    meta: build it on the meta device, allocate it by `to_empty` and load the weights, as serving
+        engines do. What the checkpoint does not contain then stays unset, here NaN.
+    trust_remote_code: run the model code that the folder brings along.
+
+    Raises ValueError if the folder has no config.json or no safetensors, or if the model cannot be
+    built. Raises ImportError if transformers is missing. Nothing is downloaded or unpickled.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> tools.load_model("no-such-folder")
+        Traceback (most recent call last):
+        ValueError: model must be a folder with config.json, got no-such-folder
+    """
+    folder = Path(path)
+    _check_folder(folder)
+    if not trust_remote_code:
+        ModelSpec.from_config(folder)  # bounds sizes, and refuses models without a rope
+    transformers = _transformers()
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    with _errors_of(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, **local)
+        if meta:
+            return _through_meta(transformers, folder, config, trust_remote_code)
+        model = _class_of(transformers, config).from_pretrained(
+            folder, config=config, use_safetensors=True, dtype=torch.float32, **local
+        )
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ValueError(f"model must be a folder with config.json, got {shown_path(folder)}")
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"model must have a config.json in its folder, got {shown_path(folder)}")
+    if not any(folder.glob("*.safetensors")):
+        found = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+        instead = f"; {found[0]} is not read: {UNPICKLED}" if found else ""
+        raise ValueError(f"model must have *.safetensors in {shown_path(folder)}{instead}")
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise ImportError(
+            "transformers is needed to load a model: pip install transformers"
+        ) from None
+    return transformers
+
+
+@contextmanager
+def _errors_of(folder: Path) -> Iterator[None]:
+    """Turn errors of transformers and of the model's code into one line."""
+    try:
+        yield
+    except Exception as error:
+        says = shown(" ".join(str(error).split()), 240)
+        raise ValueError(
+            f"model in {shown_path(folder)} must load with transformers, got "
+            f"{type(error).__name__}: {says}"
+        ) from error
+
+
+def _class_of(transformers: Any, config: Any) -> Any:
+    """Return the class that config.json names, so that names of weights fit, else AutoModel."""
+    for name in getattr(config, "architectures", None) or ():
+        found = getattr(transformers, name, None) if isinstance(name, str) else None
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    remote = getattr(config, "auto_map", None) or {}
+    causal = "AutoModelForCausalLM"
+    return getattr(transformers, causal) if causal in remote else transformers.AutoModel
+
+
+def _through_meta(transformers: Any, folder: Path, config: Any, remote: bool) -> nn.Module:
+    from safetensors.torch import load_file
+
+    cls = _class_of(transformers, config)
+    with torch.device("meta"):
+        if hasattr(cls, "_from_config"):
+            model = cls._from_config(config, dtype=torch.float32)
+        else:
+            model = cls.from_config(config, trust_remote_code=remote, dtype=torch.float32)
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                tensor.fill_(torch.nan)
+    for file in sorted(folder.glob("*.safetensors")):
+        model.load_state_dict(load_file(file), strict=False)
+    return model.eval()  # type: ignore[no-any-return]

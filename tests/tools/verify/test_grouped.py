@@ -1,0 +1,36 @@
+"""Layers with the same verdict share a line; fails if a layer or a verdict is lost on the way."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk.tools.verify.grouped import by_layers, ranges
+from ropewalk.tools.verify.results import Report, fault, right
+
+
+@given(st.sets(st.integers(0, 40), min_size=1))
+def test_ranges_name_each_number_once(numbers):
+    read = []
+    for part in ranges(sorted(numbers)).split(", "):
+        first, _, last = part.partition("-")
+        read += range(int(first), int(last or first) + 1)
+    assert read == sorted(numbers)
+
+
+def test_layers_with_one_verdict_share_a_line():
+    good = [replace(right("sign", "as specified"), where=f"layer {i}, q") for i in range(3)]
+    bad = [
+        replace(fault("sign", "wrong-sign", f"off by {i}", error=i), where=f"layer {i}, {x}")
+        for i in (4, 5, 7)
+        for x in "qk"
+    ]
+    other = replace(right("sign", "none"), where="layer 1, k")
+    overall = fault("runs", "fails", "no")
+    lines = by_layers(Report("M", "model", (*good, *bad, other, overall)))
+    assert [(line.where, line.says) for line in lines] == [
+        ("layers 0-2; q", "as specified"),
+        ("layers 4-5, 7; q and k", "off by 7"),
+        ("layer 1, k", "none"),
+        ("", "no"),
+    ]

@@ -1,0 +1,374 @@
+"""Models of transformers are right in every layer; a planted mistake is named with its layer.
+
+These fail when a model that is right raises an alarm, when a mistake in its ropes stays unnoticed,
+and when it is reported under another name or for another layer.
+"""
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
+from torch import nn
+
+from ropewalk import LayerSpec, ModelSpec, RotarySpec
+from ropewalk.tools.verify.live import verify_model
+from ropewalk.tools.verify.results import Report
+
+RIGHT = {
+    "llama": {},
+    "gpt_neox": {},
+    "gptj": GPTJ,
+    "gemma3_text": {"layer_types": TYPES, "rope_parameters": GEMMA},
+    "qwen3": {"rope_parameters": YARN},
+    "deepseek_v3": LATENT,
+    "smollm3": {"no_rope_layer_interval": 2},
+    "llama4_text": {"floor_scale": 8, "num_local_experts": 2},
+    "qwen2_vl_text": {"rope_parameters": AXES},
+    "phi3": {
+        "original_max_position_embeddings": 64,
+        "max_position_embeddings": 256,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "short_factor": [1.0] * 8,
+            "long_factor": [1.0 + i for i in range(8)],
+            "original_max_position_embeddings": 64,
+        },
+    },
+}
+
+
+def source(model: nn.Module) -> object:
+    return sys.modules[type(model).__module__]
+
+
+def rotary(model: nn.Module) -> nn.Module:
+    return next(m for m in model.modules() if hasattr(m, "inv_freq"))
+
+
+def layers_with(report: Report, fault: str) -> set[str]:
+    return {check.where.partition(" (")[0] for check in report.checks if check.fault == fault}
+
+
+def all_layers(*layers: int) -> set[str]:
+    return {f"layer {layer}, {name}" for layer in layers for name in "qk"}
+
+
+@pytest.mark.parametrize("model_type", RIGHT)
+def test_a_model_of_transformers_is_right_in_every_layer(model_type):
+    model = tiny_model(model_type, **RIGHT[model_type])
+    report = verify_model(model)
+    assert report.faults == ()
+    tested = {check.where.split(",")[0] for check in report.with_verdict("right")}
+    assert tested == {f"layer {layer}" for layer in range(4)}
+    assert not list(report.with_verdict("not tested"))
+    names = {"frequencies", "pairing", "amplitude", "values"}
+    assert names <= {check.name for check in report.with_verdict("right")}
+
+
+def test_the_model_is_left_as_it_was():
+    model = tiny_model("llama").train()
+    ids = torch.arange(6)[None]
+    before, state = model(ids).logits, {n: p.clone() for n, p in model.state_dict().items()}
+    verify_model(model)
+    assert model.training
+    assert torch.equal(model(ids).logits, before)
+    assert all(torch.equal(p, state[n]) for n, p in model.state_dict().items())
+    assert not any("forward" in vars(module) or module._forward_hooks for module in model.modules())
+
+
+def test_frequencies_that_were_never_set():
+    model = tiny_model("llama")
+    rotary(model).inv_freq.copy_(torch.rand(8) * 1e-30)
+    report = verify_model(model)
+    assert report.faults == ("uninitialised-frequencies",)
+    assert layers_with(report, "uninitialised-frequencies") == all_layers(0, 1, 2, 3)
+
+
+def test_arbitrary_frequencies():
+    model = tiny_model("llama")
+    rotary(model).inv_freq.copy_(torch.tensor([0.1, 0.9, 0.2, 0.5, 0.01, 0.3, 0.02, 0.7]))
+    assert verify_model(model).faults == ("uninitialised-frequencies",)
+
+
+def test_theta_lost():
+    model = tiny_model("llama")
+    config = model.config.to_dict()
+    config["rope_parameters"]["rope_theta"] = 5e5
+    report = verify_model(model, config)
+    assert report.faults == ("theta",)
+    assert "specified is 500000" in next(report.with_verdict("fault")).says
+
+
+def test_rule_ignored():
+    model = tiny_model("qwen3", rope_parameters={"rope_type": "default", "rope_theta": 1e6})
+    wanted = tiny_model("qwen3", rope_parameters=YARN).config
+    assert verify_model(model, wanted).faults == ("rule-ignored", "amplitude")
+
+
+def test_attention_factor_missing():
+    model = tiny_model("qwen3", rope_parameters=YARN)
+    rotary(model).attention_scaling = 1.0
+    report = verify_model(model)
+    assert report.faults == ("amplitude",)
+    assert "it is missing" in next(report.with_verdict("fault")).says
+
+
+def test_the_other_pairing(monkeypatch):
+    model = tiny_model("llama")
+
+    def interleaved(q, k, cos, sin, unsqueeze_dim=1):
+        cos, sin = (t.unsqueeze(unsqueeze_dim).chunk(2, -1)[0] for t in (cos, sin))
+        made = []
+        for x in (q, k):
+            a, b = x[..., 0::2], x[..., 1::2]
+            made.append(torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2))
+        return tuple(made)
+
+    monkeypatch.setattr(source(model), "apply_rotary_pos_emb", interleaved)
+    report = verify_model(model)
+    assert report.faults == ("pairing",)
+    assert layers_with(report, "pairing") == all_layers(0, 1, 2, 3)
+
+
+def test_only_one_layer_is_wrong(monkeypatch):
+    model = tiny_model("llama")
+    attention = model.model.layers[2].self_attn
+    forward = attention.forward
+
+    def backwards(*args, position_embeddings, **kwargs):
+        cos, sin = position_embeddings
+        return forward(*args, position_embeddings=(cos, -sin), **kwargs)
+
+    monkeypatch.setattr(attention, "forward", backwards)
+    report = verify_model(model)
+    assert report.faults == ("wrong-sign",)
+    assert layers_with(report, "wrong-sign") == all_layers(2)
+
+
+def test_keys_alone_are_wrong(monkeypatch):
+    model = tiny_model("llama")
+    apply = source(model).apply_rotary_pos_emb
+
+    def no_keys(q, k, cos, sin):
+        return apply(q, k, cos, sin)[0], k
+
+    monkeypatch.setattr(source(model), "apply_rotary_pos_emb", no_keys)
+    report = verify_model(model)
+    assert not report.right
+    wrong = {check.where for check in report.with_verdict("fault")}
+    assert wrong == {f"layer {layer}, k" for layer in range(4)}
+
+
+def test_values_rotated():
+    model = tiny_model("llama", num_key_value_heads=4)
+    attention = model.model.layers[1].self_attn
+    projection = attention.v_proj
+
+    class RotatedValues(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.projection = projection
+
+        def forward(self, x):
+            angles = torch.arange(x.shape[1])[None, :, None] * torch.ones(32)
+            cos, sin, (a, b) = angles.cos(), angles.sin(), self.projection(x).chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    attention.v_proj = RotatedValues()
+    report = verify_model(model)
+    assert report.faults == ("values-rotated",)
+    assert layers_with(report, "values-rotated") == {"layer 1, v"}
+
+
+def test_global_layers_without_their_scaling():
+    rotten = {**GEMMA, "full_attention": {"rope_type": "default", "rope_theta": 1e6}}
+    model = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=rotten)
+    wanted = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=GEMMA).config
+    report = verify_model(model, wanted)
+    assert report.faults == ("rule-ignored",)
+    assert layers_with(report, "rule-ignored") == all_layers(1, 3)
+
+
+def test_layer_types_swapped():
+    model = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=GEMMA)
+    wanted = tiny_model("gemma3_text", layer_types=TYPES[::-1], rope_parameters=GEMMA).config
+    report = verify_model(model, wanted)
+    assert report.faults == ("layer-types-mixed",)
+    assert layers_with(report, "layer-types-mixed") == all_layers(0, 1, 2, 3)
+
+
+def test_a_rope_where_there_should_be_none():
+    model = tiny_model("smollm3", no_rope_layer_interval=2)
+    wanted = tiny_model("smollm3", no_rope_layer_interval=4).config
+    report = verify_model(model, wanted)
+    assert layers_with(report, "layer-types-mixed") == all_layers(1)
+    report = verify_model(tiny_model("smollm3", no_rope_layer_interval=4), model.config)
+    assert layers_with(report, "layer-types-mixed") == all_layers(1)
+
+
+def test_partial_rotation_ignored():
+    model = tiny_model("phi", rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 1.0})
+    half = {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    report = verify_model(model, tiny_model("phi", rope_parameters=half).config)
+    assert "partial-ignored" in report.faults
+    assert layers_with(report, "partial-ignored") == all_layers(0, 1, 2, 3)
+
+
+def test_buffers_in_half_precision():
+    model = tiny_model("llama").to(torch.bfloat16)
+    assert verify_model(model).faults == ("half-precision-angles",)
+    right = tiny_model("llama", dtype="bfloat16")
+    assert verify_model(right).right
+
+
+def test_axes_of_positions():
+    model = tiny_model("qwen2_vl_text", rope_parameters=AXES)
+    assert {"axis 0", "axis 1", "axis 2"} <= {c.name for c in verify_model(model).checks}
+    other = {**AXES, "mrope_section": [4, 2, 2]}
+    wanted = tiny_model("qwen2_vl_text", rope_parameters=other).config
+    report = verify_model(model, wanted)
+    assert report.faults == ("frequencies",)
+    assert {check.name for check in report.with_verdict("fault")} >= {"axis 0", "axis 1"}
+
+
+def test_rule_ignored_with_axes_of_positions():
+    model = tiny_model("qwen2_vl_text", rope_parameters=AXES)
+    wanted = tiny_model("qwen2_vl_text", rope_parameters={**AXES, **YARN, "rope_theta": 1e4})
+    assert "rule-ignored" in verify_model(model, wanted.config).faults
+
+
+def test_rotary_dim_that_the_code_does_not_read():
+    """In transformers' own code, MiniMax M3 rotates full heads, whatever `rotary_dim` says."""
+    model = any_tiny_model("minimax_m3_vl_text")
+    assert model.config.rotary_dim < model.config.head_dim
+    assert "partial-ignored" in verify_model(model).faults
+
+
+def test_the_indexer_pairs_as_its_config_says():
+    """DeepSeek's indexer pairs halves, GLM's neighbors; engines confuse the two."""
+    model = any_tiny_model("deepseek_v32")
+    report = verify_model(model)
+    assert report.faults == ()
+    where = {check.where for check in report.with_verdict("right") if check.name == "pairing"}
+    assert {f"layer {layer}, indexer" for layer in range(4)} <= where
+    spec = ModelSpec.from_config(model.config)
+    wrong = [
+        replace(x, indexer=replace(x.indexer, pairing="interleaved", write_pairing=None))
+        for x in spec.layers
+    ]
+    report = verify_model(model, ModelSpec({"text": tuple(wrong)}))
+    assert report.faults == ("pairing",)
+    assert layers_with(report, "pairing") == {f"layer {layer}, indexer" for layer in range(4)}
+
+
+def test_a_length_that_outlives_its_call():
+    """transformers keeps the frequencies of the longest call, until one is short again."""
+    rule = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    model = tiny_model("llama", rope_parameters=rule, max_position_embeddings=64)
+    report = verify_model(model)
+    assert report.faults == ("history",)
+    wrong = {check.where for check in report.with_verdict("fault")}
+    assert wrong == {f"{where}, length {n}" for where in all_layers(0, 1, 2, 3) for n in (64, 160)}
+    assert "length 256" in " ".join(check.where for check in report.with_verdict("right"))
+
+
+def test_tables_shorter_than_promised():
+    model = tiny_model("gptj", **GPTJ)
+    report = verify_model(model, {**model.config.to_dict(), "n_positions": 2048})
+    assert report.faults == ("table-too-short",)
+    assert report.checks[0].says.startswith("positions 512 on: RuntimeError")
+
+
+def test_a_table_that_repeats_its_last_row(monkeypatch):
+    model = tiny_model("llama", max_position_embeddings=32_768)
+    forward = rotary(model).forward
+
+    def clamped(x, position_ids):
+        return forward(x, position_ids.clamp(max=8_000))
+
+    monkeypatch.setattr(rotary(model), "forward", clamped)
+    assert verify_model(model).faults == ("table-too-short",)
+
+
+def test_a_model_of_ones_own_with_a_spec():
+    """Any module whose forward takes tokens can be measured, with attention by plain torch."""
+    spec = ModelSpec.from_config(tiny_model("llama", num_hidden_layers=2).config)
+    assert verify_model(Port(), spec).right
+    assert verify_model(Port(sign=-1), spec).faults == ("wrong-sign",)
+    assert verify_model(Port(sign=0), spec).faults == ("positions-ignored",)
+
+
+def test_the_amplitude_of_a_model_of_ones_own():
+    """No function that rotates is met: the amplitude is that from projection to attention."""
+    config = tiny_model("llama", num_hidden_layers=2).config
+    for amplitude, verdict in ((1.0, "right"), (0.25, "not tested")):
+        report = verify_model(Port(amplitude=amplitude), config)
+        verdicts = {check.verdict for check in report.checks if check.name == "amplitude"}
+        assert (report.right, verdicts) == (True, {verdict})
+    wanted = LayerSpec(RotarySpec(16, amplitude=1.2))
+    report = verify_model(Port(), ModelSpec({"text": (wanted, wanted)}))
+    assert report.faults == ("amplitude",)
+    assert verify_model(Port(amplitude=1.2), ModelSpec({"text": (wanted, wanted)})).right
+
+
+class Port(nn.Module):
+    """A model without transformers: rotates inside its attention, counted from 0."""
+
+    def __init__(self, sign: int = 1, amplitude: float = 1.0):
+        super().__init__()
+        self.embed = nn.Embedding(8, 64)
+        self.blocks = nn.ModuleList(Block(sign, amplitude) for _ in range(2))
+
+    def forward(self, tokens, input_pos):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = x + block(x, input_pos)
+        return x
+
+
+class Block(nn.Module):
+    def __init__(self, sign: int, amplitude: float):
+        super().__init__()
+        self.amplitude = amplitude
+        self.qkv, self.out, self.sign = nn.Linear(64, 192), nn.Linear(64, 64), sign
+
+    def forward(self, x, positions):
+        B, S, _ = x.shape
+        q, k, v = self.qkv(x).view(B, S, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        angles = positions[:, None, :, None] * 1e4 ** (-torch.arange(8) / 8)
+        cos, sin = (f(self.sign * angles) * self.amplitude for f in (torch.cos, torch.sin))
+        turned = []
+        for y in (q, k):
+            a, b = y.chunk(2, -1)
+            turned.append(torch.cat((a * cos - b * sin, b * cos + a * sin), -1))
+        mixed = nn.functional.scaled_dot_product_attention(*turned, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+def test_errors_of_the_models_own_code_are_reported():
+    class Broken(Port):
+        def forward(self, tokens, input_pos):
+            raise RuntimeError("no such luck")
+
+    spec = ModelSpec.from_config(tiny_model("llama").config)
+    report = verify_model(Broken(), spec)
+    assert report.faults == ("fails",)
+    assert "no such luck" in report.checks[0].says
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(TypeError, match="model must be a torch"):
+        verify_model("llama")
+    with pytest.raises(ValueError, match="like must be given"):
+        verify_model(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="length must be at least 2"):
+        verify_model(tiny_model("llama"), length=1)
+    with pytest.raises(TypeError, match="like must be a ModelSpec or a config"):
+        verify_model(tiny_model("llama"), RotarySpec(16))
+    with pytest.raises(ValueError, match=r"like must describe a stack of text, .* got vision"):
+        verify_model(tiny_model("llama"), ModelSpec({"vision": (LayerSpec(None),)}))
