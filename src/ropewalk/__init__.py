@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("axes", "interop", "positions", "scaling", "tools")
+_MODULES = ("axes", "interop", "positions", "scaling", "testing", "tools")
 
 __all__ = [
     "LayerSpec",
@@ -40,6 +40,7 @@ __all__ = [
     "rerotate",
     "rotate",
     "scaling",
+    "testing",
     "tools",
 ]
 

@@ -426,6 +426,7 @@ def ropewalk(*words, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
 
 
+@pytest.mark.slow  # two processes that import torch and measure
 def test_the_command_prints_tables_and_writes_what_it_is_asked_to(tmp_path):
     words = ["bench", "--work", "decode", "--dtype", "float32", "--rounds", "1", "--device", "cpu"]
     done = ropewalk(*words, "--out", "o.json", "--figure", "f.svg", cwd=tmp_path)

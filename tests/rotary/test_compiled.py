@@ -83,7 +83,12 @@ def recompiling():
         yield
 
 
-@pytest.mark.parametrize("name", ROPES)
+SLOW = {"m-rope", "longrope"}  # each compiles for many seconds; the others share their code
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in ROPES]
+)
 def test_any_sequence_of_calls_is_answered_as_uncompiled(name, recompiling):
     rope = ROPES[name]
 

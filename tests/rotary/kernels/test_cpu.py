@@ -334,6 +334,7 @@ def test_the_operator_called_by_itself_refuses_tables_for_another_length():
         torch.ops.ropewalk.rotate([X], TABLE[:3], TABLE[:3], *LAYOUT)
 
 
+@pytest.mark.slow  # compiles the kernel again
 def test_tensors_are_read_by_their_attributes_where_torch_has_no_table_of_functions():
     """Before torch 2.10. Fails if one way of reading gives another tensor than the other."""
     code = (

@@ -17,6 +17,7 @@ from torch import nn
 from ropewalk import LayerSpec, ModelSpec, RotarySpec
 from ropewalk.tools.verify.live import verify_model
 from ropewalk.tools.verify.results import Report
+from ropewalk.tools.verify.verify import verify
 
 RIGHT = {
     "llama": {},
@@ -372,3 +373,12 @@ def test_wrong_arguments_are_refused():
         verify_model(tiny_model("llama"), RotarySpec(16))
     with pytest.raises(ValueError, match=r"like must describe a stack of text, .* got vision"):
         verify_model(tiny_model("llama"), ModelSpec({"vision": (LayerSpec(None),)}))
+
+
+def test_verify_takes_a_model_too():
+    model = tiny_model("llama")
+    assert verify(model) == verify_model(model)
+    with pytest.raises(ValueError, match="layer, form, axes and head_dim must be left out"):
+        verify(model, layer=0)
+    with pytest.raises(TypeError, match="like must be a ModelSpec or a config for a model"):
+        verify(model, like=RotarySpec(16))

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ropewalk.checks import check_int
 from ropewalk.rotary.layer_spec import LayerSpec
@@ -19,8 +19,10 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify import behavior, precision
 from ropewalk.tools.verify.compare import compare
 from ropewalk.tools.verify.describe import check_rotation, describe
+from ropewalk.tools.verify.drive import takes_tokens
 from ropewalk.tools.verify.hypotheses import fit_theta, rounded
 from ropewalk.tools.verify.like import Specified, read_like
+from ropewalk.tools.verify.live import verify_model
 from ropewalk.tools.verify.measure import matrices, near_positions
 from ropewalk.tools.verify.resolve import resolve
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested
@@ -44,9 +46,10 @@ def verify(
     """Return what a rotation does, one check a line, and which mistake explains what is wrong.
 
     target: a function or module that rotates q, or q and k, or returns cos and sin. Its argument
-        names say what each is: x, q, k, v, positions, offset, cos, sin, freqs_cis, freqs.
+        names say what each is: x, q, k, v, positions, offset, cos, sin, freqs_cis, freqs. For a
+        model that takes tokens, each layer is verified; see `verify_model`.
     like: what it should do: a spec, or a model's config (path, dict). None: any consistent rotation
-        is right, in any pairing and with any theta.
+        is right, in any pairing and with any theta; for a model, its own config.
     layer: the layer of `like`, counted from 0. None: the first that has a rope.
     length: the length that a length-dependent rule assumes. None: that of the test calls.
     form: the roles of the arguments, if their names do not say them, as in "q,k,positions".
@@ -62,6 +65,8 @@ def verify(
         >>> report.faults
         ('theta',)
     """
+    if isinstance(target, nn.Module) and takes_tokens(target):
+        return _model(target, like, layer, length, form or axes or head_dim)
     specified = read_like(like, layer)
     spec = specified.spec
     if length is not None:
@@ -77,6 +82,21 @@ def verify(
     checks = tuple(_checks(resolved, specified, length))
     name = getattr(target, "__name__", type(target).__name__)
     return Report(name, form_of(resolved), checks)
+
+
+def _model(
+    model: nn.Module, like: Like | None, layer: int | None, length: int | None, form: object
+) -> Report:
+    if layer is not None or form is not None:
+        raise ValueError(
+            "layer, form, axes and head_dim must be left out for a model: all its layers are "
+            "verified against the model's config, or like"
+        )
+    if isinstance(like, (RotarySpec, LayerSpec)):
+        raise TypeError(
+            f"like must be a ModelSpec or a config for a model, got {type(like).__name__}"
+        )
+    return verify_model(model, like, length=length)
 
 
 def form_of(target: Target) -> str:
