@@ -479,7 +479,10 @@ def test_tupe_refuses_positions_that_its_table_has_not_got():
         ("t5(buckets=7)", "buckets must be even, half for each side, got 7"),
         ("t5(buckets=2)", "buckets must be at least 4, got 2"),
         ("t5(buckets=32.0)", "buckets must be an int, got 32.0"),
-        ("t5(distance=8)", "distance must be at least 9, as 8 have a bucket of their own, got 8"),
+        (
+            "t5(distance=8)",
+            "distance must be at least 9, because distances 0 to 7 have a bucket each, got 8",
+        ),
         ("t5(distance=far)", "distance must be an int, got 'far'"),
         ("t5(scale=0)", "scale must be finite and above 0, got 0"),
         ("t5(scale=1e300)", "scale must lie between 1e-18 and 1e18, got 1e+300"),

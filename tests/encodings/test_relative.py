@@ -392,7 +392,7 @@ def test_tables_start_as_random_rows_of_length_one(name):
         (
             "deberta(distance=17, buckets=32)",
             ValueError,
-            "distance must be at least 18, as 16 have a bucket of their own, got 17",
+            "distance must be at least 18, because distances below 16 have a bucket each, got 17",
         ),
     ],
 )

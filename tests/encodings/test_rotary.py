@@ -130,7 +130,7 @@ def test_one_frequency_is_that_of_every_pair_unrounded(frequency):
         ("rotary(beta_fast=4)", ValueError, "rule must be given with beta_fast=4, which is a field "
          "of yarn; write rotary(rule=yarn, beta_fast=4)"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8)", ValueError,
-         "length must be given with rule=DynamicNTK, whose frequencies depend on the length"),
+         "length must be given with rule=DynamicNTK, got None: frequencies of this rule"),
         ("rotary(rule=dynamicntk, factor=2, original_length=8, length=9.5)", TypeError,
          "length must be an int, got 9.5"),
         ("rotary(rule=linear, factor=2, length=9)", ValueError,

@@ -29,8 +29,8 @@ def tune(
     """Tune decoding of a finished run on validation data.
 
     Nothing is trained. Every encoding tries all combinations of the values, with all its seeds, and
-    keeps the best combination; then results and report are rewritten. Fields that were tuned
-    earlier but are not named now get the config's values again.
+    keeps the best combination; then results and report are rewritten. A field that was
+    tuned earlier, and that this command does not name, goes back to the config's value.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison

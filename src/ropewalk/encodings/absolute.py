@@ -55,13 +55,13 @@ class Integer(Encoding):
     Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any position.
     Keys can be cached.
 
-    Tutorials start with it to show what goes wrong. m soon becomes much larger than the embeddings,
-    whose columns are of size 1, and it has no bound: positions beyond the trained ones are larger
+    Tutorials start with it to show what goes wrong. m soon becomes much larger than the numbers in
+    embeddings, which are about 1, and it has no bound: positions beyond the trained ones are larger
     than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
     small, but then neighbors differ by only 1/`length`. The length is fixed: if each sentence used
     its own length, the same distance would look different in every sentence, and a sentence that is
-    being generated has no length yet. Layers that normalize their input first, as here, do not see
-    this encoding at all: the norm subtracts what all columns share.
+    being generated has no length yet. Layers that normalize their input first, as here, hardly see
+    this encoding: LayerNorm subtracts what all columns share.
     Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Integer Position Encoding".
     """
@@ -131,7 +131,7 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position; `initialize` draws it from N(0, 1), the size of a word."""
+    """A vector for each position; `initialize` draws it from N(0, 1), as word embeddings."""
 
 
 class Learned(Encoding):

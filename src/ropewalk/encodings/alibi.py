@@ -44,7 +44,7 @@ class ALiBiSite(PairBias):
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         # Looking back, -m|i - j| and m * j, which needs no pairs, give the same softmax. But fused
-        # attention takes a bias in the dtype of q, and bfloat16 rounds m * j of neighbors to one.
+        # attention takes a bias in the dtype of q, and in bfloat16 neighbors get the same m * j.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:

@@ -94,7 +94,7 @@ class Deberta(LayerSites):
         check_int("distance", distance, 1)
         if buckets is not None:
             check_int("buckets", buckets, 4)
-            why = f", as {buckets // 2} have a bucket of their own"
+            why = f", because distances below {buckets // 2} have a bucket each"
             check_int("distance", distance, buckets // 2 + 2, why)
         name, side = ("distance", distance) if buckets is None else ("buckets", buckets)
         rows = 2 * side

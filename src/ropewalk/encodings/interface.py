@@ -12,7 +12,7 @@ place               method                                 encodings that act th
 embeddings          `Encoding.embed`                       sinusoidal, learned, integer, binary
 queries and keys    `AttentionEncoding.rotate`             rotary, xPos
 scores              `AttentionEncoding.bias` (H, S, T)     ALiBi, T5, KERPLE, FIRE, TUPE
-scores and values   `AttentionEncoding.attend`             Shaw, Transformer-XL, DeBERTa, CoPE
+scores or values    `AttentionEncoding.attend`             Shaw, Transformer-XL, DeBERTa, CoPE
 values and output   `rotate_values` and `restore`          rotary, if values rotate too
 ==================  =====================================  =======================================
 """

@@ -234,9 +234,9 @@ def _check_length(spec: RotarySpec, length: int | None) -> None:
     rule = type(spec.scaling).__name__
     if spec.needs_length and length is None:
         raise ValueError(
-            f"length must be given with rule={rule}, whose frequencies depend on the length of the "
-            f"sequences, got None: with one fixed length, results do not depend on chunks or on a "
-            f"cache; write rotary(rule={rule.lower()}, length=..., ...)"
+            f"length must be given with rule={rule}, got None: frequencies of this rule depend on "
+            f"the length of the sequences, and one fixed length keeps results independent of "
+            f"chunks and caches; write rotary(rule={rule.lower()}, length=..., ...)"
         )
     if length is not None and not spec.needs_length:
         raise ValueError(

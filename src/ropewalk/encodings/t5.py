@@ -14,7 +14,7 @@ from ropewalk.encodings.relative import distances
 
 #: The most distances that `rows` puts in a table; with more, it returns None.
 MOST_DISTANCES = 2**16
-#: Limit of buckets: Python needs some microseconds to find each.
+#: Most buckets: each border takes some microseconds of Python, when the encoding is built.
 MOST_BUCKETS = 2**13
 
 
@@ -92,9 +92,9 @@ class T5(Encoding):
     contain one distance each; the ranges of the others grow by a constant factor.
 
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). With `W_q = sqrt(D) * T5's W_q`,
-    both start as the same function. Without the scale, the variance of the scores would start at D
-    times T5's. `scale=1` is for weights that T5 trained.
+    for every other encoding, and scores are scaled by 1/sqrt(D). Both models start as the same
+    function if `W_q` here is `sqrt(D)` times T5's. Without the scale, the variance of the scores
+    would start at D times T5's. `scale=1` is for weights that T5 trained.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """
@@ -115,7 +115,12 @@ class T5(Encoding):
         if buckets % 2:
             raise ValueError(f"buckets must be even, half for each side, got {buckets}")
         single = (buckets if shape.causal else buckets // 2) // 2
-        check_int("distance", distance, single + 1, f", as {single} have a bucket of their own")
+        check_int(
+            "distance",
+            distance,
+            single + 1,
+            f", because distances 0 to {single - 1} have a bucket each",
+        )
         if scale is not None:
             check_number("scale", scale)
             check_amplitude("scale", scale)  # scores beyond float32 give NaN after the softmax

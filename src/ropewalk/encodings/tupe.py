@@ -47,10 +47,10 @@ class TupeSite(ScoreBias):
         return heads.transpose(-3, -2)
 
     def _reset(self, bias: Tensor, first: Tensor, placement: Placement) -> Tensor:
-        """Replace position scores if the query, or only the key, is position 0.
+        """Replace the position scores of the query and of the key at position 0.
 
-        They are 0 if the query is position 0. If only the key is, they are one trained number per
-        head.
+        From the query at position 0, all position scores are 0. From every other query to the key
+        at position 0, the score is one trained number per head.
         """
         at_first = placement.keys[..., None, None, :] == 0
         from_first = placement.queries[..., None, :, None] == 0
@@ -65,20 +65,21 @@ class Tupe(Encoding):
     also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary scores, which are
     divided by `sqrt(D)`.
 
-    Acts on scores; absolute. Costs two projections of a sequence of positions and a product of
-    their heads, once for all layers (but in each layer if a long sequence attends in blocks);
+    Acts on scores; absolute. Costs two projections of the position vectors and, per head, one
+    S × T product, once for all layers (but in each layer if a long sequence attends in blocks);
     `(max_positions + 2 (1 + H D)) * width` parameters, shared by all layers of the stack. Refuses
     positions from `max_positions` on. Keys can be cached.
 
     The paper has only encoders, with `reset` except in an ablation; causal stacks use the same
     formulas here. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9);
-    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm, and biases
-    in U. These are omitted here: without `reset`, the norm's bias can have the same effect.
+    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm, and adds
+    biases to U. Here U has no biases: without `reset`, the norm's bias can have the same effect (a
+    bias of U_k cancels in the softmax).
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: give position 0, where [CLS] is, no position score: as a key, it gets one trained number
-        per head from every other query; as a query, it uses content alone. (The paper also adds a
-        number to the scores of query 0. It is the same for all keys, so softmax cancels it.)
+    reset: replace the position scores of position 0, where [CLS] is: its key gets one trained
+        number per head from every other query, and its query uses content alone. (The paper also
+        adds a number to the scores of query 0: the same for all keys, so softmax cancels it.)
     """
 
     max_positions: int

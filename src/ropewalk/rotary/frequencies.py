@@ -1,4 +1,4 @@
-"""Frequencies and angles, without rounding error that grows with the position.
+"""Frequencies and angles, accurate to float32 rounding up to position 2^37.
 
 Cosines of float32 products of position and frequency are off by up to 0.7 near position 10,000,000,
 and cosines of float64 products by up to 2e-7 near 2^31. So a frequency f, in radians per position,
@@ -7,12 +7,12 @@ is stored as a fraction of a turn in fixed point,
     w = round(f / 2π · 2^64).
 
 One full turn is 2^64. So overflow of position · w in 64-bit integers drops exactly the full turns,
-and the remaining fraction of a turn is left. The only error is from rounding w, at most |position|
+and the fraction of a turn is left. The only error is from rounding w, at most |position|
 · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is below 3e-8, the
-rounding of cos and sin to float32. Farther positions raise no error: even at 2^50 the rounding to
-bfloat16 is larger, and a check of positions on a GPU would have to wait for the GPU. Frequencies
-are computed in decimal arithmetic. theta and the fields of a scaling rule are taken as exact
-binary64 numbers.
+rounding of cos and sin to float32. Farther positions raise no exception, for two reasons: even at
+2^50 the rounding to bfloat16 is larger than this error, and a check of positions on a GPU would
+have to wait for the GPU. Frequencies are computed in decimal arithmetic. theta and the fields of a
+scaling rule are taken as exact binary64 numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
-    """Return a context of 60 digits (2^-64 takes 20), and more if theta < 1."""
+    """Return a context of 60 digits (2^-64 needs 20 of them), and more if theta < 1."""
     # Without the trap, a number too small for a Decimal would be 0: a pair that does not rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
     return Context(prec=60 + max(0, -Decimal(theta).adjusted()), traps=traps)
@@ -49,7 +49,7 @@ def powers(theta: float, exponents: Iterable[Fraction]) -> list[Decimal]:
 
 
 def to_fixed_point(frequencies: Iterable[Decimal]) -> tuple[int, ...]:
-    """Return w of each frequency, in units of 2^-64 turns, wrapped: signed 64-bit integers."""
+    """Return w of each frequency, in units of 2^-64 turns, wrapped to signed 64-bit integers."""
     two_pi = 2 * pi()
     units = [round(f / two_pi * 2**64) for f in frequencies]
     return tuple((w + 2**63) % 2**64 - 2**63 for w in units)

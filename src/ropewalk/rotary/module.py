@@ -36,10 +36,10 @@ class RotaryEmbedding(nn.Module):
     `.half()`, `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
-    at most 16,384 rows per device (4·R bytes each: 8 MiB if R = 128). A call that includes position
-    16,384 or a later one computes its own rows: a decode at position 10,000,000 builds one row.
-    Cached and computed rows are equal. Each device caches a table for each of the two latest sets
-    of frequencies.
+    at most 16,384 rows (4·R bytes each: 8 MiB if R = 128). Each device caches at most two tables,
+    those of the two latest sets of frequencies. A call that includes position 16,384 or a later one
+    computes its own rows: a decode at position 10,000,000 computes one row. Cached and computed
+    rows are equal.
 
     Example:
         >>> import torch
@@ -96,15 +96,17 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
-        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. They
-            are also those of k, unless key_positions (T,) or (B, T) are given.
+        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. k
+            has the same positions, unless key_positions are given, with T instead of S.
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int smaller than the positions need raises an error,
-            but not for `positions` on a GPU (a check would wait for it) or under torch.compile.
+            depends on it: an int or (B,). An int that is too small for the positions raises an
+            error. This is not checked for `positions` on a GPU (a check would have to wait for the
+            GPU), nor under torch.compile.
 
-        H and K may differ (GQA), and so may S and T if key_positions are given. Returns both, with
-        their shapes and dtypes. Raises ValueError or TypeError that names argument, rule and value.
+        H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
+        and k, with their shapes and dtypes. Raises ValueError or TypeError that names the argument,
+        the rule and the value.
         """
         if positions is None and key_positions is None:
             both = self._fast_path(q, k, offset, length, seq_dim)
@@ -184,7 +186,7 @@ class RotaryEmbedding(nn.Module):
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
         If the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: allow
-        positions beyond `length`, to use its frequencies at these positions.
+        positions beyond `length`, with the frequencies of `length`.
         """
         tables = self._tables.at(positions, length)
         if not extrapolate:
@@ -198,8 +200,9 @@ class RotaryEmbedding(nn.Module):
     def _fast_path(
         self, q: Tensor, k: Tensor, offset: int, length: Length, seq_dim: int
     ) -> Sequence[Tensor] | None:
-        """Rotate q and k by cached rows, in one call: most of a decode's time is checks.
+        """Rotate q and k by cached rows, in one call.
 
+        For a single decoded token, the checks of the usual path take longer than the rotation.
         Fast path; returns None, without side effects, when the checked path is needed.
         """
         if torch.compiler.is_compiling():  # a compiler would guard on which rows are cached

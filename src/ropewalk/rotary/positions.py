@@ -88,7 +88,7 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 
 
 def left_padded(mask: Tensor) -> Tensor:
-    """Return positions of left-padded sequences; each first real token is at 0: (B, S).
+    """Return positions of left-padded sequences; the first real token of each is at 0: (B, S).
 
     mask: (B, S), True or 1 at real tokens, after all padding. Padding gets position 0.
 
@@ -142,7 +142,7 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
 
     segments: in their order, an int n for n tokens of text, (H, W) for an image and (T, H, W) for a
     video; (T, H, W, step) if frames are `step` apart. Sizes are in patches as the language model
-    sees them. A text token has the same time, height and width. Each segment begins one after the
+    sees them. For a text token, the three numbers are the same. Each segment begins one after the
     greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
@@ -235,7 +235,8 @@ def _patches(segment: Sequence[int]) -> Tensor:
         return video(*sizes)
     if len(sizes) == 4:
         check_int("step", sizes[3], 1)
-        _check_count("step", sizes[3], sizes[3])
+        if sizes[3] > MOST:
+            raise ValueError(f"step must be at most 2^31, got {sizes[3]}")
         return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
     raise ValueError(
         f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "

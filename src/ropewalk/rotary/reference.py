@@ -84,7 +84,10 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 
 
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
-    """Return the table, (S, R/2), (B, S, R/2) or (B, N, S, R/2), shaped to broadcast with x."""
+    """Reshape a table (S, R/2), (B, S, R/2) or (B, N, S, R/2) so that it broadcasts with x.
+
+    N, the number of heads with their own angles, is 1 or divides the number of heads of x.
+    """
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]
         if table.shape[1] not in (1, heads):

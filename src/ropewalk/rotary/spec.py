@@ -43,7 +43,8 @@ class RotarySpec:
     2104.09864, eq. 15), unless `axes` or `scaling` say otherwise.
 
     head_dim: D, the size of one attention head.
-    rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on.
+    rotary_dim: R, how many of its dimensions rotate: even, at most D. None: all from `start` on,
+        or two for each entry of `axes`.
     theta: base of the frequencies, taken as an exact binary64 number.
     pairing: `half` or `interleaved`, see `Pairing`.
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
@@ -268,14 +269,15 @@ class RotarySpec:
         if max(sizes).adjusted() > most:
             raise ValueError(
                 f"axes and scaling must give frequencies below 1e{most + 1} radians per position, "
-                f"so that enough digits remain after full turns, got {float(max(sizes)):.3g}"
+                f"so that enough digits remain when full turns are subtracted, "
+                f"got {float(max(sizes)):.3g}"
             )
         check_amplitude("amplitude times the rule's amplitude", self.amplitude_at(length))
 
 
 @lru_cache(maxsize=128)
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
-    """Return the radians per position of each pair, to 60 digits."""
+    """Return the radians per position of each pair, to at least 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
         exponents = frequencies.standard_exponents(spec.rotary_dim)
         if spec.axes is not None:

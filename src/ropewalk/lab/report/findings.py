@@ -74,7 +74,7 @@ def _headline(results: Facts, split: str) -> str:
         limit = f"{floor} {metric['unit']}".strip()
         return (
             f"No model has learned to {what}: all are below {limit} {metric['name']} ({seeds}). "
-            "Differences between them mean little."
+            "Differences between the models mean little."
         )
     if len(rows) == 2:
         return _comparison(results, rows[1], split)
@@ -89,8 +89,10 @@ def findings(results: Facts) -> list[str]:
     sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
     lacking = lacking_seeds(results)
-    if rows[0]["name"] not in lacking:  # else the means are of other seeds
-        sentences += [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
+    if rows[0]["name"] not in lacking:  # else its mean covers fewer seeds than theirs
+        counts = [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
+        dependent = "The measures just counted are not independent: all score the same models."
+        sentences += [*counts, dependent] if counts else []
     sentences += _solved(results)
     sentences += [
         f"{code(row['name'])}, seed {cell['seed']}, diverged after "
@@ -200,11 +202,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
             here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
             sign = 1 if metric["higher_is_better"] else -1
             taken.append((f"{metric['name']} on {code(split)}", here, there, sign))
-    for name, key, sign in (
-        ("validation loss", "validation_loss", -1),
-        ("peak memory", "peak_memory_bytes", -1),
-    ):
-        taken.append((name, row[key]["mean"], first[key]["mean"], sign))
+    losses = (x["validation_loss"]["mean"] for x in (row, first))
+    taken.append(("validation loss", *losses, -1))
     for split, bins in results.get("length_bins", {}).items():
         for place, bin_ in enumerate(bins):
             here, there = (_bin_mean(x, split, place) for x in (row, first))
@@ -214,9 +213,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     equal = sum(gain == 0 for _, gain in known)
     worse = [name for name, gain in known if gain < 0]
     text = (
-        f"Counting means only, without a test, {code(row['name'])} is better than "
-        f"{code(first['name'])} in {better} of {len(known)} overlapping measures of quality "
-        f"and memory"
+        f"If only means are compared, without a significance test, {code(row['name'])} is better "
+        f"than {code(first['name'])} in {better} of {len(known)} measures of quality"
     )
     text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
     listed = worse and len(worse) < len(known)
@@ -259,6 +257,5 @@ def _diverged_counts(results: Facts, row: Facts, place: int) -> str:
     value = values[place] if place < len(values) else None
     if value is None:
         return "it has no score, so there is no mean"
-    return (
-        f"it translated nothing, and the mean counts its {metric['name']} of {format_number(value)}"
-    )
+    score = f"{metric['name']} of {format_number(value)}"
+    return f"its output counts as empty, and the mean includes its {score}"

@@ -29,7 +29,10 @@ def legend(results: Facts) -> str:
         sentences.append(
             "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal. "
             "The small ± number below it is a threshold: a larger observed difference would have "
-            "been called better or worse, even after the strictest correction."
+            "been called better or worse"
+            + ", even with the strictest correction (p times the number of comparisons)"
+            * (len(rows) > 2)
+            + "."
         )
     sentences += _split_meanings(results)
     sentences.append(

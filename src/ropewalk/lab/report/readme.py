@@ -53,7 +53,7 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     parts = [
         f"# {_escape(findings.title(results))}",
         "<!-- Generated from results.json; the next run overwrites it. -->",
-        _question(results),
+        _question(results, tuning),
         f"```sh\n{results['command']}\n```",
         "## Result",
         f"**{_prose(findings.headline(results))}**",
@@ -112,7 +112,7 @@ def _means_table(results: Facts) -> Table:
     return Table(tuple(table.columns[i] for i in shown), rows)
 
 
-def _question(results: Facts) -> str:
+def _question(results: Facts, tuning: Facts | None) -> str:
     rows, corpus = results["encodings"], results["corpus"]
     names = code_list(row["name"] for row in rows)
     seeds = seeds_each(rows)
@@ -120,18 +120,23 @@ def _question(results: Facts) -> str:
         return _prose(
             f"Question: how does the position encoding affect the score on "
             f"“{findings.task_description(results)}”? The same model was trained with each "
-            f"encoding ({names}), {seeds} each. {_others(results)}"
+            f"encoding ({names}), {seeds} each. {_others(results, tuning)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of {corpus['name']} with each encoding ({names}), "
-        f"{seeds} each. {_others(results)}"
+        f"{seeds} each. {_others(results, tuning)}"
     )
 
 
-def _others(results: Facts) -> str:
+def _others(results: Facts, tuning: Facts | None) -> str:
+    if tuning is not None:
+        return (
+            "All other settings are the same; two of them were tuned on some of these models "
+            "(see “Tuned settings”)."
+        )
     if not tuned.is_tuned(results):
         return "All other settings are the same."
     fields = code_list(results["config"]["sweep"])

@@ -238,7 +238,8 @@ def _scale(*, both: bool) -> str:
         bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
     return (
         f'<div class="scales">{bars}</div><p class="note">Color intensity is '
-        "proportional to the square root of the value. All maps share one scale.</p>"
+        f"proportional to the square root of the {'absolute ' * both}value. "
+        "All maps share one scale.</p>"
     )
 
 

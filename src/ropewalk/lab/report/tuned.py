@@ -84,9 +84,9 @@ def sentences(results: Facts) -> list[str]:
         said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
-                f"Change by tuning: the difference in validation loss with each encoding's own "
-                f"setting, minus the difference with the setting of {code(row['name'])} (seed "
-                f"{trials[0]['seed']})."
+                f"Change by tuning: the difference from {code(row['name'])} with each encoding's "
+                f"own setting, minus the difference if both have the setting of "
+                f"{code(row['name'])}. All are validation losses of seed {trials[0]['seed']}."
             )
     if tried := row.get("decoding_trials"):
         metric = CLASSES[results["task"]].tuned_metric

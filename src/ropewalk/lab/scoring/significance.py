@@ -23,15 +23,15 @@ ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: With fewer items nothing is tested: resamples of so few items vary too little.
+#: With fewer items nothing is tested, because resamples of so few items vary too little.
 FEWEST = 10
 
 # Resamples times items that are weighted in one step, to bound memory (arrays of 32 MB).
 CHUNK = 4_000_000
 
 
-#: So many that p near 0.05 has little noise (0.0015), and that p < 0.001 is possible after Holm's
-#: correction for up to 20 comparisons (the smallest p is 1/20,001).
+#: Number of resamples: enough that p near 0.05 has little noise (0.0015), and that p < 0.001 is
+#: possible after Holm's correction for up to 20 comparisons (the smallest p is 1/20,001).
 RESAMPLES = 20_000
 
 
@@ -54,7 +54,8 @@ class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
     detectable: a threshold: a larger observed difference would be called better or worse even at
-        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may be, too.
+        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may
+        get any verdict.
     """
 
     difference: float
@@ -77,29 +78,29 @@ def compare_statistics(
 ) -> Comparison:
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
-    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ. A
-    resample draws the items with replacement, the same for both systems and all seeds
-    (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three corrections make
-    it valid for few seeds:
+    Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
+    between systems. A resample draws the items with replacement, the same for both systems and all
+    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
+    corrections make it valid for few seeds:
 
     - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
       teachers should know about the bootstrap").
     - The spread of so few seeds is itself uncertain: the seeds' part is multiplied by sqrt(df /
       chi2(df)), which gives it Student's tails; df sums each system's number of seeds less one.
-    - Noise of single items in single seeds enters the draw of seeds and the draw of items (Owen
-      2007, "The pigeonhole bootstrap"). To count it once, its variance is subtracted from the
-      draw of items.
+    - The interaction of items and seeds (how a single seed deviates on a single item) is counted
+      in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
+      once, its variance is subtracted from the draw of items.
 
-    If few seeds agree by chance, the draw of seeds varies too little. So p is never smaller, and
-    the interval never narrower, than from drawing items only.
+    The few seeds may have nearly the same score by chance; then the draw of seeds varies too
+    little. So p is never smaller, and the interval never narrower, than from drawing items only.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
-    never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05. In
-    simulations with two to five seeds, 1 to 5 % of equal pairs come out different. In the
-    third of the pairs with the closest seeds it is 4 to 14 %, in the other two thirds 0 to 3 %
-    (`studies/rejections.py`).
+    p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
+    In simulations of two equally good systems with two to five seeds, the test finds a difference
+    in 1 to 5 % of cases. If cases are sorted by how much their seeds spread, it does so in 4 to
+    14 % of the third that spreads least, and in 0 to 3 % of the rest (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -258,7 +259,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that noise of single items in single seeds adds to the mean of (M, Z)."""
+    """Return the variance that the items × seeds interaction adds to the mean of (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0

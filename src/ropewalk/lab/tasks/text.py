@@ -178,7 +178,7 @@ class TextTask(LanguageTask):
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
             ("Trained on", f"windows of {config.train_length} tokens"),
-            ("Tested on", f"{self.scored_tokens():,} tokens, in windows: {lengths}"),
+            ("Tested on", f"{self.scored_tokens():,} tokens, in windows of this length: {lengths}"),
             *(("Note", note) for note in self.texts.notes),
         ]
         return {

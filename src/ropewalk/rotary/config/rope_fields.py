@@ -37,7 +37,7 @@ COMMON_FIELDS = {  # of every rope type
 def read_rope_fields(
     layer_config: JsonObject, conventions: RopeConventions, layer_type: str | None
 ) -> dict[str, Any] | None:
-    """Return the rope's fields in today's form, or None if the config has no rope."""
+    """Return the rope's fields in today's form, or None if the layer type has none."""
     written, place = rope_dictionary(layer_config, conventions, layer_type)
     by_layer_type = "." in place
     if written is None:
@@ -65,7 +65,7 @@ def read_rope_fields(
         rope_fields.pop(name, None)
     rope_fields["rope_type"] = rope_type
     for name, value in conventions.rope_defaults.items():
-        # If each layer type has its own theta, no model has a default for a missing theta.
+        # A missing theta of one layer type is not filled in: no published model has a default.
         if not (by_layer_type and name == "rope_theta"):
             rope_fields.setdefault(name, value)
     if "rope_theta" in rope_fields:
@@ -148,7 +148,7 @@ def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:
 
 
 def _is_misplaced(key: str, written: JsonObject, layer_types: list[str]) -> bool:
-    """Return whether a key next to the layer types differs from the same key in them (Laguna)."""
+    """Return whether a key next to the layer types is not repeated in them, with its value."""
     value = written[key]
     if key in layer_types or value is None:
         return False

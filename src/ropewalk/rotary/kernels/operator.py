@@ -1,8 +1,9 @@
 """The operator `ropewalk::rotate`: one call for q and k, with rules for compilers and autograd.
 
-The C kernel computes it on a CPU, and the Triton kernel on a GPU, if the kernel is installed. The
-reference computes it without a kernel, and also if angles need a gradient, a transform of
-torch.func is active or a compiler traces: plain torch operations already have all rules.
+The C kernel computes it on a CPU, the Triton kernel on a GPU. The reference, plain torch operations
+that already have all rules, is used if the kernel is not installed or does not support a tensor, if
+each head has its own angles, if angles need a gradient, under transforms of torch.func, and under a
+compiler.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LIBRARY.define(f"rotate_(Tensor(a!)[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> (
 def dispatch(
     xs: Sequence[Tensor], cos: Tensor, sin: Tensor, layout: Layout, out: Tensor | None = None
 ) -> Sequence[Tensor]:
-    """Rotate tensors with the same tables by the fastest form that serves them; check nothing.
+    """Rotate tensors with the same tables by the fastest code that serves them; check nothing.
 
     out: the tensor for the result of a single x; it may be x itself.
     """
@@ -64,10 +65,10 @@ def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
 
 
 def _kernel_serves(xs: Sequence[Tensor], cos: Tensor, sin: Tensor) -> bool:
-    # A compiler also fuses the plain formula, and knows how torch.func transforms it.
+    # A compiler fuses the plain formula, and can apply torch.func's transforms to it.
     if torch.compiler.is_compiling():
         return False
-    if cos.ndim == 4:  # each head has its own angles, which are learned
+    if cos.ndim == 4:  # each head has its own angles: they are learned
         return False
     on_cpu = cos.is_cpu and sin.is_cpu
     for x in xs:
@@ -86,7 +87,7 @@ def is_transformed() -> bool:
 
 
 def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
-    """Return whether to call the kernel directly: autograd and subclasses are not involved."""
+    """Return whether the kernel can be called directly, without autograd and subclasses."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     grad = torch.is_grad_enabled()
