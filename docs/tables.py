@@ -14,7 +14,7 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-PAGES = (DOCS / "precision.md", DOCS / "performance.md", DOCS / "check-a-port.md")
+PAGES = (DOCS / "precision.md", DOCS / "performance.md", DOCS / "faults.md")
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # The encodings and lengths of `cost`, one for each kind of work; the results have all of them.

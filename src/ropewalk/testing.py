@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ropewalk.rotary.spec import RotarySpec
     from ropewalk.tools.verify import Check, Report
 
+__all__ = ["assert_rope_like"]
+
 MOST_LINES = 12  # of a failure message; a wrong model has a line for each layer
 
 
