@@ -78,6 +78,7 @@ class TestTheGuide:
         steps = [attention(x[:, i : i + 1], causal=True, cache=cache).output for i in range(5)]
         torch.testing.assert_close(torch.cat(steps, 1), whole)
 
+    @pytest.mark.slow  # trains from the command line
     def test_it_runs_as_it_stands_from_outside(self, tmp_path):
         """Fails if the file is not found from another folder, or by the processes of the cells."""
         (tmp_path / "gaussian.py").write_text(FILE, encoding="utf-8")

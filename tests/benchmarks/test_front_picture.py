@@ -17,6 +17,7 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 (front_picture,) = load_scripts("benchmarks", "front_picture")
 
 
+@pytest.mark.slow  # draws with matplotlib
 @pytest.mark.parametrize("theme", front_picture.THEMES)
 def test_the_script_draws_it_again(theme):
     """The words are equal; numbers may differ in the last digits between processors."""
