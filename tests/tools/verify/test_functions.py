@@ -205,3 +205,96 @@ def test_a_stated_form_serves_unusual_names():
     torch.manual_seed(0)
     tools.verify(others.half)
     assert torch.equal(torch.rand(1), first)
+
+
+DYNAMIC = RotarySpec(64, scaling=scaling.DynamicNTK(4.0, original_length=4_096))
+LONG = RotarySpec(
+    64,
+    scaling=scaling.LongRoPE(
+        short_factor=[1.0] * 32,
+        long_factor=[1.0 + i for i in range(32)],
+        original_length=4_096,
+        factor=4.0,
+    ),
+)
+
+
+@pytest.mark.parametrize("spec", [DYNAMIC, LONG], ids=["dynamic", "longrope"])
+@pytest.mark.parametrize("given", [None, 4_096, 100_000])
+def test_a_rule_that_depends_on_the_length_is_compared_at_a_length(spec, given):
+    """Fails if the length of the test calls, or a given one, is not that of the specification."""
+
+    def of_the_call(x, positions):
+        length = given or int(positions.max()) + 1
+        frequencies = spec.inverse_frequencies(length).float()
+        return others.half(x, positions, frequencies) * spec.amplitude_at(length)
+
+    report = tools.verify(of_the_call, like=spec, length=given)
+    assert set(report.faults) <= {"history"} if given is None else report.right, said(report)
+
+    def never_scaled(x, positions):
+        return others.half(x, positions)
+
+    if given != 4_096:  # up to the original length the rule changes nothing
+        assert not tools.verify(never_scaled, like=spec, length=given or 100_000).right
+
+
+@pytest.mark.parametrize("theta", [123_457.0, 10_000.25, 10_060.0, 1e11])
+def test_any_theta_is_right(theta):
+    spec = RotarySpec(64, theta=theta)
+    for like in (None, spec):
+        report = tools.verify(RotaryEmbedding(spec), like=like)
+        assert report.right, said(report)
+    assert "theta" in tools.verify(RotaryEmbedding(spec), like=PLAIN).faults
+
+
+@pytest.mark.parametrize("factor", [2.0, 8.0, 32.0])
+def test_any_base_of_a_rule_is_right_without_a_specification(factor):
+    spec = RotarySpec(64, scaling=scaling.NTKAware(factor))
+    assert tools.verify(RotaryEmbedding(spec)).right
+
+
+def test_positions_that_count_from_1_are_a_remark():
+    def from_one(x, positions):
+        return others.half(x, positions + 1)
+
+    report = tools.verify(from_one, like=PLAIN)
+    assert report.right, said(report)
+    assert any(check.name == "position 0" for check in report.with_verdict("remark"))
+
+
+def test_the_caller_decides_what_is_in_tables():
+    report = tools.verify(others.transformers_llama, like=YARN)
+    untested = {check.name for check in report.with_verdict("not tested")}
+    assert {"frequencies", "amplitude"} <= untested
+    assert report.right
+
+
+def test_rounded_vectors_are_named_and_the_rest_is_checked():
+    def rounded(x, positions):
+        return others.half(x.bfloat16(), positions).float()
+
+    report = tools.verify(rounded, like=PLAIN)
+    assert report.faults == ("half-precision-angles",), said(report)
+    assert len(report.checks) > 10
+
+
+def test_a_function_may_return_tables():
+    def tables(x, positions):
+        angles = positions[:, None].float() * others.inverse(64)
+        return angles.cos(), angles.sin()
+
+    assert tools.verify(tables, like=PLAIN).right
+    assert "returns cos and sin" in tools.verify(tables).form
+    assert tools.verify(tables, like=RotarySpec(64, theta=5e5)).faults == ("theta",)
+
+
+def test_a_layer_of_one_rope_is_refused():
+    with pytest.raises(ValueError, match="layer must be left out if like is one layer's"):
+        tools.verify(others.half, like=PLAIN, layer=7)
+
+
+def test_partial_rotation_is_ignored_under_a_rule_with_a_number_for_each_pair():
+    rule = scaling.LongRoPE([1.0] * 24, [2.0] * 24, original_length=4_096, factor=4.0)
+    partial = RotarySpec(64, rotary_dim=48, scaling=rule)
+    assert "partial-ignored" in tools.verify(others.half, like=partial, length=4_096).faults

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropewalk.tools.verify.hypotheses import fit_theta, rounded
 from ropewalk.tools.verify.results import Check, fault, remark, right
-from ropewalk.tools.verify.structure import Structure, pairs_of, residuals, slopes
+from ropewalk.tools.verify.structure import UNSEEN, Structure, pairs_of, residuals, slopes
 
 NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
 MOST_FLOAT16 = 65_504
@@ -43,7 +43,7 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         says += f": numbers of float16 end at {MOST_FLOAT16:,}"
         overflow = [fault("far positions", "half-precision-angles", says)]
         near, positions = near[finite], positions[finite]
-    structure = pairs_of(near, positions, 1e-5)
+    structure = pairs_of(near, positions, UNSEEN)
     if structure is None:
         worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
         says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
@@ -124,7 +124,7 @@ def describe(structure: Structure) -> list[Check]:
     if not backwards and (frequencies < 0).any():
         return [*checks, fault("sign", "wrong-sign", "some pairs rotate backwards")]
     checks.append(right("sign", sign))
-    checks.append(_check_line(structure, frequencies.abs() * frequencies.sign()))
+    checks.append(_check_line(structure, frequencies))
     checks.append(_describe_frequencies(frequencies.abs()))
     amplitude = structure.amplitudes.median().item()
     if abs(amplitude - 1) > SAME:

@@ -41,9 +41,16 @@ def frequency_hypotheses(
     for name, other in others.items():
         if other != spec:
             says = f"frequencies are those of {name}"
-            yield Hypothesis("layer-types-mixed", says, other.inverse_frequencies(length))
+            yield Hypothesis("layer-types-mixed", says, _of_other(other, length))
     if spec.axes is None:
         yield from _exponents(spec)
+
+
+def _of_other(other: RotarySpec, length: int | None) -> Tensor:
+    """Return the frequencies of another layer, at its rule's own length if none is known."""
+    if other.needs_length and length is None:
+        length = int(getattr(other.scaling, "original_length", 1))
+    return other.inverse_frequencies(length if other.needs_length else None)
 
 
 def _exponents(spec: RotarySpec) -> Iterator[Hypothesis]:

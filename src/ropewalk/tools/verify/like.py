@@ -35,10 +35,10 @@ def read_like(like: object, layer: int | None = None) -> Specified:
         if layer is not None:
             raise ValueError(f"layer must be left out without like, got {shown(layer)}")
         return Specified()
-    if isinstance(like, RotarySpec):
-        return Specified(like)
-    if isinstance(like, LayerSpec):
-        return Specified(_rope(like, "like"))
+    if isinstance(like, (RotarySpec, LayerSpec)):
+        if layer is not None:
+            raise ValueError(f"layer must be left out if like is one layer's, got {shown(layer)}")
+        return Specified(like if isinstance(like, RotarySpec) else _rope(like, "like"))
     if isinstance(like, ModelSpec):
         return _of_model(like, layer, None)
     if not isinstance(like, (str, PathLike, Mapping)) and not hasattr(like, "to_dict"):

@@ -39,7 +39,7 @@ def load_target(name: str) -> Callable[..., Any]:
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ValueError(
                 f"TARGET must name a module that can be imported from {shown(here)}, got "
                 f"{shown(module_name)}"

@@ -94,7 +94,7 @@ def check_far(
     if (off <= limit).all():
         if worst < 10 * SAME:
             return right(name, f"off by at most {worst:.1e} radians from {whose}", error=worst)
-        says = f"off by up to {worst:.3g} radians from {whose}, the rounding of float32 angles"
+        says = f"off by up to {worst:.3g} radians from {whose}, which float32 angles explain"
         return remark(name, says, error=worst)
     fastest = int(frequencies.argmax())
     if wrapped(angles[-1] - angles[-2]).abs()[fastest] < SAME:

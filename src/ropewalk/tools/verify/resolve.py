@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.module import RotaryEmbedding
@@ -98,7 +98,7 @@ def _candidates(
         of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
         plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)
         yield plain
-        if isinstance(function, nn.Module) and not takes_tables and seq_dim == orders[0]:
+        if not takes_tables and len(plain.rotates) == 1 and seq_dim == orders[0]:
             yield replace(plain, seq_dim=-2, makes_tables=True)
 
 

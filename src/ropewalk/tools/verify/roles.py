@@ -19,9 +19,9 @@ NAMES: dict[Role, str] = {
     "k": "k key keys xk k_states key_states k_in",
     "v": "v value values xv v_states value_states",
     "x": "x t u inp input inputs tensor hidden hidden_states h states vec vectors",
-    "positions": "positions position pos position_ids pos_ids input_pos positions_ids pos_idx ids "
-    "idx indices m seq_pos token_positions",
-    "offset": "offset start start_pos start_position start_index past past_length cache_position "
+    "positions": "cache_position positions position pos position_ids pos_ids input_pos "
+    "positions_ids pos_idx ids idx indices m seq_pos token_positions",
+    "offset": "offset start start_pos start_position start_index past past_length "
     "seqlen_offset seq_offset index_offset past_key_values_length offs",
     "cos": "cos cosine cosines cos_table",
     "sin": "sin sine sines sin_table",

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+UNSEEN = 1e-5  # an entry of a matrix below this counts as 0: the pair is too slow to be seen
+
 
 @dataclass(frozen=True)
 class Structure:

@@ -18,8 +18,6 @@ from ropewalk.rotary.tables import Tables
 from ropewalk.tools.verify.roles import Role
 
 TableForm = Literal["none", "pairs", "half", "interleaved"]
-Dtype = torch.dtype
-HEADS = 2
 
 
 class TargetError(ValueError):
@@ -147,7 +145,10 @@ class Target:
         cos, sin = read_tables(returned, x.shape[-2])
         pairing = "half" if self.spec is None else self.spec.pairing
         start = 0 if self.spec is None else self.spec.start
-        return rotate(x, cos, sin, pairing=pairing, start=start)
+        try:
+            return rotate(x, cos, sin, pairing=pairing, start=start)
+        except (TypeError, ValueError) as error:
+            raise TargetError(f"returned no tables for {tuple(x.shape)}: {error}") from error
 
 
 def read_tables(returned: Any, length: int) -> Tables:

@@ -20,7 +20,7 @@ from ropewalk.tools.verify import behavior, precision
 from ropewalk.tools.verify.compare import compare
 from ropewalk.tools.verify.describe import check_rotation, describe
 from ropewalk.tools.verify.drive import takes_tokens
-from ropewalk.tools.verify.hypotheses import fit_theta, rounded
+from ropewalk.tools.verify.hypotheses import fit_theta
 from ropewalk.tools.verify.like import Specified, read_like
 from ropewalk.tools.verify.live import verify_model
 from ropewalk.tools.verify.measure import matrices, near_positions
@@ -113,7 +113,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     linear = _attempt("linear", lambda: behavior.check_linear(target.fresh()))
     yield linear
     yield _attempt("input", lambda: behavior.check_input(target.fresh()))
-    if linear.verdict == "fault":
+    if linear.fault and linear.fault != "half-precision-angles":
         return
     batch = _attempt("batch", lambda: behavior.check_batch(target.fresh()))
     yield batch
@@ -141,8 +141,9 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
 def _rotation(
     target: Target, specified: Specified, length: int | None, most: int
 ) -> Iterator[Check]:
-    positions = near_positions(target, most)
     spec = specified.spec
+    bound = length if spec is not None and spec.needs_length else None
+    positions = near_positions(target, min(most, bound or most))
     try:
         measured = _measure(target, positions)
     except TargetError as error:
@@ -159,20 +160,21 @@ def _rotation(
         structure = upto(structure, end)
         yield short
     if spec is None:
-        yield from describe(structure)
-        exact = inferred(structure)
+        yield from _of_tables(target, describe(structure))
+        exact, used = inferred(structure), None
     else:
-        checks = _compare_at_lengths(structure, specified, length)
+        checks, used = _compare_at_lengths(structure, specified, length)
         wrong = {check.name for check in checks if check.fault}
         same = not wrong & {"frequencies", "rotary part"}
         exact = spec if same else inferred(structure)
-        yield from checks if not target.makes_tables else _without_pairing(checks)
+        yield from _of_tables(target, checks)
     if "k" in target.rotates and first != "k":
         yield _same_for_keys(measured["k"], structure)
     drifts = any(check.fault == "norm-drift" for check in basics)
     if short is not None:
         yield not_tested("far positions", "beyond the end of the table")
-    for end in precision.FAR if most > STATEFUL and not drifts and short is None else ():
+    ends = [end for end in precision.FAR if end <= (bound or end)]
+    for end in ends if most > STATEFUL and not drifts and short is None else ():
         far = partial(
             precision.check_far,
             target.fresh(),
@@ -180,7 +182,7 @@ def _rotation(
             exact,
             end,
             specified.max_positions,
-            _length(exact, length, end),
+            (used or end) if exact is not None and exact.needs_length else None,
             "the specification" if exact is spec else "the rope of near positions",
         )
         yield _attempt(f"position {end - 1:,}", far)
@@ -200,28 +202,36 @@ def _measure(target: Target, positions: Tensor) -> dict[Any, Tensor]:
             raise
 
 
-def _length(spec: RotarySpec | None, length: int | None, end: int) -> int | None:
-    return (length or end) if spec is not None and spec.needs_length else None
-
-
 def _compare_at_lengths(
     structure: Structure, specified: Specified, length: int | None
-) -> list[Check]:
-    """Compare; without a length, a length-dependent rule may have used any of the usual ones."""
+) -> tuple[list[Check], int | None]:
+    """Compare, and return the length at which the fewest checks failed, None if it is the call's.
+
+    Without a length, a length-dependent rule may have used that of the call or a fixed one.
+    """
     spec = specified.spec
     assert spec is not None
     if not spec.needs_length:
-        return compare(structure, spec, specified.others)
-    original = getattr(spec.scaling, "original_length", 1)
-    lengths = (length,) if length else (int(structure.positions.max()) + 1, original, 1)
-    tried = [compare(structure, spec, specified.others, each) for each in lengths]
-    return min(tried, key=lambda checks: sum(check.fault is not None for check in checks))
+        return compare(structure, spec, specified.others), None
+    original = int(getattr(spec.scaling, "original_length", 1))
+    of_call = int(structure.positions.max()) + 1
+    lengths = (length,) if length else (of_call, original, 1)
+    tried = [(compare(structure, spec, specified.others, each), each) for each in lengths]
+    checks, found = min(tried, key=lambda made: sum(check.fault is not None for check in made[0]))
+    return checks, found if length or found != of_call else None
 
 
-def _without_pairing(checks: list[Check]) -> Iterator[Check]:
+def _of_tables(target: Target, checks: list[Check]) -> Iterator[Check]:
+    """Yield the checks, without verdicts on what tables or their caller decide."""
+    untested = {}
+    if target.makes_tables:
+        untested = dict.fromkeys(("pairing", "rotary part"), "tables have no pairs")
+    if target.tables_of is not None:
+        names = ("frequencies", "scores relative", "amplitude")
+        untested = dict.fromkeys(names, "the caller's tables decide")
     for check in checks:
-        if check.name in ("pairing", "rotary part"):
-            check = replace(check, verdict="not tested", fault=None, says="tables have no pairs")
+        if check.name in untested:
+            check = not_tested(check.name, untested[check.name])
         yield check
 
 
@@ -250,10 +260,10 @@ def inferred(structure: Structure) -> RotarySpec | None:
     if len(frequencies) < 3 or (frequencies <= 0).any():
         return None
     theta, factor, error = fit_theta(frequencies)
-    theta, factor = rounded(theta), rounded(factor)
-    if error > 2e-5 or factor < 1:
+    plain = abs(factor - 1) < 1e-5
+    if error > 2e-5 or not (plain or factor > 1):
         return None
-    scaling = Linear(factor) if factor > 1 else None
+    scaling = None if plain else Linear(factor)
     return RotarySpec(2 * len(frequencies), theta=theta, scaling=scaling)
 
 
