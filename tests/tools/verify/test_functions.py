@@ -118,6 +118,7 @@ def test_each_fault_is_named_alone(name):
 def test_every_fault_is_planted():
     planted = {fault for fault, _, _ in WRONG.values()}
     elsewhere = {"layer-types-mixed", "rotary-part", "frequencies", "batch", "fails"}
+    elsewhere |= {"heads", "inputs-mixed"}
     assert planted | elsewhere == FAULTS.keys()
 
 
@@ -298,3 +299,98 @@ def test_partial_rotation_is_ignored_under_a_rule_with_a_number_for_each_pair():
     rule = scaling.LongRoPE([1.0] * 24, [2.0] * 24, original_length=4_096, factor=4.0)
     partial = RotarySpec(64, rotary_dim=48, scaling=rule)
     assert "partial-ignored" in tools.verify(others.half, like=partial, length=4_096).faults
+
+
+def one_head(x, positions):
+    return torch.cat((others.half(x[:, :1], positions), x[:, 1:]), 1)
+
+
+def swapped_heads(x, positions):
+    return others.half(x, positions).flip(1)
+
+
+def theta_by_head(x, positions):
+    f = torch.stack([others.inverse(64, 1e4 * (i + 1)) for i in range(x.shape[1])])
+    angles = positions[:, None] * f[:, None]
+    angles = torch.cat((angles, angles), -1)
+    return x * angles.cos() + others.rotate_half(x) * angles.sin()
+
+
+def few_heads(x, positions):
+    return others.half(x, positions) if x.shape[1] <= 8 else x
+
+
+def swapped_inputs(q, k, positions):
+    return others.half(k, positions), others.half(q, positions)
+
+
+def twice_q(q, k, positions):
+    return others.half(q, positions), others.half(q, positions)
+
+
+def keys_clamped(q, k, positions):
+    return others.half(q, positions), others.half(k, positions.clamp(max=100_000))
+
+
+def keys_detached(q, k, positions):
+    return others.half(q, positions), others.half(k.detach(), positions)
+
+
+def keys_unrotated(q, k, positions):
+    return others.half(q, positions), k
+
+
+def keys_overflow(q, k, positions):
+    return others.half(q, positions), others.half(k, positions.half().float())
+
+
+def nudged(x, positions):
+    return others.half(x, positions * 1.00001)
+
+
+def leaves(x, positions):
+    if len(positions) > 5:
+        raise SystemExit(0)
+    return others.half(x, positions)
+
+
+@pytest.mark.parametrize(
+    ("fault", "function"),
+    [
+        ("heads", one_head),
+        ("heads", swapped_heads),
+        ("heads", theta_by_head),
+        ("heads", few_heads),
+        ("inputs-mixed", swapped_inputs),
+        ("inputs-mixed", twice_q),
+        ("table-too-short", keys_clamped),
+        ("gradient", keys_detached),
+        ("not-a-rotation", keys_unrotated),
+        ("half-precision-angles", keys_overflow),
+        ("fails", leaves),
+    ],
+)
+def test_every_head_and_both_inputs_are_checked(fault, function):
+    assert fault in tools.verify(function).faults
+
+
+def test_frequencies_that_are_all_multiplied_are_no_rounding():
+    assert tools.verify(nudged, like=PLAIN).faults == ("frequencies",)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x, positions: torch.complex(x, x), "returned complex64 for x"),
+        (lambda q, k, positions: (q,), "returned 1 tensor for q and k"),
+        (lambda x, positions: others.half(x, positions)[..., :3], "wrap it in a function of x"),
+    ],
+)
+def test_what_is_no_rotated_vector_is_refused(function, message):
+    with pytest.raises(ValueError, match=message):
+        tools.verify(function)
+
+
+def test_a_size_of_heads_is_bounded():
+    with pytest.raises(ValueError, match="head_dim must be at most 2,048, got 100,000,000"):
+        tools.verify(others.half, head_dim=100_000_000)

@@ -11,7 +11,7 @@ from ropewalk.tools.verify.results import Check, fault, not_tested, remark, righ
 from ropewalk.tools.verify.target import Target, TargetError
 
 SAME = 2e-4
-SHORT, LONG = 16, 8_192
+SHORT, LONG, HEADS = 16, 8_192, 24
 
 
 def random(target: Target, length: int, batch: int = 1, seed: int = 0, heads: int = 1) -> Tensor:
@@ -169,28 +169,67 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
     return checks
 
 
+def check_heads(target: Target) -> Check:
+    """Check that each of many heads is rotated as it is alone."""
+    if target.makes_tables:
+        return not_tested("heads", "the target returns tables")
+    positions = torch.arange(SHORT)
+    x = random(target, SHORT, heads=HEADS)
+    for role in target.rotates:
+        together = target.rotate_all(dict.fromkeys(target.rotates, x), positions)
+        apart = x.transpose(0, 1)
+        alone = target.rotate_all(dict.fromkeys(target.rotates, apart), positions)
+        if role in together and (error := far(together[role].transpose(0, 1), alone[role])) > SAME:
+            says = f"heads of {role} differ by {error:.3g} from themselves alone"
+            return fault("heads", "heads", says, error=error)
+    return right("heads", f"each of {HEADS} heads as it is alone")
+
+
+def check_inputs(target: Target) -> list[Check]:
+    """Check that q and k are each made of their own input."""
+    roles = [role for role in target.rotates if role != "v"]
+    if len(roles) < 2:
+        return []
+    positions = torch.arange(SHORT)
+    vectors = {role: random(target, SHORT, seed=seed) for seed, role in enumerate(target.rotates)}
+    together = target.rotate_all(vectors, positions)
+    for role in roles:
+        alone = target.rotate_all(dict.fromkeys(target.rotates, vectors[role]), positions)
+        if far(together[role], alone[role]) > SAME:
+            return [fault("inputs", "inputs-mixed", f"{role} depends on another input")]
+    return [right("inputs", " and ".join(roles) + " depend on their own input alone")]
+
+
 def check_gradient(target: Target) -> Check:
-    """Check that the gradient is the transpose: <f(u), g> = <u, gradient>."""
+    """Check that the gradient is the transpose: <f(u), g> = <u, gradient>, for q and for k."""
     name = "gradient"
     if target.makes_tables:
         return not_tested(name, "the target returns tables")
-    positions = torch.arange(SHORT)
-    u, g = random(target, SHORT, seed=3), random(target, SHORT, seed=4)
-    x = random(target, SHORT, seed=5).requires_grad_()
-    y = target.rotate(x, positions)
-    if not y.requires_grad:
+    roles = [role for role in target.rotates if role != "v"]
+    positions, g = torch.arange(SHORT), random(target, SHORT, seed=4)
+    u, worst, without = random(target, SHORT, seed=3), 0.0, []
+    for role in roles:
+        inputs = {each: random(target, SHORT, seed=5).requires_grad_() for each in target.rotates}
+        y = target.rotate_all(inputs, positions)[role]
+        if not y.requires_grad:
+            without.append(role)
+            continue
+        try:
+            (gradient,) = torch.autograd.grad(y, inputs[role], g)
+        except RuntimeError as failure:
+            return remark(name, f"the backward pass raises: {shown(str(failure), 160)}")
+        with torch.no_grad():
+            rotated = target.rotate_all(dict.fromkeys(target.rotates, u), positions)[role]
+        forward = (rotated.double() * g.double()).sum().item()
+        backward = (u.double() * gradient.double()).sum().item()
+        worst = max(worst, abs(forward - backward) / max(1.0, g.norm().item()))
+    if len(without) == len(roles):
         return remark(name, "results carry no gradient, so this serves inference only")
-    try:
-        (gradient,) = torch.autograd.grad(y, x, g)
-    except RuntimeError as failure:
-        return remark(name, f"the backward pass raises: {shown(str(failure), 160)}")
-    with torch.no_grad():
-        forward = (target.rotate(u, positions).double() * g.double()).sum().item()
-    backward = (u.double() * gradient.double()).sum().item()
-    error = abs(forward - backward) / max(1.0, g.norm().item())
-    if error > 0.02:  # a wrong gradient is off by its size; half precision by less
-        return fault(name, "gradient", f"is off by {error:.3g}, relative to its size", error=error)
-    return right(name, f"the transpose of the rotation, within {error:.1e}", error=error)
+    if without:
+        return fault(name, "gradient", f"{without[0]} carries no gradient")
+    if worst > 0.02:  # a wrong gradient is off by its size; half precision by less
+        return fault(name, "gradient", f"is off by {worst:.3g}, relative to its size", error=worst)
+    return right(name, f"the transpose of the rotation, within {worst:.1e}", error=worst)
 
 
 def check_values(target: Target) -> list[Check]:

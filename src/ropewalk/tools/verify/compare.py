@@ -175,7 +175,13 @@ def _unknown_frequencies(
 ) -> Check:
     name = "frequencies"
     measured = slopes(structure).abs()
-    ratio = (measured / exact.clamp(min=1e-30) - 1).abs()
+    factors = measured / exact.clamp(min=1e-30)
+    ratio = (factors - 1).abs()
+    if len(measured) > 2 and factors.std() < 1e-6:
+        says = (
+            f"all frequencies are multiplied by {rounded(factors.mean().item(), 1e-7):g}; {where}"
+        )
+        return fault(name, "frequencies", says, **numbers)
     theta, factor, error = fit_theta(measured.clamp(min=1e-30))
     if len(measured) > 2 and error < 2e-5 and abs(factor - 1) < SAME:
         says = f"theta is {rounded(theta):g}, specified is {spec.theta:g}; {where}"

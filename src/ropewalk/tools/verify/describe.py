@@ -49,7 +49,7 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
         return [fault(name, "not-a-rotation", says, error=worst)], None
     if not len(structure.writes):
-        says = "no dimension rotates at any tested position"
+        says = "no dimension rotates: frequencies are 0, or no rotation is applied"
         return [fault(name, "uninitialised-frequencies", says)], None
     error, zero = structure.errors.max().item(), structure.blocks[0]
     quarter = zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1) < 0.5 * structure.amplitudes[0]

@@ -84,7 +84,7 @@ FAULTS: dict[str, Fault] = {
         "YaRN's or LongRoPE's attention factor is missing, or applied twice",
     ),
     "uninitialised-frequencies": Fault(
-        "frequencies are not numbers, zero or arbitrary",
+        "frequencies are not numbers, zero or arbitrary, or no rotation is applied",
         "a buffer that is not in the checkpoint was left unset after meta-device loading or "
         "to_empty(); compute the frequencies again after loading",
     ),
@@ -119,6 +119,14 @@ FAULTS: dict[str, Fault] = {
     "batch": Fault(
         "a row of a batch depends on the other rows",
         "positions or tables are broadcast along the wrong axis",
+    ),
+    "heads": Fault(
+        "heads rotate differently, or depend on one another",
+        "positions or tables are broadcast along the axis of heads, or heads were exchanged",
+    ),
+    "inputs-mixed": Fault(
+        "a result depends on another input",
+        "q and k were exchanged, or one was rotated in place of the other",
     ),
     "fails": Fault(
         "the call raises or returns something else",

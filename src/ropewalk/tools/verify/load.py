@@ -79,7 +79,7 @@ def limited(seconds: float) -> Iterator[None]:
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer"):
-        with redirect_stdout(sys.stderr):
+        with _to_standard_error():
             yield
         return
 
@@ -93,7 +93,7 @@ def limited(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     last.start()
     try:
-        with redirect_stdout(sys.stderr):
+        with _to_standard_error():
             yield
     except TimeIsUp:
         raise ValueError(said) from None
@@ -101,6 +101,20 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         last.cancel()
+
+
+@contextmanager
+def _to_standard_error() -> Iterator[None]:
+    """Send what the user's code prints to standard error, also from C and from its children."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _end(said: str) -> None:

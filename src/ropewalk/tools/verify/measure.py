@@ -55,13 +55,15 @@ def matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
     }
 
 
-def far_blocks(target: Target, structure: Structure, positions: Tensor) -> Tensor:
-    """Return the pairs' blocks (P, R/2, 2, 2) at far positions, by two vectors.
+def far_blocks(
+    target: Target, structure: Structure, positions: Tensor, role: Role | None = None
+) -> Tensor:
+    """Return the pairs' blocks (P, R/2, 2, 2) of q, or of a role, at far positions, by two vectors.
 
     One has a 1 in the first dimension of each pair, the other in the second.
     """
     probes = torch.zeros(2, 1, 1, target.head_dim)
     for which in (0, 1):
         probes[which, 0, 0, structure.reads[:, which]] = 1
-    rotated = rows_at(target, probes, positions)[target.rotates[0]][:, 0].to(torch.float64)
-    return rotated[:, :, structure.writes].permute(1, 2, 3, 0)
+    rotated = rows_at(target, probes, positions)[role or target.rotates[0]][:, 0]
+    return rotated.to(torch.float64)[:, :, structure.writes].permute(1, 2, 3, 0)

@@ -55,10 +55,12 @@ def check_far(
     serves: int | None,
     length: int | None,
     whose: str,
+    with_keys: bool,
 ) -> Check:
     """Check angles at the last positions of a context of `end` tokens.
 
     spec: None if no specification is known that explains the near angles. whose: what it is.
+    with_keys: whether keys rotate as queries do at near positions, and are compared here too.
     serves: how many positions the model promises, or None.
     """
     name = f"position {end - 1:,}"
@@ -72,10 +74,14 @@ def check_far(
     positions = torch.tensor([0, end - 2, end - 1])
     try:
         blocks = far_blocks(target.fresh(), structure, positions)
+        keys = far_blocks(target.fresh(), structure, positions, "k") if with_keys else blocks
     except TargetError as error:
         if serves is not None and end <= serves:
             return fault(name, "table-too-short", f"raises within the model's {serves:,}: {error}")
         return remark(name, f"raises: {error}")
+    if (keys - blocks).abs().max() > 10 * SAME:
+        worst = (keys - blocks).abs().max().item()
+        return fault(name, "table-too-short", f"keys differ from queries by {worst:.3g}")
     reached = Structure(
         structure.head_dim, structure.reads, structure.writes, structure.fixed, positions, blocks
     )

@@ -18,6 +18,7 @@ from ropewalk.rotary.tables import Tables
 from ropewalk.tools.verify.roles import Role, detect_form, head_dims, keywords_of, read_form
 from ropewalk.tools.verify.target import TableForm, Target, TargetError
 
+MOST_DIMS = 2_048
 SEQ_DIM: dict[str, int] = {"bhsd": -2, "bshd": -3}
 FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
 
@@ -41,6 +42,8 @@ def resolve(
         raise ValueError(f"axes must be bhsd or bshd, got {shown(axes)}")
     if head_dim is not None:
         check_int("head_dim", head_dim, 2)
+        if head_dim > MOST_DIMS:
+            raise ValueError(f"head_dim must be at most {MOST_DIMS:,}, got {head_dim:,}")
         if spec is not None and head_dim != spec.head_dim:
             raise ValueError(
                 f"head_dim must be that of like, {spec.head_dim}, got {head_dim}; leave it out"
@@ -77,7 +80,8 @@ def resolve(
     said = failures[0] if failures else "no form of its arguments"
     raise ValueError(
         f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or return "
-        f"cos and sin; no call worked: {said}; state other roles (form), axes or head_dim"
+        f"cos and sin; no call worked: {said}; state other roles (form), axes or head_dim, or "
+        f"wrap it in a function of x (B, H, S, D)"
     )
 
 

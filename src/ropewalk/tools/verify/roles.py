@@ -71,7 +71,8 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
             roles.append(role)
     if not any(role in VECTORS for role in roles):
         raise ValueError(
-            "target must take the vectors to rotate; its function has no argument for them"
+            "target must take the vectors to rotate, and no argument of it has a known name; state "
+            "the roles of all arguments (form), as in form='x,positions'"
         )
     return tuple(roles)
 

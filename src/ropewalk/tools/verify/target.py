@@ -82,13 +82,16 @@ class Target:
             first = self.rotates[0]
             return {first: self._with_tables(vectors[first], returned)}
         outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
-        if len(outputs) < len(inputs):
-            inputs = dict(list(inputs.items())[: len(outputs)])
+        needed = [role for role in inputs if role != "v"]
+        if len(outputs) < len(needed):
+            raise TargetError(f"returned {len(outputs)} tensor for {' and '.join(needed)}")
         rotated = {}
         for (role, x), y in zip(inputs.items(), outputs, strict=False):
             if not isinstance(y, Tensor) or y.shape != x.shape:
                 got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
                 raise TargetError(f"returned {got} for {role} of shape {tuple(x.shape)}")
+            if not y.is_floating_point():
+                raise TargetError(f"returned {y.dtype} for {role}".replace("torch.", ""))
             rotated[role] = self._turned(y)
         return rotated
 
@@ -124,7 +127,7 @@ class Target:
         named = {self.keywords[role]: made[role] for role in self.keywords}
         try:
             return self.function(*plain, **named)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             says = " ".join(str(error).split()) or "no message"
             raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
 

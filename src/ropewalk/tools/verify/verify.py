@@ -120,6 +120,8 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     if batch.fault:  # matrices are measured in batches
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
+    yield _attempt("heads", lambda: behavior.check_heads(target.fresh()))
+    yield from _attempt_all("inputs", lambda: behavior.check_inputs(target.fresh()))
     where = _attempt("positions", lambda: behavior.check_positions(target.fresh()))
     history = _attempt_all(
         "called twice",
@@ -168,8 +170,11 @@ def _rotation(
         same = not wrong & {"frequencies", "rotary part"}
         exact = spec if same else inferred(structure)
         yield from _of_tables(target, checks)
-    if "k" in target.rotates and first != "k":
-        yield _same_for_keys(measured["k"], structure)
+    with_keys = "k" in target.rotates and first != "k"
+    if with_keys:
+        keys = _same_for_keys(measured["k"], structure)
+        with_keys = not keys.fault
+        yield keys
     drifts = any(check.fault == "norm-drift" for check in basics)
     if short is not None:
         yield not_tested("far positions", "beyond the end of the table")
@@ -184,6 +189,7 @@ def _rotation(
             specified.max_positions,
             (used or end) if exact is not None and exact.needs_length else None,
             "the specification" if exact is spec else "the rope of near positions",
+            with_keys,
         )
         yield _attempt(f"position {end - 1:,}", far)
 
@@ -237,7 +243,14 @@ def _of_tables(target: Target, checks: list[Check]) -> Iterator[Check]:
 
 def _same_for_keys(near: Tensor, structure: Structure) -> Check:
     name = "keys"
+    finite = torch.isfinite(near).all(-1).all(-1)
+    if not finite.all():
+        first = int(structure.positions[int((~finite).to(torch.int8).argmax())])
+        says = f"keys are not finite numbers from position {first:,} on"
+        return fault(name, "half-precision-angles", says)
     keys = pairs_of(near, structure.positions, 1e-5)
+    if keys is not None and not len(keys.writes):
+        return fault(name, "not-a-rotation", "keys do not rotate")
     if keys is None or keys.errors.max() > 1e-2:
         return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
     if not torch.equal(keys.writes, structure.writes) or not torch.equal(
@@ -260,7 +273,7 @@ def inferred(structure: Structure) -> RotarySpec | None:
     if len(frequencies) < 3 or (frequencies <= 0).any():
         return None
     theta, factor, error = fit_theta(frequencies)
-    plain = abs(factor - 1) < 1e-5
+    plain = abs(factor - 1) < 2e-6  # as close as float32 angles show
     if error > 2e-5 or not (plain or factor > 1):
         return None
     scaling = None if plain else Linear(factor)
