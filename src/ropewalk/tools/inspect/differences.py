@@ -190,7 +190,7 @@ def _rope_fields(
 
 
 def _possible_lengths(one: RopeFacts, two: RopeFacts) -> list[int]:
-    """Return the lengths from which on a rule that depends on the length rotates otherwise."""
+    """Return the lengths from which a rule has other frequencies or another amplitude."""
     rules = [each.spec.scaling for each in (one, two)]
     lengths = {n for rule in rules if rule is not None for n in rule.possible_lengths()}
     return sorted(n for n in lengths if n is not None)
