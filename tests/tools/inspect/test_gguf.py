@@ -75,7 +75,7 @@ def test_yarn_is_that_of_the_same_config(report_of):
     found = rw.tools.compare_ropes(gguf, config)
     assert found.same
     assert found.notes == (
-        "text layers 0–27: the rules are written differently and rotate the same",
+        "text layers 0-27: the rules are written differently and rotate the same",
     )
     assert gguf.kinds[0].rope.amplitude == pytest.approx(1.13863, abs=1e-5)
 

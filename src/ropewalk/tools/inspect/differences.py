@@ -11,8 +11,9 @@ from typing import Any
 from ropewalk.rotary.config.values import JsonObject
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.inspect.gguf_pairing import PERMUTED
-from ropewalk.tools.inspect.measures import drift, length_for, ranges
+from ropewalk.tools.inspect.measures import drift, length_for
 from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.ranges import ranges
 
 Source = str | PathLike[str] | JsonObject
 NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts
