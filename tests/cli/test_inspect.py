@@ -33,7 +33,7 @@ def test_one_model(inspect):
         "pairing         half (by the model type)",
         "theta           500,000 (rope_theta)",
         "Llama3: factor 8, low_freq_factor 1, high_freq_factor 4, original_length 8,192",
-        "pairs 0–34 (35 of 64) within the original context of 8,192, without the rule",
+        "pairs 0-34 (35 of 64) within the original context of 8,192, without the rule",
         "off by up to 0.0063 rad within 131,072",
         "no warnings",
     ):

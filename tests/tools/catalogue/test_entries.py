@@ -144,6 +144,30 @@ def test_entries_cannot_be_changed():
     assert tools.catalogue_vectors()
 
 
+def test_what_a_caller_does_to_an_entry_stays_with_the_caller():
+    """Fails if the dictionaries of a record are those of the cache."""
+
+    def all_of():
+        return (
+            tools.catalogue("gemma3_text").rope.theta_by_layer_type,
+            {each.model_type: each for each in tools.catalogue()}["gemma3_text"].rope.rope_switches,
+            tools.catalogue("gemma3").sections,
+            tools.catalogue_vectors()["half"].spec,
+        )
+
+    before = [dict(each) for each in all_of()]
+    for each in all_of():
+        each["changed"] = 1
+    assert [dict(each) for each in all_of()] == before
+
+
+def test_equal_records_have_one_hash():
+    """Fails if a dictionary in a record makes it unhashable."""
+    entries, vectors = tools.catalogue(), tools.catalogue_vectors()
+    assert len({*entries, *tools.catalogue()}) == len(entries)
+    assert len({*vectors.values(), *tools.catalogue_vectors().values()}) == len(vectors)
+
+
 def test_reading_needs_no_other_library():
     """Fails if transformers or mpmath is imported when the catalogue is read."""
     probe = (

@@ -151,7 +151,32 @@ def test_engines_that_ignore_a_field():
 def test_an_engine_that_loses_the_theta_of_todays_form():
     config = changed("qwen3-0.6b", {"rope_theta": GONE})
     config["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
-    assert "uses 10,000" in warned(config, "TensorRT")["engine-ignores-field"].cause
+    assert "use 10,000" in warned(config, "TensorRT")["engine-ignores-field"].cause
+
+
+@pytest.mark.parametrize("theta", [1e4, 1e6])
+def test_an_engine_that_loses_the_rule_of_todays_form(theta):
+    """Fails if the rule is passed over, or if fields of a rule that is lost are named too."""
+    config = changed("qwen3-0.6b", {"rope_theta": GONE, "rope_scaling": GONE, **QWEN})
+    fields = {**YARN, "attention_factor": 1.0, "truncate": False, "rope_theta": theta}
+    config["rope_parameters"] = fields
+    found = [each for each in rw.tools.inspect(config).warnings if "TensorRT" in each.where]
+    causes = [each.cause for each in found]
+    assert sum("ignore the rule YaRN" in cause for cause in causes) == 1
+    assert sum("use 10,000" in cause for cause in causes) == (theta != 1e4)
+    assert not any("attention_factor" in cause or "truncate" in cause for cause in causes)
+    # The earlier form states the same rule where this engine reads it.
+    config["rope_scaling"] = config.pop("rope_parameters")
+    config["rope_theta"] = config["rope_scaling"].pop("rope_theta")
+    found = warned(config, "TensorRT")["engine-ignores-field"]
+    assert "attention_factor" in found.cause
+    assert "ignore the rule" not in found.cause
+
+
+def test_a_rule_of_todays_form_that_is_not_yarn():
+    config = changed("llama-3.1-8b-instruct", {"rope_theta": GONE})
+    config["rope_parameters"] = {**config.pop("rope_scaling"), "rope_theta": 1e4}
+    assert "the rule Llama3" in warned(config, "TensorRT")["engine-ignores-field"].cause
 
 
 def test_truncate_within_layer_types_is_ignored_by_transformers():

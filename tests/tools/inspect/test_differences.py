@@ -75,6 +75,43 @@ def test_pairings_and_parts_cannot_be_compared_by_angle():
     assert parts.layers[0].angles == ()
 
 
+def longrope(longest=8192, **fields):
+    """Phi-3 with LongRoPE from 4,096 positions on, and these fields."""
+    sizes = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2}
+    lengths = {"max_position_embeddings": longest, "original_max_position_embeddings": 4096}
+    lists = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    rule = {"rope_type": "longrope", "factor": 2.0, **lists, **fields}
+    return {"model_type": "phi3", **sizes, **lengths, "rope_scaling": rule}
+
+
+def test_an_amplitude_that_only_short_sequences_have():
+    """Fails if amplitudes are compared at the longest context only."""
+    one, two = (longrope(short_mscale=m, long_mscale=1.1) for m in (1.0, 1.2))
+    found = rw.tools.compare_ropes(one, two)
+    assert not found.same
+    fields = {f.name: (f.first, f.second) for f in found.layers[0].fields}
+    assert fields["amplitude_at(1)"] == (1.0, 1.2)
+    assert not {"amplitude", "amplitude_at(4097)"} & set(fields)
+
+
+def test_one_amplitude_that_is_written_in_two_ways():
+    """Fails if fields of the rule count although both ropes are the same at every length."""
+    both = longrope(short_mscale=1.1, long_mscale=1.1)
+    found = rw.tools.compare_ropes(longrope(attention_factor=1.1), both)
+    assert found.same
+    assert "rotate the same" in found.notes[0]
+
+
+def test_divisors_that_apply_beyond_the_stated_context():
+    """Fails if the longest stated context, 4,096, hides the divisors from 4,097 on."""
+    one, two = (longrope(4096, factor=1.0, long_factor=[f] * 8) for f in (2.0, 4.0))
+    found = rw.tools.compare_ropes(one, two)
+    assert not found.same
+    angles = {angle.distance: angle.radians for angle in found.layers[0].angles}
+    assert angles.pop(4096) == pytest.approx(4096 / 4)  # pair 0: 1/2 and 1/4 radian per position
+    assert set(angles.values()) == {0.0}
+
+
 def test_layers_that_only_one_has():
     found = rw.tools.compare_ropes(SMALL, {**SMALL, "num_hidden_layers": 3})
     assert not found.same

@@ -4,6 +4,7 @@ These fail if a rope differs from that of the same model's config.json, if a hos
 trusted, or if a long vocabulary is read entry by entry.
 """
 
+import math
 import struct
 import time
 from contextlib import suppress
@@ -74,7 +75,7 @@ def test_yarn_is_that_of_the_same_config(report_of):
     found = rw.tools.compare_ropes(gguf, config)
     assert found.same
     assert found.notes == (
-        "text layers 0–27: the rules are written differently and rotate the same",
+        "text layers 0-27: the rules are written differently and rotate the same",
     )
     assert gguf.kinds[0].rope.amplitude == pytest.approx(1.13863, abs=1e-5)
 
@@ -91,6 +92,18 @@ def test_deepseeks_amplitude_and_softmax_factor(report_of):
     assert kind.rope.amplitude == pytest.approx(config.rope.amplitude)
     assert (kind.rope.start, kind.rope.pairing) == (config.rope.start, "interleaved")
     assert kind.rope.wavelengths == pytest.approx(config.rope.wavelengths)
+
+
+@pytest.mark.parametrize(("kind", "grows"), [("yarn", True), (None, True), ("none", False)])
+def test_a_softmax_factor_next_to_a_tensor_of_factors(report_of, kind, grows):
+    """llama.cpp takes it from the file's factor; fails if the rule itself must have a factor."""
+    fields = {"attention.key_length": 192, "rope.dimension_count": 64}
+    fields |= {**YARN, "rope.scaling.type": kind, "rope.scaling.yarn_log_multiplier": 0.1}
+    report = report_of("deepseek2", **fields, tensors={"rope_freqs.weight": [2.0] * 32})
+    (layers,) = report.kinds
+    assert layers.rope.rule == "FrequencyFactors"
+    expected = (1 + 0.1 * math.log(4)) ** 2 if grows else 1.0
+    assert layers.softmax_factor == pytest.approx(expected)
 
 
 def test_llama3s_rule_is_a_tensor_of_factors(tmp_path):

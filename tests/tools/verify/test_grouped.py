@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.tools.verify.grouped import by_layers, ranges
+from ropewalk.tools.ranges import ranges
+from ropewalk.tools.verify.grouped import by_layers
 from ropewalk.tools.verify.results import Report, fault, right
 
 

@@ -10,6 +10,12 @@ from ropewalk.checks import as_python, shown
 
 JsonObject = Mapping[str, Any]
 
+# Keys of the context, in positions, that a model states; the first that is present counts.
+LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length",
+    "model_max_length", "n_ctx",
+)  # fmt: skip
+
 # Bounds, each many times what published models have, so that no config causes endless work.
 MAX_SIZE = 2**24  # widths and counts: 16,777,216; the widest have some 20,000
 MAX_LENGTH = 2**31  # in positions; the longest have 10,000,000

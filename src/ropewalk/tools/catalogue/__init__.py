@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, overload
@@ -64,7 +66,7 @@ def catalogue(model_type: str | None = None) -> CatalogueEntry | tuple[Catalogue
         'models/gptj/modeling_gptj.py'
     """
     if model_type is None:
-        return tuple(_entries().values())
+        return tuple(map(deepcopy, _entries().values()))
     if not isinstance(model_type, str):
         raise TypeError(f"model_type must be a string or None, got {shown(model_type)}")
     if model_type not in _entries():
@@ -72,7 +74,7 @@ def catalogue(model_type: str | None = None) -> CatalogueEntry | tuple[Catalogue
             f"model_type must be one that the catalogue has, got {shown(model_type)}"
             + (did_you_mean(model_type, _entries()) or "; `ropewalk catalogue` lists all")
         )
-    return _entries()[model_type]
+    return deepcopy(_entries()[model_type])  # it has dictionaries, which a caller may change
 
 
 def catalogue_vectors() -> Mapping[str, CatalogueVector]:
@@ -84,7 +86,9 @@ def catalogue_vectors() -> Mapping[str, CatalogueVector]:
         >>> vector.what, vector.positions
         ('all dimensions, i and i + R/2 rotate together (Llama)', (0, 1, 17, 4095))
     """
-    return dict(_vectors())
+    return {
+        name: replace(vector, spec=deepcopy(vector.spec)) for name, vector in _vectors().items()
+    }
 
 
 def read_data(name: str) -> dict[str, Any]:

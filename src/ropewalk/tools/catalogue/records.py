@@ -1,12 +1,12 @@
 """The records of the catalogue: what an entry of catalogue.json and of vectors.json has.
 
-catalogue.schema.json describes every field.
+catalogue.schema.json describes every field. A hash leaves out the dictionaries, which have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # it takes a second to import torch, which reading the catalogue does not need
@@ -72,15 +72,15 @@ class RopeOfType:
     continuous: bool
     theta_key: str
     theta_default: float | None
-    theta_by_layer_type: Mapping[str, Theta]
+    theta_by_layer_type: Mapping[str, Theta] = field(hash=False)
     extra_rule_fields: tuple[str, ...]
-    rule_fields_of_code: Mapping[str, float]
+    rule_fields_of_code: Mapping[str, float] = field(hash=False)
     unscaled_layer_types: tuple[str, ...]
     softmax_factor: Literal["1", "m(mscale_all_dim)^2"]
     indexer: IndexerOfType | None
     nope_layer_types: tuple[str, ...]
     nope_key: str | None
-    rope_switches: Mapping[str, Switch]
+    rope_switches: Mapping[str, Switch] = field(hash=False)
     required_keys: tuple[str, ...]
     vectors: tuple[str, ...]
 
@@ -95,7 +95,7 @@ class CatalogueEntry:
     source: str
     reason: str | None = None
     rope: RopeOfType | None = None
-    sections: Mapping[str, Section] | None = None
+    sections: Mapping[str, Section] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class CatalogueVector:
     name: str
     what: str
     axes: str
-    spec: Mapping[str, Any]
+    spec: Mapping[str, Any] = field(hash=False)
     positions: tuple[Any, ...]
     length: int | None
     q: tuple[tuple[float, ...], ...]

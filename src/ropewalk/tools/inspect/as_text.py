@@ -10,7 +10,7 @@ from ropewalk.rotary.config.origins import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, 
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
 from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport, RopeFacts, Turns
-from ropewalk.tools.inspect.measures import ranges
+from ropewalk.tools.ranges import ranges
 
 Row = tuple[str, str]
 Block = tuple[str, list[Row]]
@@ -38,7 +38,7 @@ def report_blocks(report: ModelReport) -> Iterator[Block]:
 
 
 def kind_title(kind: LayerKind) -> str:
-    """Return "text, layers 0–31: full_attention"."""
+    """Return "text, layers 0-31: full_attention"."""
     layers = f"layers {ranges(kind.layers)}" if kind.layers else "layers not stated"
     types = f": {', '.join(kind.layer_types)}" if kind.layer_types else ""
     return f"{kind.stack}, {layers}{types}"

@@ -15,9 +15,9 @@ from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.engines import engine_cautions
 from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
-from ropewalk.tools.inspect.measures import ranges
 from ropewalk.tools.inspect.repairs import as_mapping, is_missing_original
 from ropewalk.tools.inspect.unused import unused_keys
+from ropewalk.tools.ranges import ranges
 
 #: Keys that the documentation of a model's class has, but its code ignores.
 DOCUMENTED_ONLY = {
@@ -70,7 +70,7 @@ def merged(cautions: Iterable[Caution]) -> tuple[Caution, ...]:
 
 
 def place_of(kind: LayerKind) -> str:
-    """Return a short name of a kind of layer: "text layers 0–31"."""
+    """Return a short name of a kind of layer: "text layers 0-31"."""
     return f"{kind.stack} layers {ranges(kind.layers)}" if kind.layers else f"{kind.stack} layers"
 
 

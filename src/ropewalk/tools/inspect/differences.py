@@ -11,8 +11,9 @@ from typing import Any
 from ropewalk.rotary.config.values import JsonObject
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.inspect.gguf_pairing import PERMUTED
-from ropewalk.tools.inspect.measures import drift, ranges
+from ropewalk.tools.inspect.measures import drift, length_for
 from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.ranges import ranges
 
 Source = str | PathLike[str] | JsonObject
 NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts
@@ -180,9 +181,20 @@ def _rope_fields(
         one_axis = name == "pairs_by_axis" and len(first) == len(second) == 1  # as rotary_dim says
         if not one_axis and not _same(first, second):
             yield FieldDifference(prefix + name, first, second)
+    for length in _possible_lengths(one, two):
+        found = [each.spec.amplitude_at(length_for(each.spec, length)) for each in (one, two)]
+        if found != [one.amplitude, two.amplitude] and not _same(*found):
+            yield FieldDifference(f"{prefix}amplitude_at({length})", *found)
     known = not any(_same(getattr(one, n), getattr(two, n)) is False for n in COMPARED)
     if known and one.spec.axes != two.spec.axes:
         yield FieldDifference(f"{prefix}axes", one.spec.axis_of_pair, two.spec.axis_of_pair)
+
+
+def _possible_lengths(one: RopeFacts, two: RopeFacts) -> list[int]:
+    """Return the lengths from which a rule has other frequencies or another amplitude."""
+    rules = [each.spec.scaling for each in (one, two)]
+    lengths = {n for rule in rules if rule is not None for n in rule.possible_lengths()}
+    return sorted(n for n in lengths if n is not None)
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -208,6 +220,8 @@ def _not_comparable(one: RopeFacts, two: RopeFacts) -> str | None:
 def _angles(one: RopeFacts, two: RopeFacts) -> tuple[tuple[AngleDifference, ...], int | None]:
     contexts = [one.original_length, one.extended_length, two.original_length, two.extended_length]
     known = [each for each in contexts if each is not None]
+    # A rule may change the angles right after the longest stated context.
+    known += [n for n in _possible_lengths(one, two) if n > max(known, default=1)]
     longest = max(known, default=NEAR[-1])
     distances = sorted({*(each for each in NEAR if each < longest), *(n - 1 for n in known), 1})
     found = [AngleDifference(n, *_drift_at(one, two, n)) for n in distances if n > 0]

@@ -11,29 +11,48 @@ from ropewalk.rotary.scaling import YaRN
 from ropewalk.tools.inspect.facts import Caution, LayerKind
 
 ID = "engine-ignores-field"
+EARLIER_FORM = 'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")'
 
 
 def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iterator[Caution]:
     """Yield a warning for each engine that ignores a field of the text's config."""
     section = sections["text"][0] if "text" in sections else {}
     written = _written(section)
-    for kind in kinds:
-        rule = None if kind.rope is None else kind.rope.spec.scaling
-        if kind.stack == "text" and isinstance(rule, YaRN):
+    ropes = [kind.rope for kind in kinds if kind.rope is not None and kind.stack == "text"]
+    for rope in ropes:
+        rule = rope.spec.scaling
+        # If both dictionaries are present, they are equal, and the engine reads `rope_scaling`.
+        lost = _is_today(rope.origins.get("scaling")) and not section.get("rope_scaling")
+        if rule is not None and lost:
+            yield Caution(
+                ID,
+                "TensorRT-LLM",
+                f"earlier versions of its RopeParams.from_config read rope_scaling, not "
+                f"rope_parameters, and ignore the rule {rope.rule}",
+                EARLIER_FORM,
+            )
+        if isinstance(rule, YaRN):
+            if not lost:
+                yield from _tensorrt_yarn(rule)
             yield from _yarn(rule, written, nested=_is_nested(written))
-    thetas = {kind.rope.theta for kind in kinds if kind.rope is not None and kind.stack == "text"}
+    thetas = {rope.theta for rope in ropes}
     inside = section.get("rope_parameters") and section.get("rope_theta") is None
     if inside and thetas - {DEFAULT_THETA}:
         yield Caution(
             ID,
             "TensorRT-LLM",
-            "its RopeParams.from_config reads rope_theta next to rope_scaling, not inside "
-            "rope_parameters, and then uses 10,000",
-            'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")',
+            "earlier versions of its RopeParams.from_config read rope_theta next to rope_scaling, "
+            "not inside rope_parameters, and then use 10,000",
+            EARLIER_FORM,
         )
 
 
-def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterator[Caution]:
+def _is_today(origin: str | None) -> bool:
+    """Return whether a rule was read in `rope_parameters`, for all layers or by layer type."""
+    return origin is not None and origin.split(".")[0] == "rope_parameters"
+
+
+def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
     usual = rule.sharpening(1.0)
     own = rule.attention_factor
     ignored = []
@@ -48,6 +67,9 @@ def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterato
             f"it ignores {' and '.join(ignored)}",
             "compare its applied q and k with this model's at far positions before serving",
         )
+
+
+def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterator[Caution]:
     if not rule.truncate:
         yield Caution(
             ID,

@@ -129,7 +129,7 @@ def _rule(
 ) -> Scaling | None:
     """Return the rule: by factors of each pair if the file has them, else by its type."""
     kind = values.text(f"{SCALING}.type")
-    factor = values.number(f"{SCALING}.factor") or values.number("rope.scale_linear") or 1.0
+    factor = _factor(values)
     original = values.integer(f"{SCALING}.original_context_length") or longest
     amplitude = values.number(f"{SCALING}.attn_factor")
     long, short = (tensors.get(f"rope_factors_{which}.weight") for which in ("long", "short"))
@@ -151,6 +151,10 @@ def _rule(
     raise ValueError(
         f"{values.key(f'{SCALING}.type')} must be none, linear, yarn or longrope, got {kind!r}"
     )
+
+
+def _factor(values: GgufValues) -> float:
+    return values.number(f"{SCALING}.factor") or values.number("rope.scale_linear") or 1.0
 
 
 def _yarn(values: GgufValues, factor: float, original: int) -> YaRN:
@@ -175,10 +179,13 @@ def _sharpening(factor: float, multiplier: float) -> float:
 
 
 def _softmax_factor(values: GgufValues, spec: RotarySpec) -> float:
+    """Return the factor of DeepSeek's scores, from the factor that the file states."""
     multiplier = values.number(f"{SCALING}.yarn_log_multiplier")
     if multiplier is None or values.architecture not in LATENT or spec.scaling is None:
         return 1.0
-    return _sharpening(cast(YaRN, spec.scaling).factor, multiplier / 0.1) ** 2
+    if values.text(f"{SCALING}.type") == "none":
+        return 1.0
+    return _sharpening(_factor(values), multiplier / 0.1) ** 2
 
 
 def _spec(

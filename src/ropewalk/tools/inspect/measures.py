@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -152,14 +152,3 @@ def drift(first: RotarySpec, second: RotarySpec, length: int) -> tuple[float, in
     gap = (signed_frequencies(first, length) - signed_frequencies(second, length)).abs()
     pair = int(gap.argmax())
     return float(gap[pair]), pair
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges: "0–3, 5, 7–9"."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)

@@ -10,7 +10,7 @@ from ropewalk.figures.static import png, svg
 from ropewalk.figures.wavelengths import Line, wavelength_figure
 from ropewalk.files import write_bytes
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
-from ropewalk.tools.inspect.measures import ranges
+from ropewalk.tools.ranges import ranges
 
 
 def save_wavelengths(path: Path, reports: Sequence[ModelReport]) -> None:

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from ropewalk.rotary.config.sections import RawSections, find_sections
-from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
+from ropewalk.rotary.config.values import LENGTH_KEYS, MAX_LENGTH, JsonObject
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
@@ -17,11 +17,6 @@ from ropewalk.tools.inspect.gguf_file import inspect_gguf
 from ropewalk.tools.inspect.measures import contexts, rope_facts
 from ropewalk.tools.inspect.repairs import as_mapping, read_with_repairs
 from ropewalk.tools.inspect.source import find_source
-
-MAX_LENGTH_KEYS = (
-    "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length",
-    "model_max_length", "n_ctx",
-)  # fmt: skip
 
 
 def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = None) -> ModelReport:
@@ -78,7 +73,7 @@ def _max_length(config: JsonObject, sections: RawSections) -> _MaxLength:
     """Return the context that the text's section states, or the file itself."""
     text = sections["text"][0] if "text" in sections else {}
     for section in (text, config, as_mapping(config.get("text_config"))):
-        for key in MAX_LENGTH_KEYS:
+        for key in LENGTH_KEYS:
             value: Any = section.get(key)
             whole = isinstance(value, (int, float)) and not isinstance(value, bool)
             if whole and 1 <= value <= MAX_LENGTH and value == int(value):

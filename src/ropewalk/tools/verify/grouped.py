@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
+from ropewalk.tools.ranges import ranges
 from ropewalk.tools.verify.results import Check, Report
 
 
@@ -34,17 +34,6 @@ def _joined(checks: list[Check]) -> Check:
     if others:
         where += f"; {_listed(others)}"
     return replace(worst, where=where)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers with runs joined: "0-4, 6"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def _listed(words: list[str]) -> str:

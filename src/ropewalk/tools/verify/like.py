@@ -9,11 +9,10 @@ from typing import Any
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.config.source import load_config
+from ropewalk.rotary.config.values import LENGTH_KEYS
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
-
-LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 
 
 @dataclass(frozen=True)
