@@ -105,3 +105,9 @@ def test_a_model_that_wraps_another_reads_its_text_part(model_type):
     config = {"model_type": model_type, "text_config": text, "vision_config": {"model_type": "vit"}}
     expected = ModelSpec.from_config(text)
     assert ModelSpec.from_config(config).layers == expected.layers
+
+
+@pytest.mark.parametrize("key", ["text_config", "vision_config", "audio_config"])
+def test_a_section_that_is_no_dictionary_is_named(key):
+    with pytest.raises(ValueError, match=f"{key} must be a dictionary, got 3"):
+        ModelSpec.from_config({"model_type": "llava", key: 3})

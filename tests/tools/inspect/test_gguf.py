@@ -170,6 +170,7 @@ def test_what_a_file_leaves_out_is_a_warning(report_of):
         ({"rope.dimension_count": 2**31}, "rotary_dim must be at most head_dim=64"),
         ({"embedding_length": None}, "llama.embedding_length must be given, got none"),
         ({"rope.scaling.type": "new"}, "must be none, linear, yarn or longrope, got 'new'"),
+        ({"block_count": 2**32 - 1}, "block_count must be at most 1,000 layers, got 4,294,967,295"),
         ({"block_count": "many"}, "llama.block_count must be an integer, got 'many'"),
         ({"rope.dimension_sections": ["a"]}, "must be a list of integers"),
     ],

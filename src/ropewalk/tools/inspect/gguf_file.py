@@ -80,7 +80,11 @@ def _report(
     values: GgufValues, tensors: Mapping[str, list[float]], name: str, pairing: str | None
 ) -> ModelReport:
     architecture, longest = values.architecture, values.integer("context_length")
-    count = min(values.integer("block_count") or 0, MOST_LAYERS)
+    count = values.integer("block_count") or 0
+    if count > MOST_LAYERS:
+        raise ValueError(
+            f"{values.key('block_count')} must be at most {MOST_LAYERS:,} layers, got {count:,}"
+        )
     if architecture in WITHOUT_ROPE:
         raise ValueError(f"architecture {architecture!r} has no rope in llama.cpp")
     known = pairing_of(architecture)
