@@ -160,6 +160,7 @@ def test_another_config_in_the_same_folder_is_refused(run):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow  # several processes that import torch
 def test_translate_reads_a_file_and_standard_input(run, tmp_path):
     folder, _, _ = run
     text = "Der Hund sieht den Vogel.\n\nDer Mann sieht den Baum.\n"
@@ -189,6 +190,7 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path):
     assert "must be UTF-8, got byte 0xe4 in line 1" in wrong.stderr
 
 
+@pytest.mark.slow  # several processes that import torch
 def test_train_takes_what_compare_takes(tmp_path):
     """Fails if one of them knows an option of the data, the model or the seeds by another name."""
     for command in ("compare", "train"):
@@ -206,6 +208,7 @@ def test_a_generated_task_from_the_command_line(tmp_path):
     assert (tmp_path / "runs" / "copy-quick" / "report.html").exists()
 
 
+@pytest.mark.slow  # several processes that import torch
 def test_a_training_that_diverged_is_no_model(tmp_path):
     """Fails if it is said to have finished, with the path of a model that is not there."""
     sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]

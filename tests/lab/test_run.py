@@ -173,6 +173,7 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
     assert not is_locked(CELL.folder(folder))
 
 
+@pytest.mark.slow  # several processes that import torch
 def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
     """Fails if it is worked on twice, or given up."""
     folder, config = finished
