@@ -17,8 +17,9 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied import rows_for
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.drive import CONTIGUOUS, Driver, ModelError, text_driver
+from ropewalk.tools.verify.factors import NAME
 from ropewalk.tools.verify.hollow import Shape
-from ropewalk.tools.verify.layers import AxisRun, LengthRun
+from ropewalk.tools.verify.layers import AxisRun, LengthRun, PlaceRun
 from ropewalk.tools.verify.like import max_positions
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested
 
@@ -127,6 +128,8 @@ def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) ->
             longest = run.length
         several = len(lengths) > 1
         yield from run.named(f", length {run.length:,}" if several else "")
+        if not number and run.unplaced:
+            yield from _verify_places(driver, spec, run.unplaced)
     yield from _verify_axes(driver, shape, spec)
 
 
@@ -159,6 +162,18 @@ def _unlike(shape: Shape, positions: Tensor) -> Shape:
     """Return a shape that has another number of rows than of positions, to tell axes apart."""
     shape.rows += shape.rows == positions.shape[-1]
     return shape
+
+
+def _verify_places(driver: Driver, spec: ModelSpec, layers: set[int]) -> Iterator[Check]:
+    """Check query temperatures in one call that is longer than their length."""
+    found = [spec.layers[layer].query_temperature for layer in layers]
+    longest = max(each.length for each in found if each is not None) + 2
+    run = PlaceRun(spec, torch.arange(min(longest, MOST_LENGTH)), layers)
+    try:
+        driver.run(Shape(), run.at, run.see)
+    except ModelError as error:
+        yield not_tested(NAME, f"a call of {len(run.at):,} tokens fails: {error}")
+    yield from run.checks
 
 
 def _verify_axes(driver: Driver, shape: Shape, spec: ModelSpec) -> Iterator[Check]:
