@@ -22,7 +22,7 @@ class Port(nn.Module):
 class Block(nn.Module):
     def __init__(self, sign: int, amplitude: float):
         super().__init__()
-        self.amplitude, self.temperature = amplitude, None
+        self.amplitude, self.temperature, self.einsum = amplitude, None, None
         self.qkv, self.out, self.sign = nn.Linear(64, 192), nn.Linear(64, 64), sign
 
     def forward(self, x, positions):
@@ -36,5 +36,7 @@ class Block(nn.Module):
             turned.append(torch.cat((a * cos - b * sin, b * cos + a * sin), -1))
         if self.temperature is not None:
             turned[0] = turned[0] * self.temperature.at(positions)[:, None, :, None]
+        if self.einsum is not None:
+            return self.out(self.einsum(*turned, v).transpose(1, 2).flatten(2))
         mixed = nn.functional.scaled_dot_product_attention(*turned, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))

@@ -22,6 +22,7 @@ from ropewalk.tools.verify.factors import (
     needs_places,
     with_factors,
 )
+from ropewalk.tools.verify.numbering import number_in
 from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
 from ropewalk.tools.verify.structure import Structure, wrapped
 
@@ -31,20 +32,21 @@ ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5
 
 @dataclass
 class Run:
-    """Checks of one run of a model. at: its positions, (S,) or (A, S)."""
+    """Checks of one run of a model. at: its positions, (S,) or (A, S). path: of its layers."""
 
     spec: ModelSpec
     at: Tensor
+    path: str | None
     checks: list[Check] = field(default_factory=list, init=False)
     seen: set[int] = field(default_factory=set, init=False)
 
     def see(self, attended: Attended) -> None:
         """Check the vectors of one attention; of each layer, the first self-attention counts."""
-        layer = attended.layer
-        if layer is None or layer in self.seen or "cross" in attended.path.lower():
+        layer = number_in(self.path, attended)
+        if layer is None or layer in self.seen or "cross" in attended.paths[-1].lower():
             return
+        self.seen.add(layer)
         if layer < len(self.spec.layers):
-            self.seen.add(layer)
             self.check(layer, attended)
 
     def check(self, layer: int, attended: Attended) -> None:
@@ -78,6 +80,15 @@ class LengthRun(Run):
                 kind = f" ({spec.layer_type})" if spec.layer_type else ""
                 says = f"the layer{kind} did not reach softmax attention"
                 yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+        if self.before is None:
+            says = f"the layer is not in the config, which has {len(self.spec.layers)}"
+            for layer in self.extra:
+                yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+
+    @property
+    def extra(self) -> list[int]:
+        """The layers that the specification has not."""
+        return sorted(layer for layer in self.seen if layer >= len(self.spec.layers))
 
     def check(self, layer: int, attended: Attended) -> None:
         """Check queries, keys and values of one layer."""
