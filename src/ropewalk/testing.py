@@ -38,6 +38,8 @@ def assert_rope_like(
 ) -> None:
     """Raise AssertionError if a model or function does not rotate as a config says.
 
+    Also raises it if the rotation of a layer cannot be tested.
+
     model_or_function: a model that takes tokens: then queries and keys of each layer are measured
         where attention gets them. Or a function or module that rotates vectors.
     config: a path, a dict, a transformers config, or a spec.
@@ -58,6 +60,9 @@ def assert_rope_like(
         raise AssertionError(message(report))
     if not any(check.verdict == "right" for check in report.checks):
         raise AssertionError(f"{report.target}: nothing could be tested: {_reasons(report)}")
+    if not report.complete:
+        untested = "; ".join(report.untested[:MOST_LINES])
+        raise AssertionError(f"{report.target}: not tested: {untested}: {_reasons(report)}")
 
 
 def _report(target: Callable[..., Any], config: Any, positions: int | None) -> Report:
@@ -93,7 +98,8 @@ def _line(check: Check) -> str:
 
 
 def _reasons(report: Report) -> str:
-    return "; ".join(dict.fromkeys(check.says for check in report.checks)) or "no layer was met"
+    says = dict.fromkeys(check.says for check in report.with_verdict("not tested"))
+    return "; ".join(says) or "no layer was met"
 
 
 if pytest is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ropewalk.tools.verify import Check, Report
 
 SECONDS = 60.0
+MOST_UNTESTED = 8  # that are named in one line
 MARKS = {"right": "ok", "fault": "FAULT", "remark": "note", "not tested": "-"}
 
 
@@ -89,8 +90,8 @@ def verify(
 ) -> None:
     """Find out what a rotation really does, and name its faults.
 
-    Angles are read from rotated vectors. Exits with 0 if all is right, 1 if there is a fault, 2 if
-    the command is wrong.
+    Angles are read from rotated vectors. Exits with 0 if no fault is found, 1 if there is a
+    fault or if nothing could be tested, 2 if the command is wrong.
     """
     with errors():
         from ropewalk.tools.verify import verify as check
@@ -122,7 +123,7 @@ def verify(
             print(json.dumps(report.to_dict(), indent=1))
         else:
             print_report(report)
-        if not report.right:
+        if not report.right or not any(report.with_verdict("right")):
             raise typer.Exit(1)
 
 
@@ -150,8 +151,20 @@ def print_report(report: Report) -> None:
     print()
     for fault in report.faults:
         print_rows([(f"{fault}:", f"{FAULTS[fault].what}. Likely cause: {FAULTS[fault].cause}.")])
-    if report.right:
+    if not report.right:
+        return
+    if not any(report.with_verdict("right")):
+        print("nothing could be tested")
+    elif report.complete:
         print("no fault found")
+    else:
+        print(f"no fault found in what could be tested; not tested: {_untested(report)}")
+
+
+def _untested(report: Report) -> str:
+    shown = "; ".join(report.untested[:MOST_UNTESTED])
+    more = len(report.untested) - MOST_UNTESTED
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _row(check: Check) -> tuple[str, str, str]:

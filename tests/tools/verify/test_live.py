@@ -11,6 +11,7 @@ import pytest
 import torch
 
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+from ports import Port
 from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
@@ -315,40 +316,6 @@ def test_the_amplitude_of_a_model_of_ones_own():
     report = verify_model(Port(), ModelSpec({"text": (wanted, wanted)}))
     assert report.faults == ("amplitude",)
     assert verify_model(Port(amplitude=1.2), ModelSpec({"text": (wanted, wanted)})).right
-
-
-class Port(nn.Module):
-    """A model without transformers: rotates inside its attention, counted from 0."""
-
-    def __init__(self, sign: int = 1, amplitude: float = 1.0):
-        super().__init__()
-        self.embed = nn.Embedding(8, 64)
-        self.blocks = nn.ModuleList(Block(sign, amplitude) for _ in range(2))
-
-    def forward(self, tokens, input_pos):
-        x = self.embed(tokens)
-        for block in self.blocks:
-            x = x + block(x, input_pos)
-        return x
-
-
-class Block(nn.Module):
-    def __init__(self, sign: int, amplitude: float):
-        super().__init__()
-        self.amplitude = amplitude
-        self.qkv, self.out, self.sign = nn.Linear(64, 192), nn.Linear(64, 64), sign
-
-    def forward(self, x, positions):
-        B, S, _ = x.shape
-        q, k, v = self.qkv(x).view(B, S, 3, 4, 16).permute(2, 0, 3, 1, 4)
-        angles = positions[:, None, :, None] * 1e4 ** (-torch.arange(8) / 8)
-        cos, sin = (f(self.sign * angles) * self.amplitude for f in (torch.cos, torch.sin))
-        turned = []
-        for y in (q, k):
-            a, b = y.chunk(2, -1)
-            turned.append(torch.cat((a * cos - b * sin, b * cos + a * sin), -1))
-        mixed = nn.functional.scaled_dot_product_attention(*turned, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 def test_errors_of_the_models_own_code_are_reported():

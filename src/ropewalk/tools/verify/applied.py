@@ -28,13 +28,14 @@ class Applied:
     """What happened to the vectors of one layer.
 
     matrices: float64 (P, D, D), output by input. factors: (P,), by which vectors are longer than at
-    position 0, apart from the rotation. entered: whether what entered the rotation is known.
-    linear: whether one matrix for each position explains all vectors. scale: if what entered is not
-    known, how much longer vectors are at position 0 than where they were projected, or None.
+    position 0, apart from the rotation, or None if they are part of the matrices.
+    entered: whether what entered the rotation is known. linear: whether one matrix for each
+    position explains all vectors. scale: if what entered is not known, how much longer vectors are
+    at position 0 than where they were projected, or None.
     """
 
     matrices: Tensor
-    factors: Tensor
+    factors: Tensor | None
     entered: bool
     linear: bool
     scale: float | None = None
@@ -77,18 +78,19 @@ def applied_matrices(
         factors: Tensor | None = parts[0].factors[:rows]
     else:
         factors = _factors(applied, applied[:, :, :1].expand_as(applied))
-    if factors is None:
-        factors = torch.ones_like(applied[..., 0])
-    applied = applied / factors[..., None]
+    if factors is not None:
+        applied = applied / factors[..., None]
     entered = applied[:, :, 0].clone()
     for part in parts:
         inside = slice(part.start, part.start + part.before.shape[-1])
         before = part.before[:rows, :, 0].to(torch.float64)
         entered[..., inside] = _repeated(before, applied.shape[1], part.tiled)
     made, linear = _fit(applied, entered)
-    relative = (factors / factors[:, :, :1]).mean((0, 1))
+    relative = None
+    if factors is not None:
+        relative = (factors / factors[:, :, :1]).mean((0, 1)).to(torch.float64)
     scale = None if parts else _scale(applied[:, :, 0], projections)
-    return Applied(made, relative.to(torch.float64), bool(parts), linear, scale)
+    return Applied(made, relative, bool(parts), linear, scale)
 
 
 def leftovers(rotations: tuple[Rotated, ...], *attended: Tensor) -> Iterator[Applied]:

@@ -1,8 +1,8 @@
 """Record the queries, keys and values that reach attention, and what entered the rotation.
 
 Attention is met in three places: transformers' table of attention functions,
-`scaled_dot_product_attention`, and, in older code, the product of queries and keys. Functions that
-rotate are known by their names, such as `apply_rotary_pos_emb`.
+`scaled_dot_product_attention`, and the product of queries and keys, by matmul or einsum.
+Functions that rotate are known by their names, such as `apply_rotary_pos_emb`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,10 +24,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from ropewalk.tools.verify.einsum import as_product
 from ropewalk.tools.verify.hollow import Shape
 
 ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
+LOCK = threading.RLock()
 LATEST = 8  # projections that are remembered: q, k, v, and their norms
+EINSUMS = (torch.einsum, torch.functional.einsum)
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 
 
@@ -42,12 +46,11 @@ class Rotated:
 class Attended:
     """What one attention got: q `(N, H, S, D)`, k and v `(N, K, S, D)`, and rotations before it.
 
-    layer: the number of the layer in its list, or None. path: of the module that called attention.
+    paths: of the modules that were running, the last of which called attention.
     projections: what modules without parts returned shortly before, at the first position: (N, O).
     """
 
-    layer: int | None
-    path: str
+    paths: tuple[str, ...]
     q: Tensor
     k: Tensor
     v: Tensor
@@ -57,49 +60,68 @@ class Attended:
 
 @dataclass
 class Recorder:
-    """Calls `on_attention` with each attention of a run."""
+    """Calls `on_attention` with each attention of a run.
+
+    error: what it raised, which would look like an error of the model's code otherwise. thread: the
+    only one whose calls are recorded.
+    """
 
     on_attention: Callable[[Attended], None]
     shape: Shape
     paths: list[str] = field(default_factory=list)
-    layers: list[int] = field(default_factory=list)
     rotations: list[Rotated] = field(default_factory=list)
     projections: deque[Tensor] = field(default_factory=lambda: deque(maxlen=LATEST))
     depth: int = 0  # of functions that rotate
+    error: Exception | None = None
+    thread: int = field(default_factory=threading.get_ident)
+
+    @property
+    def here(self) -> bool:
+        """Whether the current thread is the one that is recorded."""
+        return threading.get_ident() == self.thread
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         """Record one attention; heads may be folded into the batch."""
+        if self.error is not None:
+            return
         q, k, v = (self._unfolded(x) for x in (q, k, v))
         rotations, self.rotations = tuple(self.rotations), []
-        layer = self.layers[0] if self.layers else None
-        path = self.paths[-1] if self.paths else ""
-        self.on_attention(Attended(layer, path, q, k, v, rotations, tuple(self.projections)))
+        projections = tuple(self.projections)
+        try:
+            self.on_attention(Attended(tuple(self.paths), q, k, v, rotations, projections))
+        except Exception as error:
+            self.error = error
 
     def _unfolded(self, x: Tensor) -> Tensor:
         if x.ndim == 3 and x.shape[0] % self.shape.rows == 0:
             return x.reshape(self.shape.rows, -1, *x.shape[1:])
         return x
 
-    def interface(
-        self,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, None]:
-        """Stand for one of transformers' attention functions; the result is zero."""
-        self.attention(query, key, value)
-        N, H, S, _ = query.shape
-        return value.new_zeros(N, S, H, value.shape[-1]), None
+    def interface(self, original: Callable[..., Any] | None) -> Callable[..., Any]:
+        """Return what stands for one of transformers' attention functions; the result is zero."""
+
+        def attend(
+            module: nn.Module,
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            if original is not None and not self.here:
+                return original(module, query, key, value, *args, **kwargs)
+            self.attention(query, key, value)
+            N, H, S, _ = query.shape
+            return value.new_zeros(N, S, H, value.shape[-1]), None
+
+        return attend
 
     def rotating(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that rotates, recorded; functions that it calls in turn are not."""
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            if self.depth:
+            if self.depth or not self.here:
                 return function(*args, **kwargs)
             given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
             before = [x.clone() for x in given]
@@ -121,22 +143,28 @@ class Recorder:
 
 
 class _Table:
-    """Stands for transformers' table of attention functions."""
+    """Stands for transformers' table of attention functions, in the recorder's thread."""
 
-    def __init__(self, recorder: Recorder):
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, original: Any):
+        self._recorder, self._original = recorder, original
 
     def get_interface(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        return self._recorder.interface
+        return self._of(lambda: self._original.get_interface(*args, **kwargs))
 
     def get(self, *args: Any) -> Callable[..., Any]:
-        return self._recorder.interface
+        return self._of(lambda: self._original.get(*args))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        return self._recorder.interface
+        return self._of(lambda: self._original[name])
+
+    def _of(self, find: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        return self._recorder.interface(None) if self._recorder.here else find()
 
     def __contains__(self, name: str) -> bool:
-        return True
+        return self._recorder.here or name in self._original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
 
 
 class _Products(TorchFunctionMode):
@@ -157,6 +185,10 @@ class _Products(TorchFunctionMode):
             return q.new_zeros(*q.shape[:-1], v.shape[-1])
         if func in PRODUCTS and len(args) > 1:
             self._product(args[0], args[1])
+        elif func in EINSUMS:
+            product = as_product(self._recorder.shape.positions, *args)
+            if product is not None:
+                self._product(*product)
         elif func is torch.baddbmm and len(args) > 2:
             self._product(args[1], args[2])
         return func(*args, **kwargs)
@@ -175,11 +207,15 @@ class _Products(TorchFunctionMode):
 
 @contextmanager
 def capture(model: nn.Module, recorder: Recorder) -> Iterator[None]:
-    """Context in which each attention of a model's forward reaches the recorder."""
+    """Context in which each attention of a model's forward reaches the recorder.
+
+    Functions that models share are replaced for this thread alone: in other threads, other models
+    run as before. One capture runs at a time.
+    """
     classes = {cls for module in model.modules() for cls in type(module).__mro__}
     theirs = {cls for cls in classes if not cls.__module__.startswith(("torch.", "builtins"))}
     sources = {sys.modules[cls.__module__] for cls in theirs if cls.__module__ in sys.modules}
-    with ExitStack() as stack:
+    with LOCK, ExitStack() as stack:
         for source in sources:
             _replace_functions(source, recorder, stack)
         for cls in theirs - {nn.Module, object}:
@@ -196,9 +232,9 @@ def _replace_functions(source: ModuleType, recorder: Recorder, stack: ExitStack)
     for name, value in list(vars(source).items()):
         made: Any = None
         if name == "ALL_ATTENTION_FUNCTIONS":
-            made = _Table(recorder)
+            made = _Table(recorder, value)
         elif name == "eager_attention_forward":
-            made = recorder.interface
+            made = recorder.interface(value)
         elif ROTATES.search(name) and callable(value) and not isinstance(value, type):
             made = recorder.rotating(value)
         if made is not None:
@@ -206,24 +242,14 @@ def _replace_functions(source: ModuleType, recorder: Recorder, stack: ExitStack)
 
 
 def _follow(model: nn.Module, recorder: Recorder, stack: ExitStack) -> None:
-    """Keep track of the module that runs, and of the layer that it is in."""
-    numbers = {
-        child: number
-        for module in model.modules()
-        if isinstance(module, (nn.ModuleList, nn.Sequential))
-        for number, child in enumerate(module)
-    }
+    """Keep track of the modules that run."""
     for path, module in model.named_modules():
 
         def enter(module: nn.Module, args: Any, path: str = path) -> None:
             recorder.paths.append(path)
-            if module in numbers:
-                recorder.layers.append(numbers[module])
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             recorder.paths.pop()
-            if module in numbers:
-                recorder.layers.pop()
             projects = isinstance(output, Tensor) and output.ndim == 3
             if projects and output.shape[1] == recorder.shape.positions:
                 recorder.projections.append(output[:, 0].clone())

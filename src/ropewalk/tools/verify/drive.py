@@ -40,7 +40,10 @@ class Driver:
     others: dict[str, Any]
 
     def run(self, shape: Shape, positions: Tensor, seen: Callable[[Attended], None]) -> None:
-        """Run the stack on `shape.rows` rows at positions (S,) or (A, S). Raises ModelError."""
+        """Run the stack on `shape.rows` rows at positions (S,) or (A, S).
+
+        Raises ModelError if the model's code raises, and what `seen` raises as it is.
+        """
         device = _device(self.stack)
         S = shape.positions = positions.shape[-1]
         ids = torch.ones(shape.rows, S, dtype=torch.long, device=device)
@@ -51,15 +54,19 @@ class Driver:
             )
         training = self.stack.training
         self.stack.eval()
+        recorder = Recorder(seen, shape)
         try:
-            recorder = Recorder(seen, shape)
             with torch.no_grad(), hollow(self.stack, shape), capture(self.stack, recorder):
                 self.stack(**given)
         except Exception as error:
+            if recorder.error is not None:
+                raise recorder.error from None
             says = " ".join(str(error).split()) or "no message"
             raise ModelError(f"{type(error).__name__}: {shown(says, 160)}") from error
         finally:
             self.stack.train(training)
+        if recorder.error is not None:
+            raise recorder.error
 
 
 def takes_tokens(target: nn.Module) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
@@ -16,6 +15,14 @@ from ropewalk.tools.verify.applied import Applied, applied_matrices, leftovers
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.compare import compare, exact_angles, speeds
 from ropewalk.tools.verify.describe import NEAR, allowed, check_rotation
+from ropewalk.tools.verify.factors import (
+    BY_PLACE,
+    NAME,
+    check_factors,
+    needs_places,
+    with_factors,
+)
+from ropewalk.tools.verify.numbering import number_in
 from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
 from ropewalk.tools.verify.structure import Structure, wrapped
 
@@ -25,20 +32,21 @@ ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5
 
 @dataclass
 class Run:
-    """Checks of one run of a model. at: its positions, (S,) or (A, S)."""
+    """Checks of one run of a model. at: its positions, (S,) or (A, S). path: of its layers."""
 
     spec: ModelSpec
     at: Tensor
+    path: str | None
     checks: list[Check] = field(default_factory=list, init=False)
     seen: set[int] = field(default_factory=set, init=False)
 
     def see(self, attended: Attended) -> None:
         """Check the vectors of one attention; of each layer, the first self-attention counts."""
-        layer = attended.layer
-        if layer is None or layer in self.seen or "cross" in attended.path.lower():
+        layer = number_in(self.path, attended)
+        if layer is None or layer in self.seen or "cross" in attended.paths[-1].lower():
             return
+        self.seen.add(layer)
         if layer < len(self.spec.layers):
-            self.seen.add(layer)
             self.check(layer, attended)
 
     def check(self, layer: int, attended: Attended) -> None:
@@ -52,11 +60,16 @@ class Run:
 
 @dataclass
 class LengthRun(Run):
-    """The checks of a run at one length. before: a longer one that the model served before."""
+    """The checks of a run at one length.
+
+    before: a longer one that the model served before. unplaced: layers without a visible query
+    temperature, which may be one by the token's place; see `PlaceRun`.
+    """
 
     length: int
     before: int | None = None
     error: str = ""
+    unplaced: set[int] = field(default_factory=set, init=False)
 
     def named(self, suffix: str) -> Iterator[Check]:
         """Yield all checks with a suffix to their place, and those of layers that were not met."""
@@ -67,6 +80,15 @@ class LengthRun(Run):
                 kind = f" ({spec.layer_type})" if spec.layer_type else ""
                 says = f"the layer{kind} did not reach softmax attention"
                 yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+        if self.before is None:
+            says = f"the layer is not in the config, which has {len(self.spec.layers)}"
+            for layer in self.extra:
+                yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+
+    @property
+    def extra(self) -> list[int]:
+        """The layers that the specification has not."""
+        return sorted(layer for layer in self.seen if layer >= len(self.spec.layers))
 
     def check(self, layer: int, attended: Attended) -> None:
         """Check queries, keys and values of one layer."""
@@ -78,7 +100,11 @@ class LengthRun(Run):
                 continue
             applied = applied_matrices(x, attended.rotations, attended.projections)
             if name == "q":
-                self.add(layer, name, _factors(applied, spec, self.at))
+                applied = with_factors(applied, spec)
+                if needs_places(applied, spec, self.at):
+                    self.unplaced.add(layer)
+                else:
+                    self.add(layer, name, check_factors(applied.factors, spec, self.at))
             if spec.rope is None:
                 self.add(layer, name, _unrotated(applied))
             else:
@@ -179,6 +205,27 @@ class AxisRun(Run):
         self.add(layer, "q", fault(name, "frequencies", says, error=off))
 
 
+@dataclass
+class PlaceRun(Run):
+    """The query factors of some layers at places so late that a temperature by place differs."""
+
+    layers: set[int]
+
+    def check(self, layer: int, attended: Attended) -> None:
+        """Check the lengths of the queries of one layer; rotations do not change them."""
+        q = attended.q
+        if layer not in self.layers:
+            return
+        if q.ndim != 4 or q.shape[2] != len(self.at):
+            self.add(layer, "q", not_tested(NAME, "its queries have another shape in longer calls"))
+            return
+        lengths = q[0].detach().cpu().to(torch.float64).norm(dim=-1)
+        check = check_factors((lengths / lengths[:, :1]).mean(0), self.spec.layers[layer], self.at)
+        if check.verdict == "right":
+            check = remark(NAME, BY_PLACE)
+        self.add(layer, "q", check)
+
+
 def _from_identity(applied: Applied) -> float:
     identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
     return (applied.matrices - identity).abs().max().item()
@@ -230,33 +277,6 @@ def _amplitude_unknown(check: Check) -> Check:
         return check
     says = "what entered the rotation is not known, only how positions differ from position 0"
     return not_tested("amplitude", says)
-
-
-def _factors(applied: Applied, spec: LayerSpec, positions: Tensor) -> Check:
-    """Whether queries become longer with their position only as a temperature says."""
-    name, temperature = "query factor", spec.query_temperature
-    expected = _temperatures(spec, positions)
-    off = (applied.factors / expected - 1).abs()
-    worst = int(off.argmax())
-    if off[worst] <= 1e-4:
-        kind = "1" if temperature is None else "the query temperature"
-        return right(name, f"{kind}, at all positions")
-    if (applied.factors / _temperatures(spec, torch.arange(len(off))) - 1).abs().max() <= 1e-4:
-        return remark(name, "the query temperature, by the token's place in the call")
-    says = (
-        f"queries at position {int(positions[worst]):,} are multiplied by "
-        f"{applied.factors[worst]:.6g}, specified is {expected[worst]:.6g}"
-    )
-    if spec.rope is None and temperature is None:
-        return remark(name, says)
-    return fault(name, "norm-drift", says, error=off[worst].item())
-
-
-def _temperatures(spec: LayerSpec, positions: Tensor) -> Tensor:
-    if spec.query_temperature is None:
-        return torch.ones(len(positions), dtype=torch.float64)
-    factors = spec.query_temperature.at(positions).to(torch.float64)
-    return factors / factors[0]
 
 
 def _values(attended: Attended) -> Check:

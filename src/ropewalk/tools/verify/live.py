@@ -17,14 +17,17 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied import rows_for
 from ropewalk.tools.verify.capture import Attended
 from ropewalk.tools.verify.drive import CONTIGUOUS, Driver, ModelError, text_driver
+from ropewalk.tools.verify.factors import NAME
 from ropewalk.tools.verify.hollow import Shape
-from ropewalk.tools.verify.layers import AxisRun, LengthRun
+from ropewalk.tools.verify.layers import AxisRun, LengthRun, PlaceRun
 from ropewalk.tools.verify.like import max_positions
+from ropewalk.tools.verify.numbering import Numbering
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested
 
 ModelConfig = str | PathLike[str] | Mapping[str, Any]
 MOST_LENGTH = 2**16 + 1
 MOST_ROWS = 1_024
+MOST_LAYERS = 10_000
 #: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
 POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 515, 1_001, 3_333)
 
@@ -81,7 +84,16 @@ def verify_model(
     lengths = _lengths(spec, length or promised, driver.positions is not None)
     checks = tuple(_verify_layers(driver, spec, lengths))
     form = f"the text stack of a model, {len(spec.layers)} layers"
-    return Report(type(model).__name__, form, checks)
+    ropes = tuple(
+        f"layer {layer}, {name}"
+        for layer, each in enumerate(spec.layers)
+        if each.rope is not None
+        for name in "qk"
+    )
+    beyond = [f"layer {number}" for number in range(len(spec.layers), MOST_LAYERS)]
+    met = {check.where for check in checks}
+    extra = tuple(where for where in beyond if where in met)
+    return Report(type(model).__name__, form, checks, ropes, extra)
 
 
 def _lengths(spec: ModelSpec, length: int | None, takes_positions: bool) -> tuple[int, ...]:
@@ -101,42 +113,58 @@ def _lengths(spec: ModelSpec, length: int | None, takes_positions: bool) -> tupl
 
 @dataclass
 class _Sizes:
-    """What a first, short run of a model shows: the rows that the least-squares fit needs."""
+    """What a first, short run of a model shows.
 
+    rows: how many the least-squares fit needs. numbering: which list is that of the layers.
+    """
+
+    numbering: Numbering
     rows: int = 1
 
     def see(self, attended: Attended) -> None:
+        self.numbering.see(attended)
         for x in (attended.q, attended.k):
             if x.ndim == 4:
                 self.rows = max(self.rows, rows_for(x, attended.rotations))
 
 
 def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) -> Iterator[Check]:
-    shape, sizes = Shape(), _Sizes()
+    shape, sizes = Shape(), _Sizes(Numbering.of(driver.stack))
     try:
         driver.run(shape, torch.arange(3), sizes.see)
     except ModelError as error:
         yield fault("runs", "fails", str(error))
         return
+    path = sizes.numbering.chosen(len(spec.layers))
+    if path is None or sizes.numbering.lists[path] != len(spec.layers):
+        says = f"the model has no list of {len(spec.layers)} layers that reach attention"
+        yield not_tested("layers", says)
     shape.rows = min(sizes.rows, MOST_ROWS)
     longest = lengths[0]
     for number, length in enumerate(lengths):
-        run = _run_length(driver, shape, spec, length, longest if number else None)
-        if run.length < length:
+        run = _run_length(driver, shape, spec, path, length, longest if number else None)
+        if run.length < length and not any(check.name == "runs" for check in run.checks):
             yield fault("positions", "table-too-short", f"positions {run.length:,} on: {run.error}")
             longest = run.length
         several = len(lengths) > 1
         yield from run.named(f", length {run.length:,}" if several else "")
-    yield from _verify_axes(driver, shape, spec)
+        if not number and run.unplaced:
+            yield from _verify_places(driver, spec, path, run.unplaced)
+    yield from _verify_axes(driver, shape, spec, path)
 
 
 def _run_length(
-    driver: Driver, shape: Shape, spec: ModelSpec, length: int, before: int | None
+    driver: Driver,
+    shape: Shape,
+    spec: ModelSpec,
+    path: str | None,
+    length: int,
+    before: int | None,
 ) -> LengthRun:
     """Run at a length, or at the longest half, quarter … of it that the model's code serves."""
     error = ""
     while True:
-        run = LengthRun(spec, _positions(driver, length), length, before)
+        run = LengthRun(spec, _positions(driver, length), path, length, before)
         try:
             driver.run(_unlike(shape, run.at), run.at, run.see)
         except ModelError as failure:
@@ -161,7 +189,23 @@ def _unlike(shape: Shape, positions: Tensor) -> Shape:
     return shape
 
 
-def _verify_axes(driver: Driver, shape: Shape, spec: ModelSpec) -> Iterator[Check]:
+def _verify_places(
+    driver: Driver, spec: ModelSpec, path: str | None, layers: set[int]
+) -> Iterator[Check]:
+    """Check query temperatures in one call that is longer than their length."""
+    found = [spec.layers[layer].query_temperature for layer in layers]
+    longest = max(each.length for each in found if each is not None) + 2
+    run = PlaceRun(spec, torch.arange(min(longest, MOST_LENGTH)), path, layers)
+    try:
+        driver.run(Shape(), run.at, run.see)
+    except ModelError as error:
+        yield not_tested(NAME, f"a call of {len(run.at):,} tokens fails: {error}")
+    yield from run.checks
+
+
+def _verify_axes(
+    driver: Driver, shape: Shape, spec: ModelSpec, path: str | None
+) -> Iterator[Check]:
     """Check which pairs follow which axis: positions grow along one axis at a time."""
     counts = {layer.rope.axis_count for layer in spec.layers if layer.rope is not None}
     if driver.positions is None or counts <= {1}:
@@ -170,7 +214,7 @@ def _verify_axes(driver: Driver, shape: Shape, spec: ModelSpec) -> Iterator[Chec
     for axis in range(max(counts)):
         at = torch.zeros(max(counts), len(near), dtype=torch.long)
         at[axis] = near
-        run = AxisRun(spec, at, axis)
+        run = AxisRun(spec, at, path, axis)
         try:
             driver.run(_unlike(shape, near), at, run.see)
         except ModelError as error:

@@ -36,6 +36,9 @@ class Check:
 class Report:
     """All checks of one target.
 
+    ropes: the queries and keys of a model that have a rope, as in "layer 3, q". extra: layers that
+    the model has and the specification has not.
+
     Example:
         >>> from ropewalk import RotaryEmbedding, RotarySpec, tools
         >>> report = tools.verify(RotaryEmbedding(RotarySpec(head_dim=8)), like=RotarySpec(8))
@@ -46,6 +49,24 @@ class Report:
     target: str
     form: str
     checks: tuple[Check, ...]
+    ropes: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """The ropes of a model whose rotation has no verdict, as in "layer 3, q"."""
+        tested = [
+            check.where + ","
+            for check in self.checks
+            if check.fault or (check.name == "frequencies" and check.verdict != "not tested")
+        ]
+        without = [rope for rope in self.ropes if not any(t.startswith(rope + ",") for t in tested)]
+        return (*without, *self.extra)
+
+    @property
+    def complete(self) -> bool:
+        """Whether each rope of a model has a verdict. Always true for a function."""
+        return not self.untested
 
     @property
     def right(self) -> bool:
@@ -64,6 +85,8 @@ class Report:
             "target": self.target,
             "form": self.form,
             "right": self.right,
+            "complete": self.complete,
+            "untested": list(self.untested),
             "faults": list(self.faults),
             "checks": checks,
         }

@@ -1,0 +1,158 @@
+"""What was not tested is said, and more than the usual forms of attention and of layers is met.
+
+These fail when a wrong rope passes because its attention, its layer or its error was not met.
+"""
+
+import sys
+import threading
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+from ports import Block, Port
+from tiny_models import tiny_model
+from torch import nn
+
+from ropewalk import LayerSpec, ModelSpec, RotarySpec
+from ropewalk.cli.verify import print_report
+from ropewalk.testing import assert_rope_like
+from ropewalk.tools.verify import live
+from ropewalk.tools.verify.live import verify_model
+
+LAYER = LayerSpec(RotarySpec(16))
+SPEC = ModelSpec({"text": (LAYER, LAYER)})
+WRONG = LayerSpec(RotarySpec(16, theta=5e5))
+
+
+def unseen(q, k, v):
+    """Attention in a form that is not met."""
+    scores = (q[:, :, :, None] * k[:, :, None]).sum(-1)
+    return (scores.softmax(-1)[..., None] * v[:, :, None]).sum(-2)
+
+
+def by_einsum(q, k, v):
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.transpose(1, 2), k.transpose(1, 2))
+    return torch.einsum("bhqk,bhkd->bhqd", scores.softmax(-1), v)
+
+
+def keys_first(q, k, v):
+    scores = torch.einsum("bhkd,bhqd->bhqk", k, q)
+    return torch.einsum("bkhd,bhqk->bhqd", v.transpose(1, 2), scores.softmax(-1))
+
+
+def grouped(q, k, v):
+    q = q.unflatten(1, (4, 1)).permute(0, 3, 1, 2, 4)
+    scores = torch.einsum("bqhgd,bkhd->bhgqk", q, k.transpose(1, 2)).softmax(-1)
+    return (
+        torch.einsum("bhgqk,bkhd->bqhgd", scores, v.transpose(1, 2)).flatten(2, 3).transpose(1, 2)
+    )
+
+
+@pytest.mark.parametrize("form", [by_einsum, keys_first, grouped])
+def test_attention_by_einsum_is_met(form):
+    model = Port()
+    for block in model.blocks:
+        block.einsum = form
+    report = verify_model(model, SPEC)
+    assert report.right
+    assert report.complete
+    assert verify_model(model, ModelSpec({"text": (WRONG, WRONG)})).faults == ("theta",)
+    model.blocks[1].sign = -1
+    report = verify_model(model, SPEC)
+    assert {c.where for c in report.with_verdict("fault")} == {"layer 1, q", "layer 1, k"}
+
+
+def test_layers_that_are_not_met_are_not_passed_over(capsys):
+    model = Port()
+    model.blocks[1].einsum = unseen
+    report = verify_model(model, SPEC)
+    assert report.untested == ("layer 1, q", "layer 1, k")
+    assert (report.right, report.to_dict()["complete"]) == (True, False)
+    print_report(report)
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == "no fault found in what could be tested; not tested: layer 1, q; layer 1, k"
+    with pytest.raises(AssertionError, match="not tested: layer 1, q; layer 1, k: "):
+        assert_rope_like(model, SPEC)
+    model.blocks[0].einsum = unseen
+    print_report(verify_model(model, SPEC))
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing could be tested"
+
+
+def test_layers_beyond_the_config_are_named():
+    model = Port()
+    model.blocks.append(Block(-1, 1.0))
+    report = verify_model(model, SPEC)
+    assert report.untested == ("layer 2",)
+    says = [c.says for c in report.checks if c.where == "layer 2"]
+    assert says == ["the layer is not in the config, which has 2"]
+
+
+class Nested(nn.Module):
+    """Layers in a list that is in a list of as many modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.port = Port()
+        self.stages = nn.Sequential(nn.Identity(), self.port)
+
+    def forward(self, tokens, input_pos):
+        return self.stages[1](self.stages[0](tokens), input_pos)
+
+
+def test_layers_of_a_nested_list_have_their_numbers():
+    model = Nested()
+    model.port.blocks[1].sign = -1
+    report = verify_model(model, SPEC)
+    assert report.faults == ("wrong-sign",)
+    assert report.complete
+    assert {c.where for c in report.with_verdict("fault")} == {"layer 1, q", "layer 1, k"}
+
+
+def test_errors_of_the_checks_are_not_the_models_faults(monkeypatch):
+    def broken(self, layer, attended):
+        raise ZeroDivisionError("a mistake of the checks")
+
+    monkeypatch.setattr(live.LengthRun, "check", broken)
+    with pytest.raises(ZeroDivisionError, match="a mistake of the checks"):
+        verify_model(Port(), SPEC)
+
+
+def test_a_model_that_fails_at_each_length_has_no_short_table():
+    class Fails(Port):
+        def forward(self, tokens, input_pos):
+            if input_pos.max() > 2 or tokens.shape[1] < 3:
+                raise RuntimeError("no such luck")
+            return super().forward(tokens, input_pos)
+
+    assert verify_model(Fails(), SPEC).faults == ("fails",)
+
+
+def test_models_in_other_threads_run_as_before(monkeypatch):
+    """Attention functions and rotations are shared by all models of a family."""
+    model, other = tiny_model("llama"), tiny_model("llama", attn_implementation="eager")
+    ids = torch.arange(6)[None]
+    with torch.no_grad():
+        before = other(ids).logits
+    off = []
+
+    def elsewhere():
+        with torch.no_grad():
+            off.append((other(ids).logits - before).abs().max().item())
+
+    source = sys.modules[type(model).__module__]
+    attention = type(model.model.layers[0].self_attn)
+    forward = attention.forward
+
+    def interrupted(self, *args, **kwargs):
+        if self is model.model.layers[0].self_attn:
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(attention, "forward", interrupted)
+    assert source.ALL_ATTENTION_FUNCTIONS is not None
+    assert verify_model(model).right
+    assert len(off) >= 2
+    assert max(off) <= 1e-6
