@@ -394,3 +394,22 @@ def test_what_is_no_rotated_vector_is_refused(function, message):
 def test_a_size_of_heads_is_bounded():
     with pytest.raises(ValueError, match="head_dim must be at most 2,048, got 100,000,000"):
         tools.verify(others.half, head_dim=100_000_000)
+
+
+def xpos(q, k, positions, base=512.0):
+    """Queries grow as keys shrink, by a factor of each pair."""
+    pairs = torch.arange(0, 64, 2).float()
+    zeta = ((pairs / 64 + 0.4) / 1.4) ** (positions[:, None].float() / base)
+    zeta = torch.cat((zeta, zeta), -1)
+    return others.half(q, positions) * zeta, others.half(k, positions) / zeta
+
+
+def test_xpos_is_right_and_half_of_it_is_not():
+    report = tools.verify(xpos)
+    assert report.right, said(report)
+    assert any("as in xPos" in check.says for check in report.with_verdict("remark"))
+
+    def without_keys(q, k, positions):
+        return xpos(q, k, positions)[0], others.half(k, positions)
+
+    assert "norm-drift" in tools.verify(without_keys).faults

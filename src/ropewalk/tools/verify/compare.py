@@ -212,3 +212,42 @@ def _compare_amplitude(structure: Structure, expected: float, spec: RotarySpec) 
             says += f": {word}"
             break
     return fault("amplitude", "amplitude", says, measured=measured, expected=expected)
+
+
+def same_for_keys(near: Tensor, structure: Structure) -> Check:
+    """Return whether keys, with matrices (P, D, D), rotate as queries do."""
+    name = "keys"
+    finite = torch.isfinite(near).all(-1).all(-1)
+    if not finite.all():
+        first = int(structure.positions[int((~finite).to(torch.int8).argmax())])
+        says = f"keys are not finite numbers from position {first:,} on"
+        return fault(name, "half-precision-angles", says)
+    keys = pairs_of(near, structure.positions, 1e-5)
+    if keys is not None and not len(keys.writes):
+        return fault(name, "not-a-rotation", "keys do not rotate")
+    if keys is None or keys.errors.max() > 1e-2:
+        return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
+    if not torch.equal(keys.writes, structure.writes) or not torch.equal(
+        keys.reads, structure.reads
+    ):
+        return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
+    off = (keys.blocks - structure.blocks).abs().max().item()
+    if off <= 1e-3:
+        return right(name, "rotate as queries do")
+    if (slopes(keys) * slopes(structure) < 0).any():
+        return fault(name, "wrong-sign", "keys and queries rotate in opposite directions")
+    if abs(keys.amplitudes.median() - structure.amplitudes.median()) > 1e-3:
+        return fault(name, "amplitude", "keys and queries have different amplitudes")
+    return fault(name, "frequencies", f"rotations of keys and queries differ by {off:.3g}")
+
+
+def is_xpos(near: Tensor, structure: Structure) -> bool:
+    """Return whether lengths of queries change with the position, and keys undo it (xPos)."""
+    sizes = structure.amplitudes
+    keys = pairs_of(near[: len(sizes)], structure.positions, UNSEEN)
+    if keys is None or keys.amplitudes.shape != sizes.shape:
+        return False
+    product = keys.amplitudes * sizes
+    drifts = ((sizes / sizes[:1] - 1).abs() > 0.01).any()
+    near_enough = structure.positions <= NEAR
+    return bool(drifts and ((product / product[:1] - 1)[near_enough].abs() < 0.01).all())

@@ -17,7 +17,7 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify import behavior, precision
-from ropewalk.tools.verify.compare import compare
+from ropewalk.tools.verify.compare import compare, is_xpos, same_for_keys
 from ropewalk.tools.verify.describe import check_rotation, describe
 from ropewalk.tools.verify.drive import takes_tokens
 from ropewalk.tools.verify.hypotheses import fit_theta
@@ -25,8 +25,8 @@ from ropewalk.tools.verify.like import Specified, read_like
 from ropewalk.tools.verify.live import verify_model
 from ropewalk.tools.verify.measure import matrices, near_positions
 from ropewalk.tools.verify.resolve import resolve
-from ropewalk.tools.verify.results import Check, Report, fault, not_tested
-from ropewalk.tools.verify.structure import Structure, pairs_of, slopes, table_end, upto
+from ropewalk.tools.verify.results import Check, Report, fault, not_tested, remark
+from ropewalk.tools.verify.structure import Structure, slopes, table_end, upto
 from ropewalk.tools.verify.target import Target, TargetError
 
 Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
@@ -153,6 +153,10 @@ def _rotation(
         return
     first = target.rotates[0]
     basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
+    xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
+    if xpos:
+        says = "keys change their lengths inversely to queries, as in xPos"
+        basics = [remark("norms", says) if check.name == "norms" else check for check in basics]
     yield from basics
     if structure is None:
         return
@@ -162,20 +166,20 @@ def _rotation(
         structure = upto(structure, end)
         yield short
     if spec is None:
-        yield from _of_tables(target, describe(structure))
+        yield from _without_untested(target, describe(structure), xpos)
         exact, used = inferred(structure), None
     else:
         checks, used = _compare_at_lengths(structure, specified, length)
         wrong = {check.name for check in checks if check.fault}
         same = not wrong & {"frequencies", "rotary part"}
         exact = spec if same else inferred(structure)
-        yield from _of_tables(target, checks)
-    with_keys = "k" in target.rotates and first != "k"
+        yield from _without_untested(target, checks, xpos)
+    with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
-        keys = _same_for_keys(measured["k"], structure)
+        keys = same_for_keys(measured["k"], structure)
         with_keys = not keys.fault
         yield keys
-    drifts = any(check.fault == "norm-drift" for check in basics)
+    drifts = xpos or any(check.fault == "norm-drift" for check in basics)
     if short is not None:
         yield not_tested("far positions", "beyond the end of the table")
     ends = [end for end in precision.FAR if end <= (bound or end)]
@@ -227,9 +231,9 @@ def _compare_at_lengths(
     return checks, found if length or found != of_call else None
 
 
-def _of_tables(target: Target, checks: list[Check]) -> Iterator[Check]:
-    """Yield the checks, without verdicts on what tables or their caller decide."""
-    untested = {}
+def _without_untested(target: Target, checks: list[Check], xpos: bool) -> Iterator[Check]:
+    """Yield the checks, without verdicts on what tables, their caller or xPos decide."""
+    untested = {"amplitude": "lengths change with the position"} if xpos else {}
     if target.makes_tables:
         untested = dict.fromkeys(("pairing", "rotary part"), "tables have no pairs")
     if target.tables_of is not None:
@@ -239,32 +243,6 @@ def _of_tables(target: Target, checks: list[Check]) -> Iterator[Check]:
         if check.name in untested:
             check = not_tested(check.name, untested[check.name])
         yield check
-
-
-def _same_for_keys(near: Tensor, structure: Structure) -> Check:
-    name = "keys"
-    finite = torch.isfinite(near).all(-1).all(-1)
-    if not finite.all():
-        first = int(structure.positions[int((~finite).to(torch.int8).argmax())])
-        says = f"keys are not finite numbers from position {first:,} on"
-        return fault(name, "half-precision-angles", says)
-    keys = pairs_of(near, structure.positions, 1e-5)
-    if keys is not None and not len(keys.writes):
-        return fault(name, "not-a-rotation", "keys do not rotate")
-    if keys is None or keys.errors.max() > 1e-2:
-        return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
-    if not torch.equal(keys.writes, structure.writes) or not torch.equal(
-        keys.reads, structure.reads
-    ):
-        return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
-    off = (keys.blocks - structure.blocks).abs().max().item()
-    if off <= 1e-3:
-        return Check(name, "right", "rotate as queries do")
-    if (slopes(keys) * slopes(structure) < 0).any():
-        return fault(name, "wrong-sign", "keys and queries rotate in opposite directions")
-    if abs(keys.amplitudes.median() - structure.amplitudes.median()) > 1e-3:
-        return fault(name, "amplitude", "keys and queries have different amplitudes")
-    return fault(name, "frequencies", f"rotations of keys and queries differ by {off:.3g}")
 
 
 def inferred(structure: Structure) -> RotarySpec | None:
