@@ -189,3 +189,13 @@ def test_wrong_use_of_models_is_one_line(run, words, message):
     status, out, err = run(*words)
     assert (status, out) == (2, "")
     assert message in err.splitlines()[-1]
+
+
+def test_a_model_of_which_nothing_could_be_tested_exits_with_1(run, model_folder, monkeypatch):
+    from ropewalk.tools.verify.results import Report, not_tested
+
+    report = Report("M", "model", (not_tested("layers", "no attention"),), ("layer 0, q",))
+    package = sys.modules["ropewalk.tools.verify"]
+    monkeypatch.setattr(package, "verify_model", lambda *args, **kwargs: report)
+    status, out, _ = run("--model", "model")
+    assert (status, out.splitlines()[-1]) == (1, "nothing could be tested")

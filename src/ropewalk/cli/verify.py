@@ -67,7 +67,8 @@ def verify(
         str | None,
         typer.Option(
             metavar="N",
-            help="Length of the complete sequence, for a rule of CONFIG that depends on it.",
+            help="Length of the complete sequence, for a rule of CONFIG that depends on it; for a "
+            "model, how many positions are used, from 64 on.",
         ),
     ] = None,
     form: Annotated[
@@ -138,7 +139,7 @@ def _of_model(
         assert path is not None
         loaded = load_model(path, meta=meta, trust_remote_code=trust_remote_code)
         wanted = path_of("--like", like) or path
-        return verify_model(loaded, wanted, length=_number("--length", length, 2))
+        return verify_model(loaded, wanted, length=_number("--length", length, 64))
 
 
 def print_report(report: Report) -> None:

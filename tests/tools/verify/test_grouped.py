@@ -35,3 +35,23 @@ def test_layers_with_one_verdict_share_a_line():
         ("layer 1, k", "none"),
         ("", "no"),
     ]
+
+
+def test_different_faults_of_one_name_have_a_line_each():
+    found = [
+        replace(
+            fault("frequencies", "theta", says, theta=theta, error=0.1 * i), where=f"layer {i}, q"
+        )
+        for i, (theta, says) in enumerate(
+            [(1e6, "theta is 1e6; off by 1"), (2e4, "theta is 2e4; off by 2")] * 2
+        )
+    ]
+    lines = by_layers(Report("M", "model", tuple(found)))
+    assert [line.where for line in lines] == ["layers 0, 2; q", "layers 1, 3; q"]
+    factors = [
+        replace(
+            fault("amplitude", "amplitude", f"{x}", measured=x, expected=1.2), where=f"layer {i}, q"
+        )
+        for i, x in enumerate((1.0, 1.44))
+    ]
+    assert len(by_layers(Report("M", "model", tuple(factors)))) == 2

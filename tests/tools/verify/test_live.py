@@ -334,7 +334,7 @@ def test_wrong_arguments_are_refused():
         verify_model("llama")
     with pytest.raises(ValueError, match="like must be given"):
         verify_model(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="length must be at least 2"):
+    with pytest.raises(ValueError, match="length must be at least 64"):
         verify_model(tiny_model("llama"), length=1)
     with pytest.raises(TypeError, match="like must be a ModelSpec or a config"):
         verify_model(tiny_model("llama"), RotarySpec(16))

@@ -15,7 +15,7 @@ load_model       a transformers model from a folder
 drive, hollow    how a model is run: its arguments; projections that return random vectors
 capture, applied  what reaches attention in each layer; the matrices that explain it
 einsum, numbering  an einsum as a product; which list has the layers
-factors          verdicts on query temperatures
+factors, state   verdicts on query temperatures; restores what runs change
 layers, live     verdicts on each layer; on the complete model
 grouped          layers with the same verdicts in one line
 """

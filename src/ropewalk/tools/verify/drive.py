@@ -42,7 +42,8 @@ class Driver:
     def run(self, shape: Shape, positions: Tensor, seen: Callable[[Attended], None]) -> None:
         """Run the stack on `shape.rows` rows at positions (S,) or (A, S).
 
-        Raises ModelError if the model's code raises, and what `seen` raises as it is.
+        The stack stays in eval mode; see `preserved`. Raises ModelError if the model's code raises,
+        and what `seen` raises as it is.
         """
         device = _device(self.stack)
         S = shape.positions = positions.shape[-1]
@@ -52,7 +53,6 @@ class Driver:
             given[self.positions] = (
                 positions.to(device).unsqueeze(-2).expand(*positions.shape[:-1], shape.rows, S)
             )
-        training = self.stack.training
         self.stack.eval()
         recorder = Recorder(seen, shape)
         try:
@@ -63,8 +63,6 @@ class Driver:
                 raise recorder.error from None
             says = " ".join(str(error).split()) or "no message"
             raise ModelError(f"{type(error).__name__}: {shown(says, 160)}") from error
-        finally:
-            self.stack.train(training)
         if recorder.error is not None:
             raise recorder.error
 

@@ -23,9 +23,12 @@ from ropewalk.tools.verify.layers import AxisRun, LengthRun, PlaceRun
 from ropewalk.tools.verify.like import max_positions
 from ropewalk.tools.verify.numbering import Numbering
 from ropewalk.tools.verify.results import Check, Report, fault, not_tested
+from ropewalk.tools.verify.state import preserved
 
 ModelConfig = str | PathLike[str] | Mapping[str, Any]
 MOST_LENGTH = 2**16 + 1
+LEAST_LENGTH = 64  # below, the angles of slow pairs are too small to tell
+MOST_CONTIGUOUS = 4_096  # each position is a token
 MOST_ROWS = 1_024
 MOST_LAYERS = 10_000
 #: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
@@ -40,12 +43,13 @@ def verify_model(
 ) -> Report:
     """Return what the rope of each layer does to the queries and keys that attention gets.
 
-    model: a transformers model, or a module whose forward takes tokens and positions. It is not
-        changed. Projections, embeddings and norms are replaced while it runs, so weights do not
-        matter.
+    model: a transformers model, or a module whose forward takes tokens and positions. Projections,
+        embeddings and norms are replaced while it runs, so weights do not matter. Its state is
+        restored afterwards. No other thread may use the same model meanwhile.
     like: what it should do: a ModelSpec or a config (path, dict). None: the model's own config.
-    length: how many positions are used. None: those that the config promises, at most 65,537. A
-        length-dependent rule is also tested at its original length, and between the two.
+    length: how many positions are used, 64 to 65,537; at most 4,096 if the model takes no
+        positions. None: those that the config promises. A length-dependent rule is also tested at
+        its original length, and between the two.
 
     Each check names its layer in `where`, as in "layer 3, q". Raises ValueError or TypeError if the
     config cannot be read or the model takes no tokens; errors of the model's own code are faults.
@@ -64,7 +68,7 @@ def verify_model(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if length is not None:
-        check_int("length", length, 2)
+        check_int("length", length, LEAST_LENGTH, ", so that slow pairs can be measured")
     if like is None:
         like = getattr(model, "config", None)
         if like is None:
@@ -81,8 +85,14 @@ def verify_model(
         )
     promised = None if isinstance(like, ModelSpec) else max_positions(like)
     driver = text_driver(model)
-    lengths = _lengths(spec, length or promised, driver.positions is not None)
-    checks = tuple(_verify_layers(driver, spec, lengths))
+    takes_positions = driver.positions is not None
+    most = MOST_LENGTH if takes_positions else MOST_CONTIGUOUS
+    if length is not None and length > most:
+        without = "" if takes_positions else " for a model that takes no positions"
+        raise ValueError(f"length must be at most {most:,}{without}, got {shown(length)}")
+    lengths = _lengths(spec, length, promised, takes_positions)
+    with preserved(model):
+        checks = tuple(_verify_layers(driver, spec, lengths))
     form = f"the text stack of a model, {len(spec.layers)} layers"
     ropes = tuple(
         f"layer {layer}, {name}"
@@ -96,15 +106,17 @@ def verify_model(
     return Report(type(model).__name__, form, checks, ropes, extra)
 
 
-def _lengths(spec: ModelSpec, length: int | None, takes_positions: bool) -> tuple[int, ...]:
+def _lengths(
+    spec: ModelSpec, length: int | None, promised: int | None, takes_positions: bool
+) -> tuple[int, ...]:
     """Return the lengths to run: the longest first, because its tables must not outlive it."""
     if not takes_positions:
-        return (min(length or CONTIGUOUS, CONTIGUOUS),)
+        return (length or min(promised or CONTIGUOUS, CONTIGUOUS),)
     ropes = [layer.rope for layer in spec.layers if layer.rope is not None]
     rules = [rope.scaling for rope in ropes if rope.needs_length]
     originals = {int(getattr(rule, "original_length", 2)) for rule in rules}
-    longest = length or MOST_LENGTH
-    if originals and longest <= max(originals):
+    longest = length or promised or MOST_LENGTH
+    if length is None and originals and longest <= max(originals):
         longest = 4 * max(originals)
     longest = min(longest, MOST_LENGTH)
     shorter = {n for original in originals for n in (original, (original + longest) // 2)}
