@@ -4,12 +4,14 @@ These fail if right code has a fault, if a planted fault is not named by its ide
 fault that is not there is named beside it.
 """
 
+import json
+
 import pytest
 import ropes_of_others as others
 import torch
 
 from ropewalk import RotaryEmbedding, RotarySpec, scaling, tools
-from ropewalk.tools.verify import FAULTS
+from ropewalk.tools.verify import FAULTS, Check, Report
 
 PLAIN, NEIGHBORS = RotarySpec(64), RotarySpec(64, pairing="interleaved")
 QUARTER = RotarySpec(64, rotary_dim=16)
@@ -413,3 +415,11 @@ def test_xpos_is_right_and_half_of_it_is_not():
         return xpos(q, k, positions)[0], others.half(k, positions)
 
     assert "norm-drift" in tools.verify(without_keys).faults
+
+
+def test_numbers_that_json_lacks_are_none():
+    report = Report(
+        "f", "f(x)", (Check("norms", "fault", "", "norm-drift", {"drift": float("nan")}),)
+    )
+    data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert data["checks"][0]["numbers"] == {"drift": None}

@@ -26,7 +26,7 @@ FAULTS: dict[str, Fault] = {
     "pairing": Fault(
         "other dimensions rotate together",
         "half pairs (i, i + R/2) and interleaved pairs (2i, 2i + 1) were confused; use the other "
-        "pairing, or permute the rows of the q and k weights if they come from code that has it",
+        "pairing, or keep yours and permute the rows of the q and k weights, not both",
     ),
     "half-precision-angles": Fault(
         "angles were rounded to bfloat16 or float16",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +32,7 @@ ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5
 
 
 @dataclass
-class Run:
+class Run(ABC):
     """Checks of one run of a model. at: its positions, (S,) or (A, S). path: of its layers."""
 
     spec: ModelSpec
@@ -49,9 +50,9 @@ class Run:
         if layer < len(self.spec.layers):
             self.check(layer, attended)
 
+    @abstractmethod
     def check(self, layer: int, attended: Attended) -> None:
         """Check one layer."""
-        raise NotImplementedError
 
     def add(self, layer: int, name: str, *checks: Check) -> None:
         """Keep checks with the layer's number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -79,8 +80,18 @@ class Report:
         return tuple(dict.fromkeys(check.fault for check in self.checks if check.fault))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON, with the verdict of all checks together."""
-        checks = [{**asdict(check), "cause": check.cause} for check in self.checks]
+        """Return plain data for JSON, with the verdict of all checks together.
+
+        JSON has no NaN and no infinity: such numbers are None.
+        """
+        checks = [
+            {
+                **asdict(check),
+                "numbers": {k: v if math.isfinite(v) else None for k, v in check.numbers.items()},
+                "cause": check.cause,
+            }
+            for check in self.checks
+        ]
         return {
             "target": self.target,
             "form": self.form,
