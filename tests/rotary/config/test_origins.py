@@ -39,6 +39,7 @@ LLAMA = "llama-2-7b"
         (LLAMA, {}, 0, "pairing", "model_type"),
         (LLAMA, {}, 0, "scaling", CLASS_DEFAULT),
         (LLAMA, {"rope_interleaved": False}, 0, "pairing", "rope_interleaved"),
+        (LLAMA, {"rope_pairing": "interleaved"}, 0, "pairing", "rope_pairing"),
         (LLAMA, {"head_dim": 64}, 0, "head_dim", "head_dim"),
         (
             LLAMA,

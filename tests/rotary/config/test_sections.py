@@ -36,6 +36,7 @@ LLAMA = "llama-2-7b"
         # The pairing, and what the top level says.
         (LLAMA, {"rope_interleaved": True}, "rope_interleaved must be false or absent"),
         (LLAMA, {"rope_interleaved": 1}, "rope_interleaved must be true or false, got 1"),
+        (LLAMA, {"rope_pairing": "neox"}, 'rope_pairing must be "half"'),
         (
             "qwen3-vl-4b-instruct",
             {"rope_scaling": {"type": "yarn", "factor": 4.0}},

@@ -152,3 +152,15 @@ SMOLLM = ModelSpec.from_config(PUBLISHED["smollm3-3b"])
 def test_what_cannot_be_written(spec, form, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         spec.to_config(form)
+
+
+@pytest.mark.parametrize(
+    ("name", "pairing"),
+    [("llama-3.1-8b-instruct", "interleaved"), ("gpt-j-6b", "half"), ("deepseek-v3", "half")],
+)
+def test_the_pairing_of_converted_weights_round_trips(name, pairing):
+    """Fails if `rope_pairing` is not read, or if writing a spec with it loses the pairing."""
+    model = ModelSpec.from_config({**PUBLISHED[name], "rope_pairing": pairing})
+    assert {layer.rope.pairing for layer in model.layers} == {pairing}
+    assert model.to_config()["rope_pairing"] == pairing
+    assert ModelSpec.from_config(model.to_config()) == model

@@ -11,6 +11,9 @@ from ropewalk.rotary.spec import Pairing
 DEFAULT_THETA = 10_000.0
 FULL, SLIDING = "full_attention", "sliding_attention"
 PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # a few configs have them
+#: The key that `ropewalk convert` writes if a checkpoint's weights have another pairing than the
+#: code of its model type reads: "half" or "interleaved".
+CONVERTED_PAIRING_KEY = "rope_pairing"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ropewalk.rotary.config.conventions import PAIRING_KEYS, RopeConventions
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    PAIRING_KEYS,
+    RopeConventions,
+)
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS, HEAD_DIM_KEYS, WIDTH_KEYS
 from ropewalk.rotary.config.rope_fields import ROPE_KEYS, rope_dictionary
 from ropewalk.rotary.config.values import JsonObject, first_present
@@ -43,7 +47,8 @@ def read_origins(
         "head_dim": _head_dim(sources, conventions, layer_type),
         "rotary_dim": _rotary_dim(sources, conventions, layer_type, inside, place),
         "theta": _theta(sources, conventions, layer_type, inside, place),
-        "pairing": first_present(sources.section, PAIRING_KEYS) or MODEL_TYPE,
+        "pairing": first_present(sources.section, (CONVERTED_PAIRING_KEY, *PAIRING_KEYS))
+        or MODEL_TYPE,
         "scaling": place if has_type else CLASS_DEFAULT,
     }
 

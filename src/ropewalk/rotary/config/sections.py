@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
-from ropewalk.rotary.config.conventions import DEFAULT_THETA, PAIRING_KEYS, RopeConventions
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    DEFAULT_THETA,
+    PAIRING_KEYS,
+    RopeConventions,
+)
 from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.config.multimodal_models import (
@@ -18,6 +23,7 @@ from ropewalk.rotary.config.multimodal_models import (
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
 from ropewalk.rotary.config.values import JsonObject, positive_int, positive_length
+from ropewalk.rotary.pairing import check_pairing
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
@@ -161,8 +167,8 @@ def normalize_section(
 ) -> tuple[dict[str, Any], RopeConventions]:
     """Resolve aliases, drop nulls and check the keys; return also the conventions that apply.
 
-    A section can change two conventions. It can set the pairing, if the family's code reads it, and
-    remove the family's own sizes of heads with a null.
+    A section can change two conventions. It can set the pairing, if the family's code reads it or
+    the weights were converted, and remove the family's own sizes of heads with a null.
     """
     section = {
         conventions.aliases.get(key, key): value
@@ -170,6 +176,7 @@ def normalize_section(
         if value is not None
     }
     conventions = _with_stated_pairing(section, conventions)
+    conventions = _with_converted_pairing(section, conventions)
     removed = {key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None}
     if removed & conventions.defaults.keys():
         defaults = {k: value for k, value in conventions.defaults.items() if k not in removed}
@@ -213,6 +220,15 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
             f"{shown(conventions.pairing)}, got {str(value).lower()}"
         )
     return conventions
+
+
+def _with_converted_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:
+    """Return the conventions with the pairing that the weights were permuted for, if any."""
+    pairing = section.get(CONVERTED_PAIRING_KEY)
+    if pairing is None:
+        return conventions
+    check_pairing(CONVERTED_PAIRING_KEY, pairing)
+    return replace(conventions, pairing=pairing)
 
 
 def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> None:

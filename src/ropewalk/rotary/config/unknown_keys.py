@@ -9,7 +9,11 @@ import re
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.rotary.config.conventions import PAIRING_KEYS, RopeConventions
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    PAIRING_KEYS,
+    RopeConventions,
+)
 from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ROPE_KEYS
 from ropewalk.rotary.config.source import MAX_KEYS, named
 from ropewalk.rotary.config.values import JsonObject
@@ -18,6 +22,7 @@ ABOUT_ROPE = re.compile(r"rope|rotary|alibi|position_embeddings?_type|dynamic_nt
 KEYS_OF_ALL = {
     *ROPE_KEYS,
     *PAIRING_KEYS,
+    CONVERTED_PAIRING_KEY,
     "rope_parameters",
     "rope_scaling",
     "qk_rope_head_dim",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
@@ -97,6 +97,8 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
     ropes = {layer_type: rope for layer_type, (rope, _) in first_of_type.items()}
     first = next(layer.rope for layer in layers if layer.rope is not None)
     section |= {**_sizes(first, conventions), **conventions.rope_switches}
+    if first.pairing != conventions.pairing:
+        section[CONVERTED_PAIRING_KEY] = first.pairing
     if "layer_rope_theta" in conventions.required_keys:
         section["layer_rope_theta"] = [
             0 if layer.rope is None else layer.rope.theta for layer in layers
