@@ -1,7 +1,8 @@
 """Tiny models of all families of transformers: right in each layer, without a false alarm.
 
-These fail when a family of `tiny_models.FAMILIES` raises an alarm, has a layer with a rope that is not tested,
-or cannot be driven any more. `NOT_DRIVEN` says why the others of the same kind are left out.
+These fail when a family of `tiny_models.FAMILIES` raises an alarm, has a layer with a rope that is
+not tested, or cannot be driven any more. `NOT_DRIVEN` says why the others of the same kind are left
+out.
 """
 
 import pytest

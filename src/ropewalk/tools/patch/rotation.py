@@ -103,7 +103,9 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
         }
         if width > R and all(answer is None for answer in answers.values()):
             break  # it takes only dimensions that rotate
-        possible = [each for each in possible if _is_as(each, answers[each.seq_dim], (q, k), tables)]
+        possible = [
+            each for each in possible if _is_as(each, answers[each.seq_dim], (q, k), tables)
+        ]
     return possible[0] if possible else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,11 +69,11 @@ def layer_types(module: nn.Module) -> tuple[str | None, ...]:
 
 
 def match(
-    module: nn.Module, ropes: Sequence[RotarySpec]
+    module: nn.Module, ropes_of: Callable[[str | None], Sequence[RotarySpec]]
 ) -> tuple[dict[str | None, Match], dict[str | None, str]]:
     """Return which rope a module computes for each of its layer types, and why others match none.
 
-    A type whose layers have no rope is in neither.
+    ropes_of: the ropes that are possible for a type. A type without tables is in neither result.
 
     Its tables are compared with exact ones, at positions up to 2,047, and beyond the original
     length if a rule depends on it. A copy of the module is called, because some remember lengths.
@@ -84,7 +84,7 @@ def match(
     unmatched: dict[str | None, str] = {}
     for layer_type in layer_types(module):
         try:
-            found[layer_type] = _match_one(module, layer_type, ropes)
+            found[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
         except NoTablesError:
             continue
         except NoMatchError as error:
@@ -95,6 +95,8 @@ def match(
 
 
 def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[RotarySpec]) -> Match:
+    if not ropes:
+        raise NoTablesError
     reasons = []
     for rope in ropes:
         for form, sign in HYPOTHESES:
