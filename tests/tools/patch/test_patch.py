@@ -7,6 +7,7 @@ exact than promised, or when a model that it does not understand is changed in s
 import copy
 import io
 import pickle
+import threading
 import types
 
 import pytest
@@ -27,6 +28,11 @@ IDS = torch.randint(3, 60, (2, 24), generator=torch.Generator().manual_seed(1))
 def logits(model: nn.Module, ids: torch.Tensor = IDS, **more: object) -> torch.Tensor:
     with torch.no_grad():
         return model(ids, **more).logits
+
+
+def output(model: nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(IDS)[0]
 
 
 def largest(one: torch.Tensor, other: torch.Tensor) -> float:
@@ -73,6 +79,10 @@ def test_the_report(llama):
     undo()
     assert repr(undo).endswith("(undone)")
     undo()  # a second time, nothing happens
+    with pytest.raises(RuntimeError, match="got one undone"), undo:
+        pass
+    with pytest.raises(TypeError, match="a Patch cannot be pickled"):
+        pickle.dumps(undo)
 
 
 def test_as_a_context_manager_it_is_undone_after_an_error_too(llama):
@@ -98,7 +108,7 @@ def test_a_class_that_was_changed_later_is_not_restored_blindly(llama):
         pass
 
     llama.model.rotary_emb.__class__ = Later
-    with pytest.raises(RuntimeError, match=r"model\.rotary_emb must have the class that patch"):
+    with pytest.raises(RuntimeError, match=r"model\.rotary_emb must be as patch left it"):
         undo()
     assert type(llama.model.layers[0].self_attn) is not modeling_llama.LlamaAttention
 
@@ -127,8 +137,8 @@ def test_tables_are_exact_in_a_model_of_half_precision(llama):
     )
     wanted = RotaryEmbedding(RotarySpec(head_dim=16)).tables(torch.tensor([[5000]]))
     assert cos.dtype == torch.float32
-    assert torch.equal(cos, wanted[0])
-    assert torch.equal(sin, wanted[1])
+    assert torch.equal(cos[..., :8], wanted[0])
+    assert torch.equal(sin[..., 8:], wanted[1])
     assert logits(llama).dtype == torch.bfloat16
     undo()
 
@@ -160,10 +170,29 @@ def test_a_length_dependent_rule_forgets_earlier_calls():
         assert largest(logits(model, short), first) < 1e-5
         logits(model, long)
         assert largest(logits(model, short), first) < 1e-5
-        both = torch.cat((short, short))
-        at = torch.stack((torch.arange(40), torch.arange(40) + 150))
-        alone = logits(model, short, position_ids=at[:1])
-        assert largest(logits(model, both, position_ids=at)[:1], alone) < 1e-6
+
+
+def test_longrope_crosses_its_original_length_with_padding():
+    """The cache is dropped for the complete batch, so the rule must change for all rows too."""
+    rule = {
+        "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8,
+        "long_factor": [4.0] * 8, "original_max_position_embeddings": 32,
+    }  # fmt: skip
+    model = tiny_model(
+        "phi3", rope_parameters=rule, max_position_embeddings=128,
+        original_max_position_embeddings=32,
+    )  # fmt: skip
+    mask = torch.ones_like(IDS)
+    mask[0, :7] = 0
+    fields = {"attention_mask": mask, "max_new_tokens": 20, "do_sample": False}
+    before = model.generate(IDS, **fields)
+    with ropewalk.patch(model):
+        after = model.generate(IDS, **fields, output_scores=True, return_dict_in_generate=True)
+        mask = torch.cat((mask, torch.ones(2, 19, dtype=mask.dtype)), -1)
+        at = (mask.cumsum(-1) - 1).clamp(min=0)
+        full = logits(model, after.sequences[:, :-1], attention_mask=mask, position_ids=at)
+    assert torch.equal(after.sequences, before)
+    assert largest(full[:, -1], after.scores[-1]) < 1e-5
 
 
 @pytest.mark.slow
@@ -239,7 +268,7 @@ RULES = [
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_another_rule_is_saved_and_undone(rule, llama, tmp_path):
     before, config = logits(llama), llama.config
-    untouched = copy.deepcopy(config)
+    untouched = copy.deepcopy(config.rope_parameters)
     long = torch.arange(2_100)[None] % 60 if isinstance(rule, scaling.DynamicNTK) else IDS
     plain = logits(llama, long)
     with ropewalk.patch(llama, scaling=rule):
@@ -250,7 +279,7 @@ def test_another_rule_is_saved_and_undone(rule, llama, tmp_path):
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     assert largest(logits(loaded, long), scaled) < 1e-5
     assert llama.config is config
-    assert config.to_dict() == untouched.to_dict()
+    assert config.rope_parameters == untouched
     assert torch.equal(logits(llama), before)
 
 
@@ -264,13 +293,22 @@ def test_layers_that_a_family_never_scales_keep_their_rope():
     assert not hasattr(rotary, "exact_tables")
 
 
+def test_what_is_set_on_the_config_meanwhile_is_kept(llama):
+    undo = ropewalk.patch(llama, scaling=scaling.Linear(4.0))
+    llama.resize_token_embeddings(72)
+    llama.config.use_cache = False
+    undo()
+    assert (llama.config.vocab_size, llama.config.use_cache) == (72, False)
+    assert llama.config.rope_parameters["rope_type"] == "default"
+
+
 @pytest.mark.parametrize(
     ("family", "fields", "rule", "message"),
     [
         ("llama", {}, "yarn", "scaling must be a rule of ropewalk.scaling"),
         ("llama", {}, scaling.DynamicNTK(2.0, original_length=16), "original_length=2048"),
         ("gptj", GPTJ, scaling.Linear(2.0), "scaling must be left out for this model"),
-        ("phi3", {}, scaling.Linear(2.0), "rule that a config of 'phi3' can describe"),
+        ("phi3", {}, scaling.Linear(2.0), "reads back from a config of 'phi3'"),
         ("gemma3_text", {}, scaling.Linear(2.0), "no layer of this model has a rope that scales"),
         (
             "deepseek_v3",
@@ -322,12 +360,11 @@ def test_a_module_with_a_forward_of_its_own_is_left(llama):
     layer.forward = types.MethodType(type(layer).forward, layer)
     before = logits(llama)
     undo = ropewalk.patch(llama)
-    reasons = dict(undo.left)
-    assert "accelerate" in reasons["model.layers.1.self_attn"]
-    assert "were left" in reasons["model.layers.0.self_attn"]
-    assert (undo.taken, undo.tables) == ((), ("model.rotary_emb",))
+    assert [path for path, _ in undo.left] == ["model.layers.1.self_attn"]
+    assert "accelerate" in undo.left[0][1]
+    assert len(undo.taken) == 3
     assert largest(logits(llama), before) < 1e-5
-    assert "left: model.layers.0, 2-3.self_attn: modules with the same tables" in repr(undo)
+    assert "left: model.layers.1.self_attn: its forward was replaced" in repr(undo)
     undo()
 
 
@@ -341,25 +378,100 @@ class Inline(modeling_llama.LlamaAttention):
         return self.o_proj(q.flatten(2)), None
 
 
-class Repeated(modeling_llama.LlamaAttention):
+class Unseen(modeling_llama.LlamaAttention):
+    """An attention that rotates in its own code, with names that nobody expects."""
+
+    def forward(self, hidden_states, position_embeddings=None, **more):
+        c, s = position_embeddings
+        q = self.q_proj(hidden_states).unflatten(-1, (-1, 16))
+        q = q * c[:, :, None] + torch.cat((-q[..., 8:], q[..., :8]), -1) * s[:, :, None]
+        return self.o_proj(q.flatten(2)), None
+
+
+class Super(modeling_llama.LlamaAttention):
     """An attention that rotates by the method of its base class."""
 
     def forward(self, *args, **more):
         return super().forward(*args, **more)
 
 
-def test_attention_that_cannot_be_followed_is_left_with_exact_tables(llama):
-    llama.model.layers[3].self_attn.__class__ = Inline
+class Attribute(modeling_llama.LlamaAttention):
+    """An attention that calls the function as an attribute of its module."""
+
+    def forward(self, hidden_states, position_embeddings=None, **more):
+        q = self.q_proj(hidden_states).unflatten(-1, (-1, 16)).transpose(1, 2)
+        q, _ = modeling_llama.apply_rotary_pos_emb(q, q, *position_embeddings)
+        return self.o_proj(q.transpose(1, 2).flatten(2)), None
+
+
+@pytest.mark.parametrize("kind", [Inline, Unseen, Super, Attribute])
+def test_attention_that_cannot_be_followed_stays_right(kind, llama):
+    """Tables keep the model's form, so that code which is not replaced reads them as before."""
+    llama.model.layers[3].self_attn.__class__ = kind
     before = logits(llama)
     undo = ropewalk.patch(llama)
-    assert "computes with cos and sin itself" in dict(undo.left)["model.layers.3.self_attn"]
+    assert undo.taken == tuple(f"model.layers.{layer}.self_attn" for layer in range(3))
+    if kind in (Inline, Super):
+        assert [path for path, _ in undo.left] == ["model.layers.3.self_attn"]
     assert largest(logits(llama), before) < 1e-5
+
+
+def test_a_rotary_module_that_two_stacks_share(llama):
+    """`named_modules` names it once, so that the second stack is not seen as its user."""
+    other = tiny_model("llama")
+    both = nn.ModuleDict({"one": llama.model, "two": other.model})
+    other.model.rotary_emb = llama.model.rotary_emb
+    both.config = llama.config
+    before = [output(m) for m in both.values()]
+    with ropewalk.patch(both):
+        for each, first in zip(both.values(), before, strict=True):
+            assert largest(output(each), first) < 1e-5
+
+
+def test_another_model_that_shares_layers_stays_right(llama):
+    draft = copy.deepcopy(llama)
+    draft.model.layers = llama.model.layers[:2]
+    before = logits(draft)
+    with ropewalk.patch(llama):
+        assert largest(logits(draft), before) < 1e-5
+
+
+def test_fractions_of_a_position_are_left_to_the_model(llama):
+    at = torch.arange(24)[None] / 2
+    before = logits(llama, position_ids=at)
+    with ropewalk.patch(llama):
+        assert largest(logits(llama, position_ids=at), before) < 1e-5
+
+
+def test_a_function_that_was_replaced_before_is_heeded(llama, monkeypatch):
+    """Fails if a class that an earlier patch made is used although its sources changed."""
+    ropewalk.patch(llama)()
+    original = modeling_llama.LlamaAttention.forward
+
+    def doubled(self, *args, **more):
+        output, weights = original(self, *args, **more)
+        return 2 * output, weights
+
+    monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", doubled)
+    before = logits(llama)
+    with ropewalk.patch(llama):
+        assert largest(logits(llama), before) < 1e-5
+
+
+def test_hooks_do_not_run_while_patching(llama):
+    calls = []
+    llama.model.rotary_emb.register_forward_hook(lambda *_: calls.append(1))
+    undo = ropewalk.patch(llama)
+    assert calls == []
+    logits(llama)
+    assert calls == [1]
     undo()
-    llama.model.layers[3].self_attn.__class__ = Repeated
-    before = logits(llama)
-    undo = ropewalk.patch(llama)
-    assert "super()" in dict(undo.left)["model.layers.3.self_attn"]
-    assert largest(logits(llama), before) < 1e-5
+
+
+def test_a_rotary_module_that_cannot_be_copied(llama):
+    llama.model.rotary_emb.lock = threading.Lock()
+    with pytest.raises(ValueError, match="it cannot be copied"):
+        ropewalk.patch(llama)
 
 
 @pytest.mark.parametrize(
@@ -396,8 +508,8 @@ def test_the_meta_device():
     [
         (lambda: "llama", TypeError, "model must be a torch.nn.Module, got str"),
         (lambda: nn.Linear(2, 2), ValueError, "model must have a config"),
-        (lambda: tiny_model("gpt2", n_embd=64, n_head=4, n_layer=1), ValueError, "model_type"),
-        (lambda: tiny_model("bloom", n_head=4, n_layer=1), ValueError, "model_type"),
+        (lambda: tiny_model("gpt2", n_embd=64, n_head=4, n_layer=1), ValueError, "gpt2"),
+        (lambda: tiny_model("bloom", n_head=4, n_layer=1), ValueError, "bloom"),
     ],
 )
 def test_what_has_no_rope(model, error, message):

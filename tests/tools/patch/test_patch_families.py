@@ -4,6 +4,9 @@ These fail when a family's logits, cached steps or gradients move by more than f
 when a layer with a rope is not taken, or when undoing leaves a trace.
 """
 
+import re
+from unittest import mock
+
 import pytest
 import torch
 from torch import nn
@@ -14,6 +17,7 @@ from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk
 from ropewalk import ModelSpec
+from ropewalk.tools.patch.tables import ExactTables
 
 NOT_PATCHED = {"roformer": "its attention rotates in a method of its own, by tables of its own"}
 NAMED = """
@@ -29,6 +33,8 @@ CASES = [*QUICK, *(pytest.param(family, marks=pytest.mark.slow) for family in SL
 WITHOUT_CACHE = """
     eurobert gte jina_embeddings_v3 modernbert neomme nomic_bert openai_privacy_filter ultrabert
 """.split()  # noqa: SIM905
+WITH_BUFFERS = {"gptj", "codegen"}  # tables that positions index
+QUERIES_AND_KEYS = re.compile("q_proj|k_proj|qkv|query|key|Wqkv|q_b_proj|kv_a|wq|wk|in_proj")
 NUMBERED_OTHERWISE = {"hrm_text"}  # two lists of layers run in turns
 
 
@@ -40,7 +46,14 @@ def test_at_least_forty_families():
 def tiny(family: str) -> nn.Module:
     if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
-    return any_tiny_model(family, causal=True)
+    model = any_tiny_model(family, causal=True)
+    with torch.no_grad():  # so that scores matter, and with them the rotation
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 and QUERIES_AND_KEYS.search(name):
+                parameter.mul_(12)
+            elif not parameter.any():  # gates that begin closed
+                parameter.normal_(std=0.3)
+    return model
 
 
 def tokens(count: int = 20) -> torch.Tensor:
@@ -73,6 +86,13 @@ def gradients(model: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
+def by_other_angles(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    """The output of a patched model with twice the positions."""
+    at = ExactTables.at
+    with mock.patch.object(ExactTables, "at", lambda self, x, p, kind: at(self, x, 2 * p, kind)):
+        return output(model, ids)
+
+
 def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((one - other).abs().max() <= 1e-4 * max(1.0, float(one.abs().max())))
 
@@ -93,6 +113,8 @@ def test_a_family(family):
     for number in rotates if family not in NUMBERED_OTHERWISE else ():
         assert any(f".{number}." in f".{path}." for path in undo.taken), (number, undo)
     assert close(output(model, ids), before)
+    if family not in WITH_BUFFERS:
+        assert not close(by_other_angles(model, ids), before)
     if steps is not None:
         assert close(by_steps(model, ids), steps)
     patched = gradients(model, ids)

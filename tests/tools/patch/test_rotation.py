@@ -52,11 +52,12 @@ def test_a_rotation_is_recognized(form, read, write, sign, trailing):
     angles = torch.rand(2, 5, 4) * 9
     compact = angles.cos(), angles.sin()
     expected = function(q, k, *as_model_has_them(compact, form))
-    for mine, theirs in zip(replacement(found)(q, k, *compact), expected, strict=True):
+    given = as_model_has_them(compact, form)
+    for mine, theirs in zip(replacement(found)(q, k, *given), expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-6)
     swapped = [x.transpose(1, 2) for x in (q, k)]
     for mine, theirs in zip(
-        replacement(found)(*swapped, *compact, unsqueeze_dim=2), expected, strict=True
+        replacement(found)(*swapped, *given, unsqueeze_dim=2), expected, strict=True
     ):
         assert torch.allclose(mine.transpose(1, 2), theirs, atol=1e-6)
 
@@ -117,4 +118,12 @@ def test_an_unusual_axis_of_heads_is_refused():
     found = measure(rotating("half", "half", "half"), "half")
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(ValueError, match="unsqueeze_dim must be 1 or 2"):
-        replacement(found)(x, x, torch.ones(1, 3, 2), torch.zeros(1, 3, 2), unsqueeze_dim=0)
+        replacement(found)(x, x, torch.ones(1, 3, 4), torch.zeros(1, 3, 4), unsqueeze_dim=0)
+
+
+def test_another_default_dtype_does_not_matter():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert measure(rotating("half", "half", "half"), "half") is not None
+    finally:
+        torch.set_default_dtype(torch.float32)

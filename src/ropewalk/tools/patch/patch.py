@@ -13,7 +13,7 @@ from ropewalk.rotary.scaling import Scaling
 from ropewalk.tools.patch.plan import NewRopes, Plan
 from ropewalk.tools.patch.rebind import MARK
 from ropewalk.tools.patch.report import Change, Patch
-from ropewalk.tools.patch.rule import with_rule
+from ropewalk.tools.patch.rule import ConfigChange, with_rule
 from ropewalk.tools.patch.tables import match
 
 
@@ -24,16 +24,19 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         changes, no class and no other model: modules get subclasses of their own classes, in which
         the tables are exact and the functions that rotate are replaced. A function is replaced only
         if a call of it on random numbers shows which rotation it is; a module's tables only if they
-        are those of the config, up to float32 rounding.
+        are those of the config, up to the rounding of its buffers.
     scaling: a rule of `ropewalk.scaling` for the ropes of the text, instead of the config's. The
-        model's config then says so too, and `save_pretrained` writes it.
+        model gets a config that says so, and `save_pretrained` writes it. Attributes of the model's
+        own rotary modules (`inv_freq`) stay as they were.
 
     Returns a `Patch`: call it to restore the model, or use it in a `with` statement; it lists what
     was taken and what was left, with the reason. Weights do not change, so saved weights are those
     of the model. Copies and pickles of a patched model are patched too.
 
-    Length-dependent rules take the length of each sequence from its last position, so that results
-    do not depend on earlier calls, as they do in transformers.
+    Tables keep the form that the model's code has, in float32 also in a model of half precision.
+    Length-dependent rules take the length of the longest sequence in the batch, as in transformers,
+    but do not depend on earlier calls. What is replaced in a model's module after `patch` does not
+    reach patched layers.
 
     Raises TypeError for what is not a module. Raises ValueError if its config cannot be read, if it
     has no rope, if nothing could be replaced, or if it is patched already.
@@ -58,45 +61,68 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if any(hasattr(type(module), MARK) for module in model.modules()):
-        raise ValueError("model must not be patched already; call the earlier patch to undo it")
+        raise ValueError(
+            "model must not be patched already; call the earlier patch to undo it (a copy of a "
+            "patched model stays patched)"
+        )
     config = getattr(model, "config", None)
     if config is None:
         raise ValueError(
             f"model must have a config, as models of transformers do, got {type(model).__name__}"
         )
-    spec = ModelSpec.from_config(config)
+    spec = _spec_of(config)
     if not any(layer.rope for stack in spec.stacks.values() for layer in stack):
         raise ValueError(
             f"model must have a rope to patch, got {type(model).__name__}, whose config has none"
         )
     new_ropes, new_config = ({}, None) if scaling is None else with_rule(config, spec, scaling)
-    plan = Plan(model, spec, new_ropes)
-    if not any(change.cls for change in plan.changes):
+    plan = Plan.of(model, spec, new_ropes)
+    if not plan.changes:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.left[:3])
         raise ValueError(
             f"model must have a rope that patch can replace, got {type(model).__name__}: "
             + (reasons or "no module computes tables or calls a rotation")
         )
-    _check_complete(plan, new_ropes)
-    if new_config is not None:
-        _check_saved(plan, new_config, new_ropes)
-    changes = plan.changes + _config_changes(model, config, new_config)
-    return Patch(type(model).__name__, changes, plan.left).apply()
+    _check_complete(plan, spec, new_ropes)
+    changes, left, name = plan.changes, plan.left, type(model).__name__
+    if new_config is None:
+        return Patch(name, changes, left).apply()
+    _check_saved(plan, new_config, new_ropes)
+    configs = ConfigChange(config, new_config)
+    for path, module in model.named_modules():
+        new = configs.new_of(vars(module).get("config"))
+        if new is not None:
+            changes.append(Change(path, module, attributes={"config": new}))
+    return Patch(name, changes, left, configs.carry_over).apply()
 
 
-def _check_complete(plan: Plan, new_ropes: NewRopes) -> None:
+def _spec_of(config: Any) -> ModelSpec:
+    try:
+        return ModelSpec.from_config(config)
+    except ValueError as error:
+        known = str(error).partition("; ")[0]
+        raise ValueError(f"model must have a rope that its config describes: {known}") from error
+
+
+def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
     """Raise if modules are left although the model would be another one with them."""
-    left = plan.tables_left + plan.rotations_left
-    if plan.converted is not None and left:
-        raise ValueError(
-            f"model must be patched completely, because its weights were converted "
-            f"({CONVERTED_PAIRING_KEY}), got {left[0][0]}, which cannot be: {left[0][1]}"
-        )
+    left = [*plan.tables_left, *plan.rotations_left]
+    if plan.converted is not None:
+        text = [path for path in plan.rotating if plan.is_text(path)]
+        layers = [i for i, layer in enumerate(spec.layers) if layer.rope is not None]
+        missing = [i for i in layers if not any(f".{i}." in f".{path}." for path in text)]
+        left_text = [(path, reason) for path, reason in left if plan.is_text(path)]
+        if left_text or missing:
+            where, why = (left_text or [(f"layer {missing[0]}", "no module of it rotates")])[0]
+            raise ValueError(
+                f"model must be patched completely, because its weights were converted "
+                f"({CONVERTED_PAIRING_KEY}), got {where}, which cannot be: {why}"
+            )
     if {rope for _, rope in new_ropes} - plan.replaced:
-        left = plan.tables_left or [("its tables", "they are stored in each layer")]
+        where, why = (plan.tables_left or [("its tables", "they are stored in each layer")])[0]
         raise ValueError(
             f"scaling must be left out for this model, since not all tables can be computed by "
-            f"another rule: {left[0][0]}: {left[0][1]}"
+            f"another rule: {where}: {why}"
         )
 
 
@@ -104,7 +130,7 @@ def _check_saved(plan: Plan, config: Any, new_ropes: NewRopes) -> None:
     """Raise if transformers would compute other ropes from the new config, after a save."""
     ropes = tuple(new_ropes.values()) + tuple(plan.replaced)
     for change in plan.changes:
-        if "exact_tables" not in change.attributes:
+        if "exact_tables" not in change.attributes or not plan.is_text(change.path):
             continue
         try:
             saved = type(change.module)(config.get_text_config())
@@ -122,17 +148,3 @@ def _unlike(path: str, reason: object) -> str:
         f"scaling must be a rule that this model's code follows, so that a saved model has the "
         f"same ropes, got one that {path} does not follow: {shown(str(reason))}"
     )
-
-
-def _config_changes(model: nn.Module, old: Any, new: Any) -> list[Change]:
-    """Return the changes that give each module the new config instead of the old one."""
-    if new is None:
-        return []
-    sections = {id(old): new}
-    if hasattr(old, "get_text_config"):
-        sections[id(old.get_text_config())] = new.get_text_config()
-    return [
-        Change(path, module, attributes={"config": sections[id(vars(module)["config"])]})
-        for path, module in model.named_modules()
-        if id(vars(module).get("config")) in sections
-    ]

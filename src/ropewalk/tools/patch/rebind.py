@@ -11,14 +11,16 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
-
-from torch import nn
+from weakref import WeakValueDictionary
 
 from ropewalk.tools.patch.rotation import Rotation, replacement
 
 ROTATES = re.compile("rotary|rope|rotate", re.IGNORECASE)
 TABLES = re.compile(r"^(cos|sin|freqs_cis)$")
+
+GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 Place = tuple[str, str]
 """A function by its module and its name there."""
@@ -26,8 +28,9 @@ Place = tuple[str, str]
 
 MARK = "class_before_patch"  # an attribute of the classes made here
 
-#: Classes made so far, so that equal layers share one, and a compiler compiles it once.
-MADE: dict[tuple[Any, ...], type] = {}
+#: Classes made so far, so that equal layers share one, and a compiler compiles it once. The key has
+#: all that a class was made from: functions may be replaced between two patches.
+MADE: WeakValueDictionary[tuple[Any, ...], type] = WeakValueDictionary()
 
 
 class NotRebindableError(Exception):
@@ -50,16 +53,23 @@ def rotating_functions(cls: type) -> dict[Place, Callable[..., Any]]:
     """Return the global functions about rotation that a class's methods call.
 
     Raises NotRebindableError if a method multiplies by cos and sin without such a function, or
-    reaches one by `super()`: then a replacement would not be complete.
+    reaches one by `super()`, or if the class pickles itself: then a replacement would not be
+    complete.
     """
+    if any("__reduce__" in vars(c) or "__reduce_ex__" in vars(c) for c in cls.__mro__[:-1]):
+        raise NotRebindableError(f"{cls.__name__} has its own way to be copied")
     found: dict[Place, Callable[..., Any]] = {}
-    first_owner: dict[str, type] = {}
+    first: dict[str, types.FunctionType] = {}
     for owner, name, method in own_methods(cls):
         called = {
             place: function for part in _layers(method) for place, function in _called(part).items()
         }
-        if first_owner.setdefault(name, owner) is not owner and called:
-            raise NotRebindableError(f"{owner.__name__}.{name} is called by super()")
+        overriding = first.setdefault(name, method)
+        if overriding is not method:
+            reached = "__class__" in overriding.__code__.co_freevars  # it calls super()
+            if reached and called:
+                raise NotRebindableError(f"{cls.__name__}.{name} rotates by super()")
+            continue
         if not called and any(_multiplies_tables(part.__code__) for part in _layers(method)):
             raise NotRebindableError(f"{owner.__name__}.{name} computes with cos and sin itself")
         found |= called
@@ -91,12 +101,20 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _called(function: types.FunctionType) -> dict[Place, Callable[..., Any]]:
     found: dict[Place, Callable[..., Any]] = {}
+    module = function.__globals__.get("__name__", "")
     for code in _codes(function.__code__):
-        for name in code.co_names:
+        for name in _global_names(code):
             value = function.__globals__.get(name)
             if ROTATES.search(name) and inspect.isroutine(value):
-                found[function.__globals__["__name__"], name] = value
+                found[module, name] = value
     return found
+
+
+@lru_cache(maxsize=1024)
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that code reads as globals; other names may be attributes."""
+    names = (each.argval for each in dis.get_instructions(code) if each.opname in GLOBAL_READS)
+    return tuple(dict.fromkeys(names))
 
 
 def _multiplies_tables(code: types.CodeType) -> bool:
@@ -110,9 +128,6 @@ def _multiplies_tables(code: types.CodeType) -> bool:
 
 def rotating_class(cls: type, rotations: tuple[tuple[Place, Rotation], ...]) -> type:
     """Return a subclass whose methods rotate by these rotations instead of their own functions."""
-    key = rotating_class, cls, rotations
-    if key in MADE:
-        return MADE[key]
     scope: dict[str, dict[str, Any]] = {}
     methods: dict[str, Any] = {}
     for _, name, method in own_methods(cls):
@@ -131,12 +146,13 @@ def _with_globals(
     scope: dict[str, dict[str, Any]],
 ) -> types.FunctionType:
     """Return a copy of a function, and of those that it wraps, that calls the replacements."""
-    module = function.__globals__["__name__"]
+    module = function.__globals__.get("__name__", "")
     if module not in scope:
         made = {name: replacement(each) for (of, name), each in rotations.items() if of == module}
+        # A snapshot: what is replaced in the module later does not reach patched layers.
         scope[module] = {**function.__globals__, **made}
         # With a name, torch.compile would look functions up in the module of that name instead.
-        del scope[module]["__name__"]
+        scope[module].pop("__name__", None)
     cells = []
     for cell in function.__closure__ or ():
         inner = _contents(cell)
@@ -160,13 +176,27 @@ def _with_globals(
 
 def subclass(cls: type, members: dict[str, Any], maker: Callable[..., type], *args: Any) -> type:
     """Return a subclass with the name of its base, which copies and pickles by its maker."""
+    key = maker, cls, args, tuple(_sources(cls))
+    if (known := MADE.get(key)) is not None:
+        return known
 
-    def reduce(self: nn.Module, protocol: Any) -> tuple[Any, ...]:
-        return new_object, (maker, cls, *args), self.__dict__
+    def reduce(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return new_object, (maker, cls, *args), self.__getstate__()
 
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    made = {**members, **names, MARK: cls, "__reduce_ex__": reduce}
-    return MADE.setdefault((maker, cls, *args), type(cls.__name__, (cls,), made))
+    made = type(cls.__name__, (cls,), {**members, **names, MARK: cls, "__reduce_ex__": reduce})
+    MADE[key] = made
+    return made
+
+
+def _sources(cls: type) -> Iterator[Any]:
+    """Return what a class's methods are made from: functions, and the globals that they read."""
+    for _, _, method in own_methods(cls):
+        for part in _layers(method):
+            yield part
+            for code in _codes(part.__code__):
+                for name in _global_names(code):
+                    yield id(part.__globals__.get(name))
 
 
 def new_object(maker: Callable[..., type], cls: type, *args: Any) -> Any:

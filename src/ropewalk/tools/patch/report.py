@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -41,10 +41,12 @@ class Change:
 
     def check(self) -> None:
         """Raise RuntimeError if the module was changed by somebody else since."""
-        if self.cls is not None and type(self.module) is not self.cls:
+        own = vars(self.module)
+        same = all(own.get(name) is value for name, value in self.attributes.items())
+        if not same or (self.cls is not None and type(self.module) is not self.cls):
             raise RuntimeError(
-                f"{self.path} must have the class that patch gave it to be restored, got "
-                f"{type(self.module).__name__}; undo later changes first"
+                f"{self.path or 'model'} must be as patch left it to be restored, got a change of "
+                f"its class or config; undo later changes first"
             )
 
     def undo(self) -> None:
@@ -81,8 +83,15 @@ class Patch:
         ('rotary_emb',) ('layers.0.attention', 'layers.1.attention') ()
     """
 
-    def __init__(self, name: str, changes: Sequence[Change], left: Sequence[tuple[str, str]]):
+    def __init__(
+        self,
+        name: str,
+        changes: Sequence[Change],
+        left: Sequence[tuple[str, str]],
+        before_undo: Callable[[], None] = lambda: None,
+    ) -> None:
         self._name = name
+        self._before_undo = before_undo
         self._changes = tuple(changes)
         self._active = False
         shown = [each for each in changes if each.cls is not None]
@@ -115,12 +124,19 @@ class Patch:
             return
         for change in self._changes:
             change.check()
+        self._before_undo()
         for change in reversed(self._changes):
             change.undo()
         self._active = False
+        self._changes = ()  # let go of the model
 
     def __enter__(self) -> Patch:
+        if not self._active:
+            raise RuntimeError("patch must be in force to be used as a context, got one undone")
         return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Patch cannot be pickled; pickle the model, which stays patched")
 
     def __exit__(
         self,

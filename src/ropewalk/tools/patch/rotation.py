@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -42,11 +42,13 @@ def as_model_has_them(tables: Tables, form: TableForm) -> tuple[Tensor, ...]:
 class Rotation:
     """How a function rotates the tensors that it is called with.
 
-    parameters: names of its parameters, in order. trailing: the last R dimensions of a wider head
-    rotate, not the first. reverse: by the negative angle. seq_dim: as `rotate` has it.
+    parameters: names of its parameters, in order. form: of the tables that it takes. trailing: the
+    last R dimensions of a wider head rotate, not the first. reverse: by the negative angle.
+    seq_dim: as `rotate` has it.
     """
 
     parameters: tuple[str, ...]
+    form: TableForm
     pairing: Pairing
     write_pairing: Pairing
     reverse: bool = False
@@ -55,29 +57,43 @@ class Rotation:
 
     def apply(
         self, xs: Sequence[Tensor], cos: Tensor, sin: Tensor, unsqueeze_dim: int | None = None
-    ) -> tuple[Tensor, ...]:
-        """Rotate tensors by tables (B, S, R/2), in one call.
+    ) -> Sequence[Tensor]:
+        """Rotate tensors by tables of the form (B, S, R or R/2), in one call.
 
         unsqueeze_dim: the axis of heads, 1 or 2, or None for the function's own.
         """
         if unsqueeze_dim is not None and unsqueeze_dim not in (1, 2):
-            raise ValueError(
-                f"unsqueeze_dim must be 1 or 2, the axis of heads, got {unsqueeze_dim}"
-            )
+            raise ValueError(f"unsqueeze_dim must be 1 or 2, where heads are, got {unsqueeze_dim}")
         seq_dim = {None: self.seq_dim, 1: -2, 2: -3}[unsqueeze_dim]
-        if cos.ndim == 3 and cos.shape[0] == 1:  # all sequences have the same positions
-            cos, sin = cos[0], sin[0]
+        cos, sin = (_each_once(table, self.form) for table in (cos, sin))
         for x in xs:
             check_tables(cos, sin, x, seq_dim)
-        return tuple(self._rotate(operator.dispatch, xs, cos, sin, seq_dim))
+        if self.reverse:
+            sin = -sin
+        return operator.dispatch(xs, cos, sin, self._layout(xs[0], cos, seq_dim))
 
-    def _rotate(
-        self, rotate: Callable[..., Any], xs: Any, cos: Tensor, sin: Tensor, seq_dim: int
-    ) -> Any:
-        width = (xs if isinstance(xs, Tensor) else xs[0]).shape[-1]
-        start = width - 2 * cos.shape[-1] if self.trailing else 0
-        layout = Layout.of(self.pairing, self.write_pairing, start, seq_dim)
-        return rotate(xs, cos, -sin if self.reverse else sin, layout)
+    def of(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotate x (B, H, S, D) by tables (B, S, R/2), by the plain formula."""
+        sin = -sin if self.reverse else sin
+        return rotate_reference(x, cos, sin, self._layout(x, cos, -2))
+
+    def _layout(self, x: Tensor, cos: Tensor, seq_dim: int) -> Layout:
+        start = x.shape[-1] - 2 * cos.shape[-1] if self.trailing else 0
+        return Layout.of(self.pairing, self.write_pairing, start, seq_dim)
+
+
+def _each_once(table: Tensor, form: TableForm) -> Tensor:
+    """Return a view of a model's table with one column for each pair: (S, R/2) or (B, S, R/2).
+
+    A table in half precision is widened: it is one that the model computed itself.
+    """
+    if form == "half":
+        table = table[..., : table.shape[-1] // 2]
+    elif form == "interleaved":
+        table = table[..., ::2]
+    if table.ndim == 3 and table.shape[0] == 1:  # all sequences have the same positions
+        table = table[0]
+    return table if table.dtype in (torch.float32, torch.float64) else table.float()
 
 
 def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
@@ -90,44 +106,47 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     if parameters not in REPLACEMENTS:
         return None
     generator = torch.Generator().manual_seed(0)
-    angles = torch.rand(B, S, R // 2, generator=generator) * 6
+    angles = _random((B, S, R // 2), generator) * 3
     tables = angles.cos(), angles.sin()
     given = as_model_has_them(tables, form)
     if (len(given) == 1) != (parameters[-1] == "freqs_cis"):
         return None
-    possible = list(_all_rotations(parameters))
+    possible = list(_all_rotations(parameters, form))
     for width in (R, R + 4):
-        q, k = (torch.randn(B, heads, S, width, generator=generator) for heads in (H, 1))
+        xs = tuple(_random((B, heads, S, width), generator) for heads in (H, 1))
         answers = {
-            seq_dim: _call(function, parameters, q, k, given, seq_dim) for seq_dim in (-2, -3)
+            seq_dim: _answer(function, parameters, xs, given, seq_dim) for seq_dim in (-2, -3)
         }
         if width > R and all(answer is None for answer in answers.values()):
             break  # it takes only dimensions that rotate
-        possible = [
-            each for each in possible if _is_as(each, answers[each.seq_dim], (q, k), tables)
-        ]
+        possible = [each for each in possible if _is_as(each, answers[each.seq_dim], xs, tables)]
     return possible[0] if possible else None
 
 
-def _all_rotations(parameters: tuple[str, ...]) -> Any:
+def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    # Whatever the user's default dtype and device are.
+    return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
+
+
+def _all_rotations(parameters: tuple[str, ...], form: TableForm) -> Iterator[Rotation]:
     for seq_dim, trailing, reverse, write, read in itertools.product(
         (-2, -3), (False, True), (False, True), PAIRINGS, PAIRINGS
     ):
-        yield Rotation(parameters, read, write, reverse, trailing, seq_dim)
+        yield Rotation(parameters, form, read, write, reverse, trailing, seq_dim)
 
 
-def _call(
+def _answer(
     function: Callable[..., Any],
     parameters: tuple[str, ...],
-    q: Tensor,
-    k: Tensor,
+    xs: tuple[Tensor, ...],
     tables: tuple[Tensor, ...],
     seq_dim: int,
 ) -> tuple[Tensor, ...] | None:
     """Return what is rotated as (B, H, S, D), or None if the function takes no such tensors."""
-    xs = [q, k] if parameters[0] in ("q", "xq") else [q]
+    if parameters[0] not in ("q", "xq"):
+        xs = xs[:1]
     if seq_dim == -3:
-        xs = [x.transpose(1, 2).contiguous() for x in xs]
+        xs = tuple(x.transpose(1, 2).contiguous() for x in xs)
     if parameters[1] == "sin":
         tables = tables[::-1]
     try:
@@ -149,21 +168,14 @@ def _is_as(
 ) -> bool:
     if answers is None:
         return False
-    expected = [rotation._rotate(rotate_reference, x, *tables, -2) for x in xs]
-    # A function of one tensor has one answer.
-    pairs = zip(answers, expected, strict=False)
-    return all(bool((mine - theirs).abs().max() < TOLERANCE) for mine, theirs in pairs)
+    pairs = zip(answers, xs, strict=False)  # a function of one tensor has one answer
+    return all(bool((y - rotation.of(x, *tables)).abs().max() < TOLERANCE) for y, x in pairs)
 
 
 @lru_cache(maxsize=256)
 def replacement(rotation: Rotation) -> Callable[..., Any]:
-    """Return the function that does the same by tables (B, S, R/2), with the same parameters."""
+    """Return the function that does the same by the kernel, with the same parameters."""
     return REPLACEMENTS[rotation.parameters](rotation)
-
-
-def with_pairing(rotation: Rotation, pairing: Pairing, write_pairing: Pairing) -> Rotation:
-    """Return a rotation with other pairs, for weights that were converted."""
-    return replace(rotation, pairing=pairing, write_pairing=write_pairing)
 
 
 def _of_two(rotation: Rotation) -> Callable[..., Any]:
@@ -172,8 +184,8 @@ def _of_two(rotation: Rotation) -> Callable[..., Any]:
     ) -> tuple[Tensor, Tensor | None]:
         if k is None:
             return rotation.apply((q,), cos, sin, unsqueeze_dim)[0], None
-        q, k = rotation.apply((q, k), cos, sin, unsqueeze_dim)
-        return q, k
+        rotated_q, rotated_k = rotation.apply((q, k), cos, sin, unsqueeze_dim)
+        return rotated_q, rotated_k
 
     return apply_rotary_pos_emb
 
@@ -203,15 +215,14 @@ def _of_one(rotation: Rotation) -> Callable[..., Any]:
 
 def _sin_first(rotation: Rotation) -> Callable[..., Any]:
     def apply_rotary_pos_emb(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
-        # These tables are a buffer of the model, which has the dtype of its weights.
-        return rotation.apply((tensor,), cos.float(), sin.float())[0]
+        return rotation.apply((tensor,), cos, sin)[0]
 
     return apply_rotary_pos_emb
 
 
 def _by_complex(rotation: Rotation) -> Callable[..., Any]:
     def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, ...]:
-        return rotation.apply((xq, xk), freqs_cis.real, freqs_cis.imag)
+        return tuple(rotation.apply((xq, xk), freqs_cis.real, freqs_cis.imag))
 
     return apply_rotary_emb
 

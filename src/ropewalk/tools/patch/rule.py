@@ -25,6 +25,11 @@ def with_rule(
     """
     if not hasattr(config, "get_text_config"):
         raise ValueError("scaling must be left out for a model without a config of transformers")
+    if "text" not in spec.stacks:
+        raise ValueError(
+            f"scaling must be left out for a model without a text stack, "
+            f"got {', '.join(spec.stacks)}"
+        )
     if not isinstance(scaling, Scaling):
         raise TypeError(
             f"scaling must be a rule of ropewalk.scaling, such as YaRN(…), got {shown(scaling)}"
@@ -49,18 +54,10 @@ def with_rule(
         raise ValueError("scaling must be left out: no layer of this model has a rope that scales")
     wanted = ModelSpec({"text": tuple(layers)}, spec.model_type)
     new = copy.deepcopy(config)
-    try:
-        _write(wanted, new)
-        read = ModelSpec.from_config(new)
-    except Exception as error:  # transformers checks fields of a config in its own ways
+    if not _written(wanted, new):
         raise ValueError(
-            f"scaling must be a rule that a config of {shown(spec.model_type)} can describe, "
-            f"got {shown(scaling)}: {shown(' '.join(str(error).split()), 200)}"
-        ) from error
-    if read.layers != wanted.layers:
-        raise ValueError(
-            f"scaling must be a rule that a config of {shown(spec.model_type)} can describe, "
-            f"got {shown(scaling)}"
+            f"scaling must be a rule that transformers reads back from a config of "
+            f"{shown(spec.model_type)}, got {shown(scaling)}"
         )
     return made, new
 
@@ -80,14 +77,42 @@ def _scaled(rope: RotarySpec, scaling: Scaling, config: Any) -> RotarySpec:
     return replace(rope, scaling=scaling)
 
 
-def _write(wanted: ModelSpec, config: Any) -> None:
-    """Write the ropes of a text stack into a transformers config."""
-    written = wanted.to_config()
-    rope_parameters = written.get("text_config", written)["rope_parameters"]
-    text = config.get_text_config()
-    before = getattr(text, "rope_parameters", None) or {}
-    if any(isinstance(value, dict) for value in before.values()):  # also types without layers
-        rope_parameters = {**before, **rope_parameters}
-    text.rope_parameters = rope_parameters
-    if hasattr(config, "validate"):
-        config.validate()
+def _written(wanted: ModelSpec, config: Any) -> bool:
+    """Write the ropes of a text stack into a transformers config, if it can describe them."""
+    try:
+        written = wanted.to_config()
+        rope_parameters = written.get("text_config", written)["rope_parameters"]
+        text = config.get_text_config()
+        before = getattr(text, "rope_parameters", None) or {}
+        if any(isinstance(value, dict) for value in before.values()):  # also types without layers
+            rope_parameters = {**before, **rope_parameters}
+        text.rope_parameters = rope_parameters
+        if hasattr(config, "validate"):
+            config.validate()
+        return ModelSpec.from_config(config).layers == wanted.layers
+    except Exception:  # transformers checks the fields of a config in its own ways
+        return False
+
+
+class ConfigChange:
+    """A config of transformers in place of another, in each module that has it.
+
+    Other objects may share the old config, so it does not change. Undoing carries fields that were
+    set meanwhile over to the old one, except those of the rope.
+    """
+
+    def __init__(self, old: Any, new: Any) -> None:
+        pairs = [(old, new), (old.get_text_config(), new.get_text_config())]
+        self._pairs = [(one, other, dict(vars(other))) for one, other in pairs]
+
+    def new_of(self, old: Any) -> Any:
+        """Return the new config for a module's config, or None if it has another one."""
+        return next((new for each, new, _ in self._pairs if each is old), None)
+
+    def carry_over(self) -> None:
+        """Set on the old configs what was set on the new ones since."""
+        for old, new, before in self._pairs:
+            for name, value in vars(new).items():
+                of_rope = name == "rope_parameters" or hasattr(value, "to_dict")
+                if value is not before.get(name) and not of_rope:
+                    setattr(old, name, value)

@@ -17,13 +17,15 @@ from torch import Tensor, nn
 from ropewalk.checks import shown
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import RotaryTables, Tables
-from ropewalk.tools.patch.rebind import MADE, subclass
+from ropewalk.tools.patch.rebind import subclass
 from ropewalk.tools.patch.rotation import TABLE_FORMS, TableForm, as_model_has_them
 
 #: Parameters of a rotary module's forward, and those that not all have.
 PARAMETERS = ("x", "position_ids")
 OPTIONAL = ("layer_type",)
 BUFFER = "embed_positions"  # GPT-J and CodeGen: the table of each layer, sin before cos
+
+REPLACED_FORWARD = "its forward was replaced on this object, as hooks of accelerate do"
 
 NEAR = (0, 1, 2, 3, 5, 17, 130, 1_003, 2_047)
 # A float32 frequency is off by up to about 1e-6 of itself, which the angle multiplies.
@@ -54,7 +56,7 @@ class NoTablesError(Exception):
 
 def is_rotary(module: nn.Module) -> bool:
     """Return whether a module's forward takes x and positions, and maybe the type of a layer."""
-    if "forward" in vars(module) or type(module).__module__.partition(".")[0] == "torch":
+    if type(module).__module__.partition(".")[0] == "torch":
         return False
     parameters = tuple(inspect.signature(type(module).forward).parameters)[1:]
     return parameters in (PARAMETERS, PARAMETERS + OPTIONAL)
@@ -78,6 +80,8 @@ def match(
     Its tables are compared with exact ones, at positions up to 2,047, and beyond the original
     length if a rule depends on it. A copy of the module is called, because some remember lengths.
     """
+    if "forward" in vars(module):
+        return {}, {None: REPLACED_FORWARD}
     if any(buffer.is_meta for buffer in module.buffers()):
         return {}, {None: "it is on the meta device; patch the model after it is loaded"}
     found: dict[str | None, Match] = {}
@@ -97,13 +101,17 @@ def match(
 def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[RotarySpec]) -> Match:
     if not ropes:
         raise NoTablesError
-    reasons = []
+    reasons: list[str | None] = []
     for rope in ropes:
         for form, sign in HYPOTHESES:
-            reason = _difference(module, layer_type, rope, form, sign)
+            try:
+                reason = _difference(module, layer_type, rope, form, sign)
+            except NoMatchError as error:  # such as of another number of axes
+                reason = str(error)
             if reason is None:
-                probe = _call(copy.deepcopy(module), _probes(rope)[0], layer_type, torch.float64)
-                return Match(rope, form, sign < 0, probe[0].dtype in WIDE)
+                at = _probes(rope)[0]
+                (probe, *_) = call_rotary(_copied(module), at, layer_type, torch.float64)
+                return Match(rope, form, sign < 0, probe.dtype == torch.float64)
             reasons.append(reason)
     of = "" if layer_type is None else f" for {layer_type}"
     worst = next((f": {reason}" for reason in reasons if reason), "")
@@ -114,7 +122,6 @@ def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[Rotary
 
 
 HYPOTHESES = tuple((form, sign) for form in TABLE_FORMS for sign in (1, -1))
-WIDE = (torch.float64, torch.complex128)
 
 
 def _probes(rope: RotarySpec) -> list[Tensor]:
@@ -134,10 +141,10 @@ def _difference(
 ) -> str | None:
     """Return None if the module's tables are the rope's, "" if the shape differs, else how far."""
     rounding = max([ROUNDING.get(x.dtype, 0.0) for x in module.buffers()], default=0.0)
-    fresh = copy.deepcopy(module)  # it may remember lengths; a short call makes it forget them
+    fresh = _copied(module)  # it may remember lengths; a short call makes it forget them
     for at in _probes(rope):
-        theirs = _call(fresh, at, layer_type, torch.float32)
-        cos, sin = exact(RotaryTables(rope), at)
+        theirs = call_rotary(fresh, at, layer_type, torch.float32)
+        cos, sin = tables_at(RotaryTables(rope), at)
         ours = as_model_has_them((cos, sign * sin), form)
         if len(ours) != len(theirs) or ours[0].shape != theirs[0].shape:
             return ""
@@ -156,7 +163,14 @@ def _difference(
     return None
 
 
-def _call(
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:  # such as of a lock
+        raise NoMatchError(f"it cannot be copied: {shown(str(error))}") from error
+
+
+def call_rotary(
     module: nn.Module, at: Tensor, layer_type: str | None, dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
     """Return what a rotary module computes at positions, on the CPU."""
@@ -164,64 +178,69 @@ def _call(
     x = torch.zeros(1, at.shape[-1], 1, dtype=dtype, device=device)
     more = () if layer_type is None else (layer_type,)
     try:
-        tables = module(x, at.to(device), *more)
+        tables = type(module).forward(module, x, at.to(device), *more)  # without its hooks
     except (AttributeError, KeyError):  # where a module has its buffers by layer type
         raise NoTablesError from None
     except Exception as error:  # code of a model may raise anything
         says = f"{type(error).__name__}: {shown(str(error))}"
-        raise NoMatchError(f"it raises {says} when it is called") from error
+        raise NoMatchError(f"it takes no positions (B, S): {says}") from error
     tables = (tables,) if isinstance(tables, Tensor) else tuple(tables)
     if not 1 <= len(tables) <= 2 or not all(isinstance(table, Tensor) for table in tables):
         raise NoMatchError("it does not return cos and sin")
     return tuple(table.cpu() for table in tables)
 
 
-def exact(tables: RotaryTables, positions: Tensor) -> Tables:
-    """Return tables at positions; a rule's length is each sequence's last position plus one."""
+def tables_at(tables: RotaryTables, positions: Tensor) -> Tables:
+    """Return tables at positions (B, S) or (A, B, S).
+
+    The length of a rule is that of the longest sequence in the batch, as in transformers: when it
+    changes, caches of the model are dropped for the complete batch.
+    """
     spec = tables.spec
     if spec.axis_count > 1 and (positions.ndim == 2 or positions.shape[0] == 1):
         positions = positions.expand(spec.axis_count, -1, -1)  # text: the same on every axis
     if not spec.needs_length:
         return tables.at(positions)
-    last = positions.amax(-1)
-    return tables.at(positions, (last.amax(0) if last.ndim == 2 else last).clamp(min=0) + 1)
+    return tables.at(positions, positions.max().clamp(min=0).reshape(1) + 1)
 
 
 class ExactTables:
-    """The tables of a rotary module, for each of its layer types.
+    """The tables of a rotary module, for each of its layer types, in the form that the model has.
 
-    compact: return float32 tables (B, S, R/2), for functions that were replaced; else tables in the
-    form and dtype of the model's own. A layer type without a match has the model's own tables.
+    wide: float32 whatever x is, because all functions that take them compute in float32; else in
+    the dtype of the model's own tables.
     """
 
-    def __init__(self, matches: Mapping[str | None, Match], *, compact: bool) -> None:
+    def __init__(self, matches: Mapping[str | None, Match], *, wide: bool) -> None:
         self.matches = dict(matches)
-        self.compact = compact
+        self.wide = wide
         self._tables = {each: RotaryTables(found.rope) for each, found in matches.items()}
+
+    def serves(self, position_ids: Tensor, layer_type: str | None) -> bool:
+        """Return whether there are exact tables for a call.
+
+        Fractions of a position, and layer types without a match, need the model's own tables.
+        """
+        return layer_type in self.matches and not position_ids.is_floating_point()
 
     def at(self, x: Tensor, position_ids: Tensor, layer_type: str | None) -> Any:
         """Return what the model's own module would return, exact."""
         found = self.matches[layer_type]
-        cos, sin = exact(self._tables[layer_type], position_ids.to(x.device))
-        if found.reverse:
-            sin = -sin
-        if not self.compact:
-            tables = as_model_has_them((cos, sin), found.form)
-            if found.follows:
-                tables = tuple(table.to(x.dtype) for table in tables)
-            return tables if len(tables) > 1 else tables[0]
-        return torch.complex(cos, sin) if found.form == "complex" else (cos, sin)
+        cos, sin = tables_at(self._tables[layer_type], position_ids.to(x.device))
+        tables = as_model_has_them((cos, -sin if found.reverse else sin), found.form)
+        if found.follows and not self.wide:
+            tables = tuple(table.to(x.dtype) for table in tables)
+        return tables if len(tables) > 1 else tables[0]
 
 
 def exact_class(cls: Any) -> type:
     """Return a subclass of a rotary module's class that returns the tables in `exact_tables`."""
-    if (exact_class, cls) in MADE:
-        return MADE[exact_class, cls]
 
     def forward(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
-        if layer_type not in self.exact_tables.matches:
-            return cls.forward(self, x, position_ids, layer_type)
-        return self.exact_tables.at(x, position_ids, layer_type)
+        if self.exact_tables.serves(position_ids, layer_type):
+            return self.exact_tables.at(x, position_ids, layer_type)
+        more = () if layer_type is None else (layer_type,)
+        return cls.forward(self, x, position_ids, *more)
 
     return subclass(cls, {"forward": forward}, exact_class)
 
