@@ -1,0 +1,171 @@
+"""What config.json says about the model to convert, and the config of the converted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from ropewalk.checks import shown
+from ropewalk.files import read_bytes, shown_path
+from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
+from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
+from ropewalk.rotary.config.reader import read_config
+from ropewalk.rotary.config.sections import find_sections, normalize_section, pairing_key
+from ropewalk.rotary.config.source import MAX_BYTES, load_config
+from ropewalk.rotary.config.values import positive_int
+from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.spec import Pairing
+from ropewalk.tools.convert.config_text import last_key, remove_member, set_member
+from ropewalk.tools.convert.layouts import LAYOUTS
+from ropewalk.tools.convert.permute import Heads
+from ropewalk.tools.convert.plan import Stack
+
+
+@dataclass(frozen=True)
+class ModelToConvert:
+    """The text model of a config.json, the pairings, and the new config.json."""
+
+    model_type: str
+    before: Pairing
+    after: Pairing
+    own: Pairing
+    stack: Stack
+    config: bytes
+    config_change: str
+
+
+def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
+    """Read a model's config.json. Raises ValueError if it cannot be converted, and says why."""
+    path = folder / "config.json"
+    config = load_config(path)
+    spec = read_config(config)
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in LAYOUTS:
+        raise ValueError(_not_supported(model_type))
+    section, conventions = find_sections(config, model_type)["text"]
+    _check_quantization(config)
+    layout = LAYOUTS[model_type]
+    settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
+    reason = layout.refused(settings)
+    if reason is not None:
+        raise ValueError(f"this {model_type} model cannot be converted: {reason}")
+    layers = spec.stacks["text"]
+    stated = _pairing_of(layers)
+    before = cast(Pairing, stated if read_as is None else read_as)
+    after = cast(Pairing, to)
+    if before == after:
+        raise ValueError(_nothing_to_do(before, stated, conventions, read_as))
+    heads = _heads(settings, model_type)
+    moved = {**layout.moved, **layout.from_config(settings)}
+    content = read_bytes(path, MAX_BYTES)
+    written, change = new_config(content, conventions, after)
+    _check_written(written, layers, after)
+    return ModelToConvert(
+        model_type=model_type,
+        before=before,
+        after=after,
+        own=conventions.pairing,
+        stack=Stack(layers, layout, moved, heads),
+        config=written,
+        config_change=change,
+    )
+
+
+def new_config(content: bytes, conventions: RopeConventions, to: Pairing) -> tuple[bytes, str]:
+    """Return config.json with another pairing, and the change as text.
+
+    The pairing that the model type's code reads anyway needs no key. A key that is removed again
+    restores every byte.
+    """
+    text = content.decode("utf-8")
+    config = json.loads(text.removeprefix("\ufeff"))
+    family_key = pairing_key(conventions)
+    own = to == conventions.pairing
+    key = CONVERTED_PAIRING_KEY if family_key is None else family_key
+    value: object = to if family_key is None else to == "interleaved"
+    written = text
+    if family_key is not None:
+        written = remove_member(written, "", CONVERTED_PAIRING_KEY)
+    if not own:
+        written = set_member(written, "", key, value)
+    elif key in config:
+        added_here = family_key is None or last_key(text, "") == key
+        written = remove_member(written, "", key) if added_here else set_member(text, "", key, value)
+    if written == text:
+        return content, ""
+    removed = own and key not in json.loads(written.removeprefix("\ufeff"))
+    change = f"without {key}" if removed else f"{json.dumps(key)}: {json.dumps(value)}"
+    return written.encode("utf-8"), change
+
+
+def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
+    ropes = [layer.rope for layer in layers if layer.rope is not None]
+    if not ropes:
+        raise ValueError("this model has no rope in any layer, so there is nothing to convert")
+    return ropes[0].pairing
+
+
+def _check_written(content: bytes, layers: tuple[LayerSpec, ...], to: Pairing) -> None:
+    """Raise if the new config would not be read as the same ropes with the new pairing."""
+    read = read_config(json.loads(content.decode("utf-8").removeprefix("\ufeff"))).stacks["text"]
+    for layer, (new, old) in enumerate(zip(read, layers, strict=True)):
+        if old.rope is None or new.rope is None:
+            assert old.rope is new.rope, layer
+            continue
+        assert new.rope.pairing == to, (layer, new.rope)
+        same = replace(new.rope, pairing=old.rope.pairing, write_pairing=old.rope.write_pairing)
+        assert same == old.rope, (layer, new.rope)
+        if old.rope.blocks is not None or old.rope.axes is not None and old.rope.blocks:
+            raise ValueError(f"layer {layer} pairs dimensions within blocks, which is not supported")
+
+
+def _heads(settings: Mapping[str, Any], model_type: str) -> Heads:
+    for key in HEAD_COUNT_KEYS:
+        if settings.get(key) is not None:
+            heads = positive_int(settings, key)
+            kv_heads = LAYOUTS[model_type].key_heads(settings, heads)
+            if heads % kv_heads:
+                raise ValueError(
+                    f"the number of heads must be a multiple of that of keys, got {heads} and "
+                    f"{kv_heads}"
+                )
+            return Heads(heads, kv_heads)
+    raise ValueError(f"{HEAD_COUNT_KEYS[0]} must be given in config.json, got none")
+
+
+def _check_quantization(config: Mapping[str, Any]) -> None:
+    for key in ("quantization_config", "compression_config"):
+        if config.get(key) is not None:
+            raise ValueError(
+                f"{key} must be absent, got {shown(config[key])}: quantized weights have scales "
+                f"that would have to move with their rows; convert the model before it is "
+                f"quantized"
+            )
+
+
+def _not_supported(model_type: object) -> str:
+    return (
+        f"model_type must be one that is tested to compute the same after a conversion, got "
+        f"{shown(model_type)}; these are: {', '.join(sorted(LAYOUTS))}"
+    )
+
+
+def _nothing_to_do(
+    before: Pairing, stated: Pairing, conventions: RopeConventions, read_as: str | None
+) -> str:
+    if read_as is None:
+        return (
+            f"there is nothing to do: config.json says that the weights are {before} already; if "
+            f"they are not, say what they are with --from (read_as)"
+        )
+    if read_as == stated:
+        return f"there is nothing to do: the weights are {before} already, as config.json says"
+    key = pairing_key(conventions) or CONVERTED_PAIRING_KEY
+    value: object = before if pairing_key(conventions) is None else before == "interleaved"
+    return (
+        f"there is nothing to do: weights that are {before} already need only "
+        f"{json.dumps(key)}: {json.dumps(value)} in config.json"
+    )
