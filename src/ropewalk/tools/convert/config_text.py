@@ -1,4 +1,4 @@
-"""Edits of a config.json as text: one member of one object changes, every other byte is the same."""
+"""Edits of a config.json as text: one member of an object changes, and no other byte."""
 
 from __future__ import annotations
 

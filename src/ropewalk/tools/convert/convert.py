@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ropewalk.checks import check_bool, shown
-from ropewalk.files import shown_path
 from ropewalk.rotary.spec import Pairing, check_pairing
 from ropewalk.tools.convert.folder import ModelFolder, read_folder
 from ropewalk.tools.convert.model import ModelToConvert, read_model
@@ -161,10 +159,8 @@ def _write(folder: ModelFolder, model: ModelToConvert, plan: Plan, target: Path)
                     copy_reordered(file, written, plan.reorderings.get(file.path.name, ()))
                     _finish(written)
     except OSError as error:  # the error of a failed write does not name its file
-        if error.errno == errno.ENOSPC:
-            reason = "the disk is full"
-        else:
-            reason = error.strerror or str(error)
+        full = error.errno == errno.ENOSPC
+        reason = "the disk is full" if full else error.strerror or str(error)
         raise OSError(error.errno, f"{reason}; OUT was not written", os.fspath(target)) from error
 
 

@@ -66,7 +66,9 @@ def _names(path: Path) -> list[str]:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES + 1)))
     except FileNotFoundError:
-        raise ValueError(f"IN must be a model's folder, but {shown_path(path)} is missing") from None
+        raise ValueError(
+            f"IN must be a model's folder, but {shown_path(path)} is missing"
+        ) from None
     except NotADirectoryError:
         raise ValueError(f"IN must be a model's folder, got the file {shown_path(path)}") from None
     except PermissionError:

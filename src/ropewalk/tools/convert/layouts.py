@@ -99,7 +99,7 @@ add(
     HEAD_NORMS,
 )
 add("olmo2 olmo3 olmoe flex_olmo minimax_m2", WIDE_NORMS)
-add("gpt_oss granite_swa granitemoe_swa mimo_v2_flash", SEPARATE, kept=WITH_SINKS)
+add("gpt_oss granite_swa granitemoe_swa", SEPARATE, kept=WITH_SINKS)
 add("cohere cohere2 cohere2_moe", WIDE_NORMS)
 add("bitnet", SEPARATE, kept=SEPARATE.kept | {"attn_sub_norm"})
 add("doge", HEAD_NORMS, kept=SEPARATE.kept | {"A", "dt_proj"})

@@ -93,7 +93,9 @@ def new_config(content: bytes, conventions: RopeConventions, to: Pairing) -> tup
         written = set_member(written, "", key, value)
     elif key in config:
         added_here = family_key is None or last_key(text, "") == key
-        written = remove_member(written, "", key) if added_here else set_member(text, "", key, value)
+        written = (
+            remove_member(written, "", key) if added_here else set_member(text, "", key, value)
+        )
     if written == text:
         return content, ""
     removed = own and key not in json.loads(written.removeprefix("\ufeff"))
@@ -119,7 +121,9 @@ def _check_written(content: bytes, layers: tuple[LayerSpec, ...], to: Pairing) -
         same = replace(new.rope, pairing=old.rope.pairing, write_pairing=old.rope.write_pairing)
         assert same == old.rope, (layer, new.rope)
         if old.rope.blocks is not None or old.rope.axes is not None and old.rope.blocks:
-            raise ValueError(f"layer {layer} pairs dimensions within blocks, which is not supported")
+            raise ValueError(
+                f"layer {layer} pairs dimensions within blocks, which is not supported"
+            )
 
 
 def _heads(settings: Mapping[str, Any], model_type: str) -> Heads:

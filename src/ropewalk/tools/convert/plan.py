@@ -116,7 +116,9 @@ def _some_name(files: list[SafetensorsFile]) -> str:
 def _check_outside(tensor: Tensor, file: SafetensorsFile) -> None:
     """Raise if a tensor outside the layers may have queries or keys."""
     if any(ATTENTION.search(part) for part in tensor.name.split(".")):
-        raise _refused(tensor, file, "it is part of an attention that this model type does not have")
+        raise _refused(
+            tensor, file, "it is part of an attention that this model type does not have"
+        )
 
 
 def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Place | None:
@@ -140,7 +142,9 @@ def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Pl
         raise _refused(tensor, file, "it is in the attention, and this model type has no such part")
     parts = what.split(".")
     if parts[0] not in layout.beside and any(ATTENTION.search(part) for part in parts[:-1]):
-        raise _refused(tensor, file, "it is part of an attention that this model type does not have")
+        raise _refused(
+            tensor, file, "it is part of an attention that this model type does not have"
+        )
     return None
 
 
