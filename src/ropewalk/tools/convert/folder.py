@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,10 @@ def read_folder(path: Path) -> ModelFolder:
 def _names(path: Path) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES + 1)))
+            names = sorted(entry.name for entry in islice(entries, MOST_FILES + 1))
     except FileNotFoundError:
-        raise ValueError(
-            f"IN must be a model's folder, but {shown_path(path)} is missing"
-        ) from None
+        name = shown_path(path)
+        raise ValueError(f"IN must be a model's folder, but {name} is missing") from None
     except NotADirectoryError:
         raise ValueError(f"IN must be a model's folder, got the file {shown_path(path)}") from None
     except PermissionError:

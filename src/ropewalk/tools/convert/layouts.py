@@ -34,7 +34,7 @@ class Layout:
     layers: what precedes the number of a layer in a name. The second one is of a model that was
         saved without its head.
     attention: the module of a layer with the attention.
-    moved: modules of it with rows of queries and keys, and where these are. A number in a name is *.
+    moved: modules of it with rows of queries and keys, and where these are; * is a number.
     kept: modules and parameters of it that have none.
     required: modules of it that every layer with a rope must have; "a|b" is one of two.
     beside: modules of a layer that look like attention but have no rope.
@@ -91,7 +91,8 @@ WITH_SINKS = SEPARATE.kept | {"sinks"}
 add(
     "llama mistral mixtral qwen2 qwen2_moe gemma gemma2 olmo granite granitemoe granitemoeshared "
     "starcoder2 glm glm4 smollm3 nemotron helium ministral ministral3 seed_oss arcee ernie4_5 "
-    "ernie4_5_moe llama4_text jais2 vaultgemma phimoe cwm hyperclovax solar_open aria_text nanochat",
+    "ernie4_5_moe llama4_text jais2 vaultgemma phimoe cwm hyperclovax solar_open aria_text "
+    "nanochat",
     SEPARATE,
 )
 add(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ropewalk.checks import shown
-from ropewalk.files import read_bytes, shown_path
+from ropewalk.files import read_bytes
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
 from ropewalk.rotary.config.reader import read_config
@@ -92,10 +92,10 @@ def new_config(content: bytes, conventions: RopeConventions, to: Pairing) -> tup
     if not own:
         written = set_member(written, "", key, value)
     elif key in config:
-        added_here = family_key is None or last_key(text, "") == key
-        written = (
-            remove_member(written, "", key) if added_here else set_member(text, "", key, value)
-        )
+        if family_key is None or last_key(written, "") == key:  # this function added it
+            written = remove_member(written, "", key)
+        else:
+            written = set_member(written, "", key, value)
     if written == text:
         return content, ""
     removed = own and key not in json.loads(written.removeprefix("\ufeff"))
@@ -107,6 +107,7 @@ def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
     ropes = [layer.rope for layer in layers if layer.rope is not None]
     if not ropes:
         raise ValueError("this model has no rope in any layer, so there is nothing to convert")
+    assert all(rope.blocks is None for rope in ropes)  # no type of the table has blocks
     return ropes[0].pairing
 
 
@@ -120,10 +121,6 @@ def _check_written(content: bytes, layers: tuple[LayerSpec, ...], to: Pairing) -
         assert new.rope.pairing == to, (layer, new.rope)
         same = replace(new.rope, pairing=old.rope.pairing, write_pairing=old.rope.write_pairing)
         assert same == old.rope, (layer, new.rope)
-        if old.rope.blocks is not None or old.rope.axes is not None and old.rope.blocks:
-            raise ValueError(
-                f"layer {layer} pairs dimensions within blocks, which is not supported"
-            )
 
 
 def _heads(settings: Mapping[str, Any], model_type: str) -> Heads:

@@ -19,12 +19,14 @@ FLOATS = ("F16", "BF16", "F32", "F64", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_
 QUANTIZED = re.compile(
     r"scale|zero|qweight|g_idx|SCB|absmax|quant|codebook|lut|weight_format|packed", re.IGNORECASE
 )
-# Parts of names of attention, if they are not in the module where the layout expects it. Norms before
-# and after the attention have such names too.
+# Parts of names of attention, in modules where the layout does not expect it. Norms before and
+# after the attention have such names too.
 ATTENTION = re.compile(
     r"^(?!.*norm).*(attn|attention|mixer)|^(w?q|w?k|w?qkv|query|key|query_key_value)(_proj|_b_proj)?$",
     re.IGNORECASE,
 )
+
+UNEXPECTED = "it is part of an attention that this model type does not have"
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,7 @@ def _some_name(files: list[SafetensorsFile]) -> str:
 def _check_outside(tensor: Tensor, file: SafetensorsFile) -> None:
     """Raise if a tensor outside the layers may have queries or keys."""
     if any(ATTENTION.search(part) for part in tensor.name.split(".")):
-        raise _refused(
-            tensor, file, "it is part of an attention that this model type does not have"
-        )
+        raise _refused(tensor, file, UNEXPECTED)
 
 
 def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Place | None:
@@ -127,7 +127,7 @@ def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Pl
     if what.startswith(layout.attention):
         inner = what.removeprefix(layout.attention)
         module, _, parameter = inner.rpartition(".")
-        if inner in layout.kept or module in layout.kept and parameter in ("weight", "bias"):
+        if inner in layout.kept or (module in layout.kept and parameter in ("weight", "bias")):
             return None
         place = stack.moved.get(re.sub(r"\.\d+(?=\.|$)", ".*", module))
         if place is not None and parameter in ("weight", "bias"):
@@ -142,9 +142,7 @@ def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Pl
         raise _refused(tensor, file, "it is in the attention, and this model type has no such part")
     parts = what.split(".")
     if parts[0] not in layout.beside and any(ATTENTION.search(part) for part in parts[:-1]):
-        raise _refused(
-            tensor, file, "it is part of an attention that this model type does not have"
-        )
+        raise _refused(tensor, file, UNEXPECTED)
     return None
 
 
