@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,13 +47,19 @@ def convert(
     Rows of the weights, biases and norms of queries and keys change places. Everything else is
     copied byte for byte. OUT appears complete or not at all, and IN is only read.
     """
-    with errors():
+    with errors() as at_interruption:
         from ropewalk.tools.convert import convert as run
 
         folder, new = path_of("IN", source), path_of("OUT", target)
         assert folder is not None
         assert new is not None
-        conversion = run(folder, new, to=to, read_as=read_as, dry_run=dry_run)
+        existed = os.path.lexists(new)
+        try:
+            conversion = run(folder, new, to=to, read_as=read_as, dry_run=dry_run)
+        except KeyboardInterrupt:
+            if new.is_dir() and not existed:
+                at_interruption.message = f"interrupted after {target} was written completely"
+            raise
         if as_json:
             print(json.dumps(conversion.to_dict(), indent=1))
         else:

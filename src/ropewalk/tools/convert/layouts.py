@@ -247,6 +247,7 @@ add(
         layers=("transformer.h.", "h."),
         attention="self_attention.",
         kept=names("dense"),
+        beside=names("ln_attn"),
         required=names("query_key_value"),
         from_config=_falcon_rows,
         key_heads=_falcon_heads,

@@ -10,7 +10,11 @@ from typing import Any, cast
 
 from ropewalk.checks import shown
 from ropewalk.files import read_bytes
-from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    PAIRING_KEYS,
+    RopeConventions,
+)
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.sections import find_sections, normalize_section, pairing_key
@@ -96,11 +100,18 @@ def new_config(content: bytes, conventions: RopeConventions, to: Pairing) -> tup
             written = remove_member(written, "", key)
         else:
             written = set_member(written, "", key, value)
-    if written == text:
-        return content, ""
-    removed = own and key not in json.loads(written.removeprefix("\ufeff"))
-    change = f"without {key}" if removed else f"{json.dumps(key)}: {json.dumps(value)}"
-    return written.encode("utf-8"), change
+    return written.encode("utf-8"), _change(config, json.loads(written.removeprefix("\ufeff")))
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return which pairing keys differ between two configs, as text."""
+    changes = []
+    for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS):
+        if key in before and key not in after:
+            changes.append(f"without {key}")
+        elif key in after and before.get(key, ...) != after[key]:
+            changes.append(f"{json.dumps(key)}: {json.dumps(after[key])}")
+    return " and ".join(changes)
 
 
 def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:

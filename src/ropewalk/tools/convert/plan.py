@@ -90,7 +90,8 @@ def make_plan(stack: Stack, files: Iterable[SafetensorsFile], to: Pairing) -> Pl
             rope = stack.layers[layer].rope
             if place is None or rope is None:
                 continue
-            reordering = _reordering(tensor, what, place, rope, stack.heads, to, file)
+            inner = what.removeprefix(stack.layout.attention)
+            reordering = _reordering(tensor, inner, place, rope, stack.heads, to, file)
             rows = len(reordering.starts) * len(reordering.order)
             tensors.append(ChangedTensor(tensor.name, layer, what, file_name, tensor.size, rows))
             reorderings.setdefault(file_name, []).append(reordering)
@@ -148,7 +149,7 @@ def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Pl
 
 def _reordering(
     tensor: Tensor,
-    what: str,
+    inner: str,
     place: Place,
     rope: RotarySpec,
     heads: Heads,
@@ -158,7 +159,7 @@ def _reordering(
     """Return the new order of a tensor's rows; raise if its shape is not that of the config."""
     rows = place(heads, rope)
     shape = tensor.shape
-    is_norm = "norm" in what
+    is_norm = "norm" in inner
     if is_norm and len(shape) == 2:
         fits = shape[0] * shape[1] == rows.count and shape[1] == rope.head_dim
     else:

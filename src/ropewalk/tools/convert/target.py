@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,19 +53,18 @@ def complete_folder(target: Path) -> Iterator[Path]:
     parent folder removes it.
     """
     remove_parts_of_folders(target.parent)
-    name = f".{target.name[:MOST_OF_A_NAME]}.{machine_name()}-{os.getpid()}-"
-    part = Path(tempfile.mkdtemp(prefix=name, suffix=".partial", dir=target.parent))
+    own = f"{machine_name()}-{os.getpid()}-{secrets.token_hex(4)}"
+    part = target.parent / f".{target.name[:MOST_OF_A_NAME]}.{own}.partial"
     _own_parts.add(part.name)
     try:
-        part.chmod(0o777 & ~_umask())  # `mkdtemp` makes it private
+        part.mkdir()
         yield part
-        for folder in (part, target.parent):
-            _synchronize(folder)
+        _synchronize(part)
         _move(part, target)
         _synchronize(target.parent)
     finally:
         with suppress(OSError):
-            shutil.rmtree(part)  # nothing is left of it if it was moved
+            shutil.rmtree(part)  # there is none if it was moved
         _own_parts.discard(part.name)
 
 
@@ -91,12 +90,6 @@ def _is_empty(path: Path) -> bool:
         return path.is_dir() and not any(path.iterdir())
     except OSError:
         return False
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def _synchronize(folder: Path) -> None:
