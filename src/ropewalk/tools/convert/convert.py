@@ -89,8 +89,9 @@ def convert(
     computes the same if its rope pairs dimensions as `to` says. Names, shapes, dtypes, metadata and
     all other tensors are the same, and converting back restores every byte.
 
-    source: a folder with config.json and safetensors, in one file or several with their index.
-    target: the new folder. It must not exist. It appears complete or not at all.
+    source: a folder with config.json and safetensors, in one file or several with their index;
+        messages call it IN.
+    target: the new folder, OUT in messages. It must not exist. It appears complete or not at all.
     to: `half` or `interleaved`.
     read_as: the pairing that the weights have, if it is not the one that config.json implies.
     dry_run: check everything and return what would change, but write nothing.
