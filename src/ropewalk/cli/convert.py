@@ -48,8 +48,12 @@ def convert(
     copied byte for byte. OUT appears complete or not at all, and IN is only read.
     """
     with errors() as at_interruption:
+        from ropewalk.rotary.pairing import check_pairing
         from ropewalk.tools.convert import convert as run
 
+        check_pairing("--to", to)
+        if read_as is not None:
+            check_pairing("--from", read_as)
         folder, new = path_of("IN", source), path_of("OUT", target)
         assert folder is not None
         assert new is not None

@@ -45,6 +45,7 @@ HEADERS = {
     "a header longer than the file": (file_of({}, length=99), "is cut off: its header has 99"),
     "no JSON": (file_of(b"{no"), "header: the text at line 1, column 2 is not JSON"),
     "an empty header": (file_of(b""), "header: it is empty"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of git-lfs"),
     "a pickle": (b"PK\x03\x04" + bytes(40), "is cut off: its header has"),
     "a header that is not UTF-8": (file_of(b'{"\xff": 1}'), "its header is not UTF-8"),
     "a list": (file_of([1]), "its header must be a JSON object"),
@@ -133,7 +134,7 @@ def test_a_tensor_that_is_not_understood_is_named(case, tmp_path):
     ("changed", "message"),
     [
         ({"model_type": "internlm2"}, "model_type must be one that is tested"),
-        ({"model_type": None}, "model_type must be given"),
+        ({"model_type": None}, "model_type must be one that is tested"),
         ({"quantization_config": {"bits": 4}}, "quantization_config must be absent"),
         ({"rope_pairing": "interleaved"}, "there is nothing to do"),
         ({"num_key_value_heads": 3}, "must be a multiple of that of keys"),
@@ -141,6 +142,7 @@ def test_a_tensor_that_is_not_understood_is_named(case, tmp_path):
         ({"head_dim": 4}, "its shape is [32, 16], but the config"),
         ({"num_hidden_layers": 3}, "must have model.layers.2.self_attn.k_proj.weight"),
         ({"rope_thet": 3.0}, "rope_thet"),
+        ({"model_type": "qwen3"}, "must have model.layers.0.self_attn.k_norm.weight"),
     ],
 )
 def test_a_config_that_does_not_fit_is_named(changed, message, tmp_path):

@@ -18,8 +18,10 @@ MOST_FILES = 10_000
 MOST_INDEX_BYTES = 2**27  # ten times that of the largest published models
 INDEX = ".safetensors.index.json"
 # Weights that would have the old pairing, next to a config that states the new one.
-OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".ggml", ".h5", ".keras", ".msgpack", ".mlmodel")
-OTHER_WEIGHTS += (".npz", ".onnx", ".pt", ".pt2", ".pth", ".pte", ".tflite", ".nemo", ".engine")
+OTHER_WEIGHTS = (
+    *(".bin", ".ckpt", ".engine", ".gguf", ".ggml", ".h5", ".keras", ".mlmodel", ".msgpack"),
+    *(".nemo", ".npz", ".onnx", ".pt", ".pt2", ".pte", ".pth", ".tflite"),
+)
 NO_WEIGHTS = ("training_args.bin", "scheduler.pt", "rng_state.pth")
 ADAPTERS = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -45,7 +47,9 @@ def read_folder(path: Path) -> ModelFolder:
 
     Symlinks to files are read through, as in the cache of huggingface_hub.
     """
-    others, weights, left_out = [], [], []
+    others: list[str] = []
+    weights: list[str] = []
+    left_out: list[str] = []
     for name in _names(path):
         file = path / name
         if _is_folder(file):

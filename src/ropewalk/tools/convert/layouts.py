@@ -83,8 +83,13 @@ SEPARATE = Layout(
     kept=names("v_proj o_proj rotary_emb.inv_freq"),
     required=names("q_proj k_proj v_proj"),
 )
-HEAD_NORMS = replace(SEPARATE, moved={**ROTATED, "q_norm": one_head, "k_norm": one_head})
-WIDE_NORMS = replace(SEPARATE, moved={**ROTATED, "q_norm": queries, "k_norm": keys})
+WITH_NORMS = SEPARATE.required | {"q_norm", "k_norm"}
+HEAD_NORMS = replace(
+    SEPARATE, moved={**ROTATED, "q_norm": one_head, "k_norm": one_head}, required=WITH_NORMS
+)
+WIDE_NORMS = replace(
+    SEPARATE, moved={**ROTATED, "q_norm": queries, "k_norm": keys}, required=WITH_NORMS
+)
 HEAD_LAYERNORMS = {"q_layernorm": one_head, "k_layernorm": one_head}
 WITH_SINKS = SEPARATE.kept | {"sinks"}
 
@@ -96,12 +101,13 @@ add(
     SEPARATE,
 )
 add(
-    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus glm4_moe hy_v3 mellum",
+    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus hy_v3 mellum",
     HEAD_NORMS,
 )
+add("glm4_moe", HEAD_NORMS, required=SEPARATE.required)  # its norms are optional
 add("olmo2 olmo3 olmoe flex_olmo minimax_m2", WIDE_NORMS)
 add("gpt_oss granite_swa granitemoe_swa", SEPARATE, kept=WITH_SINKS)
-add("cohere cohere2 cohere2_moe", WIDE_NORMS)
+add("cohere cohere2 cohere2_moe", WIDE_NORMS, required=SEPARATE.required)
 add("bitnet", SEPARATE, kept=SEPARATE.kept | {"attn_sub_norm"})
 add("doge", HEAD_NORMS, kept=SEPARATE.kept | {"A", "dt_proj"})
 add("afmoe", HEAD_NORMS, kept=SEPARATE.kept | {"gate_proj"})

@@ -45,10 +45,10 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     """Read a model's config.json. Raises ValueError if it cannot be converted, and says why."""
     path = folder / "config.json"
     config = load_config(path)
-    spec = read_config(config)
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in LAYOUTS:
         raise ValueError(_not_supported(model_type))
+    spec = read_config(config)
     section, conventions = find_sections(config, model_type)["text"]
     _check_quantization(config)
     layout = LAYOUTS[model_type]

@@ -136,6 +136,8 @@ def _read_header(file: BinaryIO, size: int, name: str) -> bytes:
     if size < 8:
         raise ValueError(f"{name} is damaged: {size} bytes, but the length of its header takes 8")
     first = file.read(8)
+    if first == b"version ":
+        raise ValueError(f"{name} is a pointer of git-lfs, not the file itself; run git lfs pull")
     length = int.from_bytes(first, "little")
     if length > MOST_HEADER_BYTES:
         raise ValueError(
