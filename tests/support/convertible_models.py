@@ -3,7 +3,7 @@
 import os
 
 import torch
-from tiny_models import DERIVED, GPTJ, OWN, SIZES, _has
+from tiny_models import AXES, DERIVED, GPTJ, OWN, SIZES, _has
 
 SMALL_GEMMA4 = {"vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8}
 DBRX = {
@@ -34,7 +34,23 @@ FORMS = {
     "shared keys": ("gemma4_text", {**SMALL_GEMMA4, "num_kv_shared_layers": 2}),
     "tied": ("llama", {"tie_word_embeddings": True}),
 }  # fmt: skip
+VISION = {
+    **dict.fromkeys(("hidden_size", "intermediate_size", "embed_dim"), 32),
+    **dict.fromkeys(("num_hidden_layers", "depth"), 1),
+    **dict.fromkeys(("num_attention_heads", "num_heads"), 2),
+    **dict.fromkeys(("vision_output_dim", "projector_input_dim", "projector_output_dim"), 64),
+    "deepstack_visual_indexes": [0],
+    "fullatt_block_indexes": [0],
+    "out_hidden_size": 64,
+    "image_size": 28,
+    "patch_size": 14,
+    "head_dim": 16,
+    "num_position_embeddings": 16,
+}
 NEEDED = {
+    "glm4v_moe_text": {
+        "rope_parameters": {**AXES, "mrope_section": [1, 1, 2], "partial_rotary_factor": 0.5}
+    },
     "dbrx": DBRX,
     "gemma4_text": SMALL_GEMMA4,
     "granitemoehybrid": {
@@ -46,12 +62,32 @@ NEEDED = {
 }
 
 
-def convertible_model(model_type, **fields):
-    """Return a tiny causal language model of this type, in evaluation mode."""
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+def convertible_model(model_type, text_type=None, **fields):
+    """Return a tiny model of this type, in evaluation mode: a language model, or one of several
+    stacks with a text model of `text_type`.
+    """
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
 
-    config_class = CONFIG_MAPPING[model_type]
-    default = config_class()
+    if text_type is None:
+        config = CONFIG_MAPPING[model_type](**_sizes(model_type, fields))
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config).eval().float()
+    text = {**_sizes(text_type, fields), "model_type": text_type}
+    text = {key: value for key, value in text.items() if not key.endswith("_token_id")}
+    if "_vl" in text_type:
+        text["rope_parameters"] = AXES
+    vision_config = CONFIG_MAPPING[model_type]().vision_config
+    vision = {key: size for key, size in VISION.items() if hasattr(vision_config, key)}
+    vision["model_type"] = vision_config.model_type
+    config = CONFIG_MAPPING[model_type](text_config=text, vision_config=vision)
+    torch.manual_seed(0)
+    return AutoModelForImageTextToText.from_config(config).eval().float()
+
+
+def _sizes(model_type, fields):
+    from transformers import CONFIG_MAPPING
+
+    default = CONFIG_MAPPING[model_type]()
     sizes = {name: size for name, size in SIZES.items() if _has(default, name)}
     if isinstance(getattr(default, "layer_types", None), list):
         sizes["layer_types"] = (list(dict.fromkeys(default.layer_types)) * 4)[:4]
@@ -62,8 +98,7 @@ def convertible_model(model_type, **fields):
         sizes = {**fields, **DBRX, "vocab_size": 64}
     for name in DERIVED.get(model_type, ()):
         sizes.pop(name, None)
-    torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(config_class(**sizes)).eval().float()
+    return sizes
 
 
 def contents(folder):

@@ -104,7 +104,9 @@ def _replacement(original, pairing, sign):
 @contextmanager
 def rotating(model, pairing):
     """Rotate as `pairing` says, in all calls of this model's code."""
-    module = sys.modules[type(model).__module__]
+    # the text model's own code, in a model of several stacks
+    inner = getattr(getattr(model, "model", model), "language_model", model)
+    module = sys.modules[type(inner).__module__]
     sign = -1.0 if "nanochat" in module.__name__ else 1.0
     originals = {name: getattr(module, name) for name in NAMES if hasattr(module, name)}
     assert originals

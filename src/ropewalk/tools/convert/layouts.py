@@ -38,6 +38,7 @@ class Layout:
     kept: modules and parameters of it that have none.
     required: modules of it that every layer with a rope must have; "a|b" is one of two.
     beside: modules of a layer that look like attention but have no rope.
+    other_stacks: what precedes names of tensors of other stacks, such as vision.
     from_config: returns more modules for `moved`, if their rows depend on the config.
     key_heads: returns the number of key heads, from the config and the number of query heads.
     refused: returns why a config of this type cannot be converted, or None.
@@ -49,6 +50,7 @@ class Layout:
     kept: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
+    other_stacks: tuple[str, ...] = ()
     from_config: Callable[[Section], Mapping[str, Place]] = lambda section: {}
     key_heads: Callable[[Section, int], int] = lambda section, heads: _key_heads(section, heads)
     refused: Callable[[Section], str | None] = lambda section: None

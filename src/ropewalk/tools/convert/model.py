@@ -23,7 +23,8 @@ from ropewalk.rotary.config.values import positive_int
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing
 from ropewalk.tools.convert.config_text import last_key, remove_member, set_member
-from ropewalk.tools.convert.layouts import LAYOUTS
+from ropewalk.tools.convert.layouts import LAYOUTS, Layout
+from ropewalk.tools.convert.multimodal import TEXT_TYPES, text_layout
 from ropewalk.tools.convert.permute import Heads
 from ropewalk.tools.convert.plan import Stack
 
@@ -46,27 +47,30 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     path = folder / "config.json"
     config = load_config(path)
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in LAYOUTS:
-        raise ValueError(_not_supported(model_type))
-    spec = read_config(config)
+    found = text_layout(config)
+    if found is None:
+        raise ValueError(_not_supported(config))
+    model_type = str(model_type)
+    section_path, layout = found
+    stacks = read_config(config).stacks
     section, conventions = find_sections(config, model_type)["text"]
     _check_quantization(config)
-    layout = LAYOUTS[model_type]
+    _check_quantization(section)
     settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
     reason = layout.refused(settings)
     if reason is not None:
         raise ValueError(f"this {model_type} model cannot be converted: {reason}")
-    layers = spec.stacks["text"]
+    layers = stacks["text"]
     stated = _pairing_of(layers)
     before = cast(Pairing, stated if read_as is None else read_as)
     after = cast(Pairing, to)
     if before == after:
         raise ValueError(_nothing_to_do(before, stated, conventions, read_as))
-    heads = _heads(settings, model_type)
+    heads = _heads(settings, layout)
     moved = {**layout.moved, **layout.from_config(settings)}
     content = read_bytes(path, MAX_BYTES)
-    written, change = new_config(content, conventions, after)
-    _check_written(written, layers, after)
+    written, change = new_config(content, conventions, after, section_path)
+    _check_written(written, stacks, after)
     return ModelToConvert(
         model_type=model_type,
         before=before,
@@ -78,29 +82,35 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     )
 
 
-def new_config(content: bytes, conventions: RopeConventions, to: Pairing) -> tuple[bytes, str]:
-    """Return config.json with another pairing, and the change as text.
+def new_config(
+    content: bytes, conventions: RopeConventions, to: Pairing, path: str = ""
+) -> tuple[bytes, str]:
+    """Return config.json with another pairing in the section at `path`, and the change as text.
 
     The pairing that the model type's code reads anyway needs no key. A key that is removed again
     restores every byte.
     """
     text = content.decode("utf-8")
-    config = json.loads(text.removeprefix("\ufeff"))
+    before = _section(text, path)
     family_key = pairing_key(conventions)
-    own = to == conventions.pairing
     key = CONVERTED_PAIRING_KEY if family_key is None else family_key
     value: object = to if family_key is None else to == "interleaved"
     written = text
     if family_key is not None:
-        written = remove_member(written, "", CONVERTED_PAIRING_KEY)
-    if not own:
-        written = set_member(written, "", key, value)
-    elif key in config:
-        if family_key is None or last_key(written, "") == key:  # this function added it
-            written = remove_member(written, "", key)
+        written = remove_member(written, path, CONVERTED_PAIRING_KEY)
+    if to != conventions.pairing:
+        written = set_member(written, path, key, value)
+    elif key in before:
+        if family_key is None or last_key(written, path) == key:  # this function added it
+            written = remove_member(written, path, key)
         else:
-            written = set_member(written, "", key, value)
-    return written.encode("utf-8"), _change(config, json.loads(written.removeprefix("\ufeff")))
+            written = set_member(written, path, key, value)
+    return written.encode("utf-8"), _change(before, _section(written, path))
+
+
+def _section(text: str, path: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
+    return config[path] if path else config  # type: ignore[no-any-return]
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -122,10 +132,13 @@ def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
     return ropes[0].pairing
 
 
-def _check_written(content: bytes, layers: tuple[LayerSpec, ...], to: Pairing) -> None:
+def _check_written(
+    content: bytes, stacks: Mapping[str, tuple[LayerSpec, ...]], to: Pairing
+) -> None:
     """Raise if the new config would not be read as the same ropes with the new pairing."""
-    read = read_config(json.loads(content.decode("utf-8").removeprefix("\ufeff"))).stacks["text"]
-    for layer, (new, old) in enumerate(zip(read, layers, strict=True)):
+    read = read_config(_section(content.decode("utf-8"), "")).stacks
+    assert {**read, "text": ()} == {**stacks, "text": ()}
+    for layer, (new, old) in enumerate(zip(read["text"], stacks["text"], strict=True)):
         if old.rope is None or new.rope is None:
             assert old.rope is new.rope, layer
             continue
@@ -134,11 +147,11 @@ def _check_written(content: bytes, layers: tuple[LayerSpec, ...], to: Pairing) -
         assert same == old.rope, (layer, new.rope)
 
 
-def _heads(settings: Mapping[str, Any], model_type: str) -> Heads:
+def _heads(settings: Mapping[str, Any], layout: Layout) -> Heads:
     for key in HEAD_COUNT_KEYS:
         if settings.get(key) is not None:
             heads = positive_int(settings, key)
-            kv_heads = LAYOUTS[model_type].key_heads(settings, heads)
+            kv_heads = layout.key_heads(settings, heads)
             if heads % kv_heads:
                 raise ValueError(
                     f"the number of heads must be a multiple of that of keys, got {heads} and "
@@ -158,10 +171,13 @@ def _check_quantization(config: Mapping[str, Any]) -> None:
             )
 
 
-def _not_supported(model_type: object) -> str:
+def _not_supported(config: Mapping[str, Any]) -> str:
+    model_type, text = config.get("model_type"), config.get("text_config")
+    inside = text.get("model_type") if isinstance(text, Mapping) else None
     return (
         f"model_type must be one that is tested to compute the same after a conversion, got "
-        f"{shown(model_type)}; these are: {', '.join(sorted(LAYOUTS))}"
+        f"{shown(model_type)}{'' if inside is None else f' with the text model {shown(inside)}'}; "
+        f"these are: {', '.join(sorted({*LAYOUTS, *TEXT_TYPES}))}"
     )
 
 

@@ -75,7 +75,8 @@ def make_plan(stack: Stack, files: Iterable[SafetensorsFile], to: Pairing) -> Pl
         for tensor in file.tensors:
             in_layer = pattern.fullmatch(tensor.name)
             if in_layer is None:
-                _check_outside(tensor, file)
+                if not tensor.name.startswith(stack.layout.other_stacks):
+                    _check_outside(tensor, file)
                 continue
             layer, what = int(in_layer[1]), in_layer[2]
             place = _place(stack, tensor, what, file)
