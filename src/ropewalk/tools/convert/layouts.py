@@ -56,10 +56,10 @@ class Layout:
     refused: Callable[[Section], str | None] = lambda section: None
 
 
-def _key_heads(section: Section, heads: int) -> int:
+def _key_heads(section: object, heads: int) -> int:
     """Return the number of key heads, K; a config without it has as many as query heads."""
-    for key in ("num_key_value_heads", "num_kv_heads"):
-        if section.get(key) is not None:
+    for key in ("num_key_value_heads", "num_kv_heads", "kv_n_heads"):
+        if isinstance(section, Mapping) and section.get(key) is not None:
             return positive_int(section, key)
     return heads
 
@@ -233,7 +233,7 @@ add(
         moved={"Wqkv": blocks_of_heads},
         kept=names("out_proj"),
         required=names("Wqkv"),
-        key_heads=lambda section, heads: positive_int(section["attn_config"], "kv_n_heads"),
+        key_heads=lambda section, heads: _key_heads(section.get("attn_config"), heads),
     ),
 )
 

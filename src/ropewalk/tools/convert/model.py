@@ -28,6 +28,8 @@ from ropewalk.tools.convert.multimodal import TEXT_TYPES, text_layout
 from ropewalk.tools.convert.permute import Heads
 from ropewalk.tools.convert.plan import Stack
 
+MOST_HEADS = 16_384  # many times those of published models; bounds the work
+
 
 @dataclass(frozen=True)
 class ModelToConvert:
@@ -150,7 +152,7 @@ def _check_written(
 def _heads(settings: Mapping[str, Any], layout: Layout) -> Heads:
     for key in HEAD_COUNT_KEYS:
         if settings.get(key) is not None:
-            heads = positive_int(settings, key)
+            heads = positive_int(settings, key, most=MOST_HEADS)
             kv_heads = layout.key_heads(settings, heads)
             if heads % kv_heads:
                 raise ValueError(
