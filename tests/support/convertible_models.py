@@ -32,6 +32,7 @@ FORMS = {
     "latent biases": ("deepseek_v3", {"attention_bias": True}),
     "v2 without a latent part": ("deepseek_v2", {"q_lora_rank": None}),
     "shared keys": ("gemma4_text", {**SMALL_GEMMA4, "num_kv_shared_layers": 2}),
+    "shared keys too": ("gemma3n_text", {"num_kv_shared_layers": 2}),
     "tied": ("llama", {"tie_word_embeddings": True}),
 }  # fmt: skip
 VISION = {
@@ -57,6 +58,9 @@ NEEDED = {
         "position_embedding_type": "rope",
         "layer_types": ["mamba", "attention"] * 2,
     },
+    "gemma3n_text": {**SMALL_GEMMA4, "num_kv_shared_layers": 0, "laurel_rank": 8},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1},
     "codegen": GPTJ,
     "gptj": GPTJ,
 }

@@ -103,7 +103,7 @@ add(
     SEPARATE,
 )
 add(
-    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus hy_v3 mellum",
+    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus hy_v3 mellum dots1",
     HEAD_NORMS,
 )
 add("glm4_moe", HEAD_NORMS, required=SEPARATE.required)  # its norms are optional
@@ -145,7 +145,7 @@ add("olmo_hybrid", WIDE_NORMS, beside=names("linear_attn"))
 add("falcon_h1", SEPARATE)
 add("granitemoehybrid bamba", SEPARATE)
 add(
-    "lfm2",
+    "lfm2 lfm2_moe",
     SEPARATE,
     moved={**ROTATED, **HEAD_LAYERNORMS},
     kept=names("v_proj out_proj"),
@@ -159,12 +159,15 @@ def _shares_keys_and_values(section: Section) -> str | None:
 
 
 add(
-    "gemma4_text",
+    "gemma3n_text gemma4_text",
     HEAD_NORMS,
     required=names("q_proj"),  # some layers use the keys and values of an earlier one
     kept=SEPARATE.kept | {"v_norm"},
     refused=_shares_keys_and_values,
 )
+
+LIGHTNING = "norm qkv_proj out_proj output_gate slope_rate query_decay key_decay diagonal_decay"
+add("minimax", SEPARATE, kept=SEPARATE.kept | names(LIGHTNING))  # of its linear layers
 
 GPTJ = Layout(
     layers=("transformer.h.", "h."),
