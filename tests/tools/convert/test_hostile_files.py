@@ -8,6 +8,8 @@ import json
 import os
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors_files import (
     LLAMA,
     file_of,
@@ -25,16 +27,22 @@ def entry(shape=(2,), begin=0, end=8, dtype="F32"):
     return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
 
 
+def state(folder):
+    """Return size and time of change of all files, without following links."""
+    found = [folder, *folder.rglob("*")]
+    return {file: (file.lstat().st_size, file.lstat().st_mtime_ns) for file in found}
+
+
 def refused(folder, message):
     """Check that a folder is refused with this message, and that nothing was written."""
-    before = sorted(os.listdir(folder.parent))
+    before = state(folder.parent)
     for dry_run in (True, False):
         with pytest.raises(ValueError) as caught:  # noqa: PT011, its text is checked below
             tools.convert(folder, folder.parent / "out", to="interleaved", dry_run=dry_run)
         assert message in str(caught.value), caught.value
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 2_000
-    assert sorted(os.listdir(folder.parent)) == before
+    assert state(folder.parent) == before
 
 
 HEADERS = {
@@ -90,6 +98,29 @@ def test_a_damaged_header_is_named(case, tmp_path):
     folder = llama_folder(tmp_path / "in")
     (folder / "model.safetensors").write_bytes(content)
     refused(folder, message)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_change_of_a_header_is_read_or_refused(data, tmp_path):
+    folder = llama_folder(tmp_path / "in")
+    file = folder / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    end = 8 + int.from_bytes(content[:8], "little")
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, end - 1))] = data.draw(st.integers(0, 255))
+    del content[data.draw(st.none() | st.integers(0, len(content))) :]
+    file.write_bytes(content)
+    try:
+        found = tools.convert(folder, tmp_path / "out", to="interleaved", dry_run=True)
+        message = None
+    except ValueError as error:
+        message = str(error)
+    if message is None:
+        assert len(found.tensors) == 4
+    else:
+        assert "model.safetensors" in message or "model.layers" in message
+        assert "\n" not in message
 
 
 def attention(inner, dtype="F32", shape=(4,)):

@@ -112,7 +112,7 @@ def new_config(
 
 def _section(text: str, path: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
-    return config[path] if path else config  # type: ignore[no-any-return]
+    return config[path] if path else config
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
