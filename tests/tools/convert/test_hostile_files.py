@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors_files import (
     LLAMA,
+    SHAPES,
     file_of,
     llama_folder,
     llama_tensors,
@@ -332,3 +333,51 @@ def test_the_cache_of_the_hub_is_read_through_its_symlinks(tmp_path):
     tools.convert(snapshot, tmp_path / "out", to="interleaved")
     assert all(file.is_file() and not file.is_symlink() for file in (tmp_path / "out").iterdir())
     assert len(os.listdir(tmp_path / "out")) == 3
+
+
+DRAFTS = {
+    "model.layers.2.": {"model_type": "glm4_moe", "num_nextn_predict_layers": 1},
+    "mtp.layers.0.": {"model_type": "qwen3_next", "layer_types": ["full_attention"] * 2},
+}
+
+
+def draft_folder(folder, prefix, rows=32, **facts):
+    """Write a model with a layer for a further token, whose queries are those of layer 1."""
+    config = {**LLAMA, **DRAFTS[prefix], "partial_rotary_factor": 0.5, **facts}
+    tensors = llama_tensors()
+    norms = {"self_attn.q_norm.weight": (8,), "self_attn.k_norm.weight": (8,)}
+    for before in ("model.layers.0.", "model.layers.1.", prefix):
+        shapes = {**SHAPES, **norms, "self_attn.q_proj.weight": (rows, 16)}
+        tensors |= {before + name: ("F32", shape) for name, shape in shapes.items()}
+    llama_folder(folder, config)
+    content = tensors_file(tensors)
+    (folder / "model.safetensors").write_bytes(with_equal_queries(content, prefix))
+    return folder
+
+
+def queries_at(content, prefix):
+    end = 8 + int.from_bytes(content[:8], "little")
+    offsets = json.loads(content[8:end])[f"{prefix}self_attn.q_proj.weight"]["data_offsets"]
+    return slice(end + offsets[0], end + offsets[1])
+
+
+def with_equal_queries(content, prefix):
+    changed = bytearray(content)
+    changed[queries_at(content, prefix)] = content[queries_at(content, "model.layers.1.")]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("prefix", DRAFTS)
+def test_a_layer_for_further_tokens_changes_as_the_others_do(prefix, tmp_path):
+    gated = prefix.startswith("mtp")
+    folder = draft_folder(tmp_path / "in", prefix, rows=64 if gated else 32)
+    found = tools.convert(folder, tmp_path / "out", to="interleaved")
+    assert {tensor.layer for tensor in found.tensors} == {0, 1, 2}
+    before, after = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("in", "out"))
+    assert after[queries_at(after, prefix)] == after[queries_at(after, "model.layers.1.")]
+    assert after[queries_at(after, prefix)] != before[queries_at(before, prefix)]
+
+
+def test_a_layer_that_the_config_does_not_announce_is_refused(tmp_path):
+    folder = draft_folder(tmp_path / "in", "model.layers.2.", num_nextn_predict_layers=0)
+    refused(folder, "it is of layer 2, but the config has 2 layers")

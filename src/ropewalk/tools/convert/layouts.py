@@ -37,8 +37,12 @@ class Layout:
     moved: modules of it with rows of queries and keys, and where these are; * is a number.
     kept: modules and parameters of it that have none.
     required: modules of it that every layer with a rope must have; "a|b" is one of two.
-    beside: modules of a layer that look like attention but have no rope.
+    without_rope: modules of a layer that look like attention but have no rope.
     other_stacks: what precedes names of tensors of other stacks, such as vision.
+    drafts: what precedes the number of a layer that predicts further tokens. Such layers have the
+        class and rope of the others (transformers, modeling_layers.py, `MtpModel`; vLLM,
+        deepseek_mtp.py, qwen3_next_mtp.py). If it is what precedes the other layers, their
+        numbers follow.
     from_config: returns more modules for `moved`, if their rows depend on the config.
     key_heads: returns the number of key heads, from the config and the number of query heads.
     refused: returns why a config of this type cannot be converted, or None.
@@ -49,8 +53,9 @@ class Layout:
     moved: Mapping[str, Place] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
-    beside: frozenset[str] = frozenset()
+    without_rope: frozenset[str] = frozenset()
     other_stacks: tuple[str, ...] = ()
+    drafts: str = ""
     from_config: Callable[[Section], Mapping[str, Place]] = lambda section: {}
     key_heads: Callable[[Section, int], int] = lambda section, heads: _key_heads(section, heads)
     refused: Callable[[Section], str | None] = lambda section: None
@@ -103,10 +108,12 @@ add(
     SEPARATE,
 )
 add(
-    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus hy_v3 mellum dots1",
+    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus mellum dots1",
     HEAD_NORMS,
 )
-add("glm4_moe", HEAD_NORMS, required=SEPARATE.required)  # its norms are optional
+add("hy_v3", HEAD_NORMS, drafts="model.layers.")
+# Its norms are optional.
+add("glm4_moe", HEAD_NORMS, required=SEPARATE.required, drafts="model.layers.")
 add("olmo2 olmo3 olmoe flex_olmo minimax_m2", WIDE_NORMS)
 add("gpt_oss granite_swa granitemoe_swa", SEPARATE, kept=WITH_SINKS)
 add("cohere cohere2 cohere2_moe", WIDE_NORMS, required=SEPARATE.required)
@@ -139,9 +146,10 @@ add(
     "qwen3_next qwen3_5_text",
     HEAD_NORMS,
     moved={**HEAD_NORMS.moved, "q_proj": gated_queries},
-    beside=names("linear_attn"),
+    without_rope=names("linear_attn"),
+    drafts="mtp.layers.",
 )
-add("olmo_hybrid", WIDE_NORMS, beside=names("linear_attn"))
+add("olmo_hybrid", WIDE_NORMS, without_rope=names("linear_attn"))
 add("falcon_h1", SEPARATE)
 add("granitemoehybrid bamba", SEPARATE)
 add(
@@ -258,7 +266,7 @@ add(
         layers=("transformer.h.", "h."),
         attention="self_attention.",
         kept=names("dense"),
-        beside=names("ln_attn"),
+        without_rope=names("ln_attn"),
         required=names("query_key_value"),
         from_config=_falcon_rows,
         key_heads=_falcon_heads,
@@ -276,4 +284,5 @@ LATENT = Layout(
     required=names("q_proj|q_b_proj kv_a_proj_with_mqa kv_b_proj"),
     from_config=_latent_rows,
 )
-add("deepseek_v2 deepseek_v3 glm4_moe_lite youtu minicpm3", LATENT)
+add("deepseek_v2 youtu minicpm3", LATENT)
+add("deepseek_v3 glm4_moe_lite", LATENT, drafts="model.layers.")

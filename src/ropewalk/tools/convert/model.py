@@ -28,6 +28,7 @@ from ropewalk.tools.convert.multimodal import TEXT_TYPES, text_layout
 from ropewalk.tools.convert.permute import Heads
 from ropewalk.tools.convert.plan import Stack
 
+MOST_DRAFTS = 64  # layers that predict further tokens; published models have 1 to 3
 MOST_HEADS = 16_384  # many times those of published models; bounds the work
 
 
@@ -78,7 +79,7 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
         before=before,
         after=after,
         own=conventions.pairing,
-        stack=Stack(layers, layout, moved, heads),
+        stack=Stack(layers, _drafts(settings, layers, layout), layout, moved, heads),
         config=written,
         config_change=change,
     )
@@ -161,6 +162,16 @@ def _heads(settings: Mapping[str, Any], layout: Layout) -> Heads:
                 )
             return Heads(heads, kv_heads)
     raise ValueError(f"{HEAD_COUNT_KEYS[0]} must be given in config.json, got none")
+
+
+def _drafts(settings: Mapping[str, Any], layers: tuple[LayerSpec, ...], layout: Layout) -> int:
+    """Return how many layers predict further tokens; config.json may leave out a single one."""
+    if not layout.drafts or len({layer.rope for layer in layers if layer.rope is not None}) > 1:
+        return 0
+    for key in ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"):
+        if settings.get(key):
+            return positive_int(settings, key, most=MOST_DRAFTS)
+    return 0 if layout.drafts in layout.layers else 1
 
 
 def _check_quantization(config: Mapping[str, Any]) -> None:

@@ -55,9 +55,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Stack:
-    """The text stack of a model: its layers, the layout of its tensors and its heads."""
+    """The text stack of a model: its layers, the layout of its tensors and its heads.
+
+    drafts: how many layers the config has that predict further tokens, after the others.
+    """
 
     layers: tuple[LayerSpec, ...]
+    drafts: int
     layout: Layout
     moved: Mapping[str, Place]
     heads: Heads
@@ -69,26 +73,26 @@ def make_plan(stack: Stack, files: Iterable[SafetensorsFile], to: Pairing) -> Pl
     reorderings: dict[str, list[Reordering]] = {}
     found: dict[int, set[str]] = {}
     prefix = _prefix(stack.layout, files := list(files))
-    pattern = re.compile(re.escape(prefix) + r"(\d{1,6})\.(.+)", re.DOTALL)
+    every = stack.layers + stack.drafts * (_draft(stack),)
     for file in files:
         file_name = file.path.name
         for tensor in file.tensors:
-            in_layer = pattern.fullmatch(tensor.name)
+            in_layer = _in_layer(tensor.name, prefix, stack)
             if in_layer is None:
                 if not tensor.name.startswith(stack.layout.other_stacks):
                     _check_outside(tensor, file)
                 continue
-            layer, what = int(in_layer[1]), in_layer[2]
+            layer, what = in_layer
             place = _place(stack, tensor, what, file)
-            if layer >= len(stack.layers):
+            if layer >= len(every):
                 raise _refused(
                     tensor,
                     file,
-                    f"it is of layer {layer}, but the config has {len(stack.layers)} layers, "
-                    f"counted from 0 (layers for multi-token prediction are not supported)",
+                    f"it is of layer {layer}, but the config has {len(every)} layers, counted "
+                    f"from 0",
                 )
             found.setdefault(layer, set()).add(what)
-            rope = stack.layers[layer].rope
+            rope = every[layer].rope
             if place is None or rope is None:
                 continue
             inner = what.removeprefix(stack.layout.attention)
@@ -96,9 +100,26 @@ def make_plan(stack: Stack, files: Iterable[SafetensorsFile], to: Pairing) -> Pl
             rows = len(reordering.starts) * len(reordering.order)
             tensors.append(ChangedTensor(tensor.name, layer, what, file_name, tensor.size, rows))
             reorderings.setdefault(file_name, []).append(reordering)
-    _check_complete(stack, prefix, found)
+    _check_complete(stack, prefix, found, every)
     tensors.sort(key=lambda tensor: (tensor.layer, tensor.what))
     return Plan(tuple(tensors), {name: tuple(each) for name, each in reorderings.items()})
+
+
+def _in_layer(name: str, prefix: str, stack: Stack) -> tuple[int, str] | None:
+    """Return the layer of a tensor and its name in it, or None if it is of no layer."""
+    first = {prefix: 0}
+    if stack.layout.drafts and stack.layout.drafts not in stack.layout.layers:
+        first[stack.layout.drafts] = len(stack.layers)
+    for before, number in first.items():
+        found = re.fullmatch(re.escape(before) + r"(\d{1,6})\.(.+)", name, re.DOTALL)
+        if found is not None:
+            return number + int(found[1]), found[2]
+    return None
+
+
+def _draft(stack: Stack) -> LayerSpec:
+    """Return the layer that those for further tokens are like: the last one with a rope."""
+    return next(layer for layer in reversed(stack.layers) if layer.rope is not None)
 
 
 def _prefix(layout: Layout, files: list[SafetensorsFile]) -> str:
@@ -143,7 +164,7 @@ def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Pl
             )
         raise _refused(tensor, file, "it is in the attention, and this model type has no such part")
     parts = what.split(".")
-    if parts[0] not in layout.beside and any(ATTENTION.search(part) for part in parts[:-1]):
+    if parts[0] not in layout.without_rope and any(ATTENTION.search(part) for part in parts[:-1]):
         raise _refused(tensor, file, UNEXPECTED)
     return None
 
@@ -185,11 +206,14 @@ def _reordering(
     return Reordering(tensor, row_bytes, rows.starts, order_of_rows(rope.rotary_dim, to))
 
 
-def _check_complete(stack: Stack, prefix: str, found: Mapping[int, set[str]]) -> None:
+def _check_complete(
+    stack: Stack, prefix: str, found: Mapping[int, set[str]], every: tuple[LayerSpec, ...]
+) -> None:
     """Raise if a layer with a rope has no queries or keys."""
     attention = stack.layout.attention
-    for layer, spec in enumerate(stack.layers):
-        if spec.rope is None:
+    for layer, spec in enumerate(every):
+        left_out = layer >= len(stack.layers) and layer not in found  # as transformers saves them
+        if spec.rope is None or left_out:
             continue
         for module in sorted(stack.layout.required):
             ways = [f"{attention}{way}.weight" for way in module.split("|")]
