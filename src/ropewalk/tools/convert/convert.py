@@ -99,8 +99,12 @@ def convert(
     config.json states the new pairing as `rope_pairing`, or by the key of its family
     (`rope_interleave`), unless it is the one that the code of the model type reads anyway.
 
-    Raises ValueError that names the file or tensor, if anything is not understood; OSError if the
-    folder cannot be written. `source` is only read.
+    Other files are copied as they are; folders are not, and the result lists them in `left_out`.
+    Of a model with vision only the text changes. At most a few megabytes are in memory.
+
+    Raises ValueError that names the file or tensor, if anything is not understood: another model
+    type, quantized weights, an adapter, weights in another format. Raises OSError if the folder
+    cannot be written. `source` is only read.
 
     Example:
         >>> from ropewalk import tools
