@@ -91,7 +91,7 @@ def _kind(mode: int) -> str:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old file, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{machine_name()}-{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -221,18 +221,20 @@ def remove_parts(folder: Path) -> None:
     """
     for part in folder.glob(".*.part"):
         found = _PART.fullmatch(part.name)
-        if found and found[1] in (None, _machine()) and not _is_alive(int(found[2])):
+        if found and found[1] in (None, machine_name()) and not is_alive(int(found[2])):
             part.unlink(missing_ok=True)
 
 
 _PART = re.compile(r"\..*?\.(?:(\w+)-)?(\d{1,9})\.part", re.DOTALL)
 
 
-def _machine() -> str:
+def machine_name() -> str:
+    """Return this machine's name as names of unfinished files have it."""
     return re.sub(r"\W+", "_", platform.node())[:40] or "unknown"
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Return whether another process with this number runs; False for the number of this one."""
     if pid == os.getpid():  # an earlier process had the same number: this one has just started
         return False
     if os.name == "nt":  # Windows has no harmless way to check

@@ -142,7 +142,7 @@ class TestChecksums:
 
 def test_parts_of_the_dead_are_removed_and_others_left(tmp_path):
     """Fails if a part is left for ever, or one is taken from a process that still writes it."""
-    node, alive = files._machine(), os.getppid()
+    node, alive = files.machine_name(), os.getppid()
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     gone = [f".a.json.{node}-{dead.pid}.part", f".a.json.{dead.pid}.part"]

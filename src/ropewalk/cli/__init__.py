@@ -13,6 +13,7 @@ try:
     from ropewalk.cli.bench import bench
     from ropewalk.cli.catalogue import catalogue
     from ropewalk.cli.compare import compare
+    from ropewalk.cli.convert import convert
     from ropewalk.cli.encodings import encodings
     from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
@@ -55,7 +56,7 @@ def _root(
 
 
 TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
-TOOLS = (verify, inspect, catalogue, bench)
+TOOLS = (verify, inspect, convert, catalogue, bench)
 for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 

@@ -81,7 +81,10 @@ def _mistake(error: Exception, command: str, context: typer.Context | None) -> s
     if type(error).__name__ == "MissingParameter":
         parameter = getattr(error, "param", None)
         name = parameter.opts[0] if parameter is not None and parameter.opts else "an argument"
-        return f"{name if name.startswith('-') else name.upper()} must be given"
+        metavar = str(getattr(parameter, "metavar", None) or "")
+        if not name.startswith("-"):
+            name = metavar if metavar.isalpha() else name.upper()
+        return f"{name} must be given"
     extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL)
     if extra:
         return f"{command} takes fewer arguments, got {shown(extra[1])} in addition"

@@ -1,6 +1,7 @@
 """Tools that find out what a rope does, or change the rope of a model."""
 
 from ropewalk.tools.catalogue import catalogue, catalogue_vectors
+from ropewalk.tools.convert import convert
 from ropewalk.tools.inspect import compare_ropes, inspect
 from ropewalk.tools.patch import Patch, patch
 from ropewalk.tools.verify import load_model, verify, verify_model
@@ -10,6 +11,7 @@ __all__ = [
     "catalogue",
     "catalogue_vectors",
     "compare_ropes",
+    "convert",
     "inspect",
     "load_model",
     "patch",

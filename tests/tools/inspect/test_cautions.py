@@ -36,6 +36,15 @@ def test_a_theta_that_was_lost():
     assert "theta-default" not in warned(PUBLISHED["llama-3-8b"])
 
 
+def test_weights_that_were_converted():
+    llama = PUBLISHED["llama-3-8b"]
+    found = warned({**llama, "rope_pairing": "interleaved"})["converted-weights"]
+    assert "converted to interleaved" in found.cause
+    assert "ropewalk convert --to half" in found.way_out
+    assert "converted-weights" not in warned(llama)
+    assert "converted-weights" not in warned({**llama, "rope_pairing": "half"})
+
+
 def test_an_indexer_that_pairs_otherwise():
     v32 = changed("deepseek-v3", {"model_type": "deepseek_v32"})
     assert "the indexer's pairs are half" in warned(v32)["indexer-pairing"].cause

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 from ropewalk.rotary.config.origins import CLASS_DEFAULT
 from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
@@ -59,6 +60,7 @@ def find_cautions(
                     f"remove {key}; if it should have an effect, check the model type and the rule",
                 )
             )
+    found += _converted(sections)
     found += _documented_only(sections)
     found += engine_cautions(kinds, sections)
     return merged(found)
@@ -230,6 +232,21 @@ def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
                    if kind.query_temperature else ""),
                 "do not rotate q and k in these layers; code that rotates every layer is wrong",
             )  # fmt: skip
+
+
+def _converted(sections: RawSections) -> Iterator[Caution]:
+    for stack, (section, conventions) in sections.items():
+        pairing = section.get(CONVERTED_PAIRING_KEY)
+        if pairing is not None and pairing != conventions.pairing:
+            yield Caution(
+                "converted-weights",
+                f"{stack}: {CONVERTED_PAIRING_KEY}",
+                f"the weights were converted to {pairing}, and the code of this model type pairs "
+                f"dimensions as {conventions.pairing}. Engines that do not read "
+                f"{CONVERTED_PAIRING_KEY} rotate them wrongly",
+                f"use an engine that pairs dimensions as {pairing}, or convert the weights back: "
+                f"ropewalk convert --to {conventions.pairing}",
+            )
 
 
 def _documented_only(sections: RawSections) -> Iterator[Caution]:

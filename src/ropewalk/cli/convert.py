@@ -1,0 +1,122 @@
+"""`ropewalk convert`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ropewalk.cli.common import errors, one_line, path_of
+from ropewalk.cli.listing import print_rows
+
+if TYPE_CHECKING:
+    from ropewalk.tools.convert import Conversion
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="Model folder with config.json and safetensors."),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="OUT", help="New folder; it must not exist yet.")
+    ],
+    to: Annotated[
+        str, typer.Option(metavar="PAIRING", help="half or interleaved: the pairing of OUT.")
+    ],
+    read_as: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PAIRING",
+            help="half or interleaved: the pairing of the weights in IN.  [default: what "
+            "config.json says]",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would change, and write nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Convert a model's weights to the other pairing of its rope.
+
+    Rows of the weights, biases and norms of queries and keys change places. Everything else is
+    copied byte for byte. OUT appears complete or not at all, and IN is only read.
+    """
+    with errors() as at_interruption:
+        from ropewalk.rotary.pairing import check_pairing
+        from ropewalk.tools.convert import convert as run
+
+        check_pairing("--to", to)
+        if read_as is not None:
+            check_pairing("--from", read_as)
+        folder, new = path_of("IN", source), path_of("OUT", target)
+        assert folder is not None
+        assert new is not None
+        existed = os.path.lexists(new)
+        try:
+            conversion = run(folder, new, to=to, read_as=read_as, dry_run=dry_run)
+        except KeyboardInterrupt:
+            if new.is_dir() and not existed:
+                at_interruption.message = f"interrupted after {target} was written completely"
+            raise
+        if as_json:
+            print(json.dumps(conversion.to_dict(), indent=1))
+        else:
+            print_conversion(conversion, every=dry_run)
+
+
+def print_conversion(conversion: Conversion, *, every: bool) -> None:
+    """Print what changed, with one line for the tensors of all layers that `every` lists."""
+    found = conversion
+    print(f"{found.model_type}: {found.before} -> {found.after}\n")
+    if every:
+        print_rows(_rows(found))
+        print()
+    config = f"; config.json gets {found.config_change}" if found.config_change else ""
+    if found.config_change.startswith("without"):
+        config = f"; config.json is written {found.config_change}"
+    change = "change" if found.written else "would change"
+    print_rows([(f"{len(found.tensors)} tensors {change}{config}",)])
+    print_rows([(f"{len(found.files)} files, {found.bytes:,} bytes",)])
+    if found.left_out:
+        print_rows([(f"folders that are not copied: {', '.join(found.left_out)}",)])
+    where = one_line(found.target)
+    print(f"written to {where}" if found.written else "nothing was written (--dry-run)")
+    print()
+    print_rows([(_next_step(found),)])
+
+
+def _rows(conversion: Conversion) -> Iterator[tuple[str, str, str]]:
+    """Yield one row for all layers in which a tensor of the same name changes in the same way."""
+    from ropewalk.tools.ranges import ranges
+
+    layers: dict[tuple[str, int], list[int]] = {}
+    for tensor in conversion.tensors:
+        layers.setdefault((tensor.what, tensor.rows), []).append(tensor.layer)
+    for (what, rows), found in layers.items():
+        yield what, f"layer{'s' if len(found) > 1 else ''} {ranges(found)}", f"{rows:,} rows"
+
+
+def _next_step(conversion: Conversion) -> str:
+    """Return how to load the new folder."""
+    found = conversion
+    if found.after == found.own:
+        return (
+            f"The code of model type {found.model_type} pairs dimensions as {found.after}, so "
+            f"transformers and engines load OUT as it is."
+        )
+    if "rope_pairing" not in found.config_change:
+        return (
+            f"The code of model type {found.model_type} reads {found.config_change} in "
+            f"config.json, so transformers loads OUT as it is. Check that your engine reads it too."
+        )
+    return (
+        f"Code that does not read rope_pairing pairs {found.model_type} as {found.own}, as "
+        f"transformers does, and rotates OUT wrongly. Load it with ropewalk.patch(model), which "
+        f"reads rope_pairing, or use an engine that pairs dimensions as {found.after}."
+    )

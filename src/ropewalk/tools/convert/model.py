@@ -1,0 +1,212 @@
+"""What config.json says about the model to convert, and the config of the converted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from ropewalk.checks import shown
+from ropewalk.files import read_bytes
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    PAIRING_KEYS,
+    RopeConventions,
+)
+from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
+from ropewalk.rotary.config.reader import read_config
+from ropewalk.rotary.config.sections import find_sections, normalize_section, pairing_key
+from ropewalk.rotary.config.source import MAX_BYTES, load_config
+from ropewalk.rotary.config.values import positive_int
+from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.spec import Pairing
+from ropewalk.tools.convert.config_text import last_key, remove_member, set_member
+from ropewalk.tools.convert.layouts import LAYOUTS, Layout
+from ropewalk.tools.convert.multimodal import TEXT_TYPES, text_layout
+from ropewalk.tools.convert.permute import Heads
+from ropewalk.tools.convert.plan import Stack
+
+MOST_DRAFTS = 64  # layers that predict further tokens; published models have 1 to 3
+MOST_HEADS = 16_384  # many times those of published models; bounds the work
+
+
+@dataclass(frozen=True)
+class ModelToConvert:
+    """The text model of a config.json, the pairings, and the new config.json."""
+
+    model_type: str
+    before: Pairing
+    after: Pairing
+    own: Pairing
+    stack: Stack
+    config: bytes
+    config_change: str
+
+
+def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
+    """Read a model's config.json. Raises ValueError if it cannot be converted, and says why."""
+    path = folder / "config.json"
+    config = load_config(path)
+    model_type = config.get("model_type")
+    found = text_layout(config)
+    if found is None:
+        raise ValueError(_not_supported(config))
+    model_type = str(model_type)
+    section_path, layout = found
+    stacks = read_config(config).stacks
+    section, conventions = find_sections(config, model_type)["text"]
+    _check_quantization(config)
+    _check_quantization(section)
+    settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
+    reason = layout.refused(settings)
+    if reason is not None:
+        raise ValueError(f"this {model_type} model cannot be converted: {reason}")
+    layers = stacks["text"]
+    stated = _pairing_of(layers)
+    before = cast(Pairing, stated if read_as is None else read_as)
+    after = cast(Pairing, to)
+    if before == after:
+        raise ValueError(_nothing_to_do(before, stated, conventions, read_as))
+    heads = _heads(settings, layout)
+    moved = {**layout.moved, **layout.from_config(settings)}
+    content = read_bytes(path, MAX_BYTES)
+    written, change = new_config(content, conventions, after, section_path)
+    _check_written(written, stacks, after)
+    return ModelToConvert(
+        model_type=model_type,
+        before=before,
+        after=after,
+        own=conventions.pairing,
+        stack=Stack(layers, _drafts(settings, layers, layout), layout, moved, heads),
+        config=written,
+        config_change=change,
+    )
+
+
+def new_config(
+    content: bytes, conventions: RopeConventions, to: Pairing, path: str = ""
+) -> tuple[bytes, str]:
+    """Return config.json with another pairing in the section at `path`, and the change as text.
+
+    The pairing that the model type's code reads anyway needs no key. A key that is removed again
+    restores every byte.
+    """
+    text = content.decode("utf-8")
+    before = _section(text, path)
+    family_key = pairing_key(conventions)
+    key = CONVERTED_PAIRING_KEY if family_key is None else family_key
+    value: object = to if family_key is None else to == "interleaved"
+    written = text
+    if family_key is not None:
+        written = remove_member(written, path, CONVERTED_PAIRING_KEY)
+    if to != conventions.pairing:
+        written = set_member(written, path, key, value)
+    elif key in before:
+        if family_key is None or last_key(written, path) == key:  # this function added it
+            written = remove_member(written, path, key)
+        else:
+            written = set_member(written, path, key, value)
+    return written.encode("utf-8"), _change(before, _section(written, path))
+
+
+def _section(text: str, path: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
+    return config[path] if path else config
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return which pairing keys differ between two configs, as text."""
+    changes = []
+    for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS):
+        if key in before and key not in after:
+            changes.append(f"without {key}")
+        elif key in after and before.get(key, ...) != after[key]:
+            changes.append(f"{json.dumps(key)}: {json.dumps(after[key])}")
+    return " and ".join(changes)
+
+
+def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
+    ropes = [layer.rope for layer in layers if layer.rope is not None]
+    if not ropes:
+        raise ValueError("this model has no rope in any layer, so there is nothing to convert")
+    assert all(rope.blocks is None for rope in ropes)  # no type of the table has blocks
+    return ropes[0].pairing
+
+
+def _check_written(
+    content: bytes, stacks: Mapping[str, tuple[LayerSpec, ...]], to: Pairing
+) -> None:
+    """Raise if the new config would not be read as the same ropes with the new pairing."""
+    read = read_config(_section(content.decode("utf-8"), "")).stacks
+    assert {**read, "text": ()} == {**stacks, "text": ()}
+    for layer, (new, old) in enumerate(zip(read["text"], stacks["text"], strict=True)):
+        if old.rope is None or new.rope is None:
+            assert old.rope is new.rope, layer
+            continue
+        assert new.rope.pairing == to, (layer, new.rope)
+        same = replace(new.rope, pairing=old.rope.pairing, write_pairing=old.rope.write_pairing)
+        assert same == old.rope, (layer, new.rope)
+
+
+def _heads(settings: Mapping[str, Any], layout: Layout) -> Heads:
+    for key in HEAD_COUNT_KEYS:
+        if settings.get(key) is not None:
+            heads = positive_int(settings, key, most=MOST_HEADS)
+            kv_heads = layout.key_heads(settings, heads)
+            if heads % kv_heads:
+                raise ValueError(
+                    f"the number of heads must be a multiple of that of keys, got {heads} and "
+                    f"{kv_heads}"
+                )
+            return Heads(heads, kv_heads)
+    raise ValueError(f"{HEAD_COUNT_KEYS[0]} must be given in config.json, got none")
+
+
+def _drafts(settings: Mapping[str, Any], layers: tuple[LayerSpec, ...], layout: Layout) -> int:
+    """Return how many layers predict further tokens; config.json may leave out a single one."""
+    if not layout.drafts or len({layer.rope for layer in layers if layer.rope is not None}) > 1:
+        return 0
+    for key in ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"):
+        if settings.get(key):
+            return positive_int(settings, key, most=MOST_DRAFTS)
+    return 0 if layout.drafts in layout.layers else 1
+
+
+def _check_quantization(config: Mapping[str, Any]) -> None:
+    for key in ("quantization_config", "compression_config"):
+        if config.get(key) is not None:
+            raise ValueError(
+                f"{key} must be absent, got {shown(config[key])}: quantized weights have scales "
+                f"that would have to move with their rows; convert the model before it is "
+                f"quantized"
+            )
+
+
+def _not_supported(config: Mapping[str, Any]) -> str:
+    model_type, text = config.get("model_type"), config.get("text_config")
+    inside = text.get("model_type") if isinstance(text, Mapping) else None
+    return (
+        f"model_type must be one that is tested to compute the same after a conversion, got "
+        f"{shown(model_type)}{'' if inside is None else f' with the text model {shown(inside)}'}; "
+        f"these are: {', '.join(sorted({*LAYOUTS, *TEXT_TYPES}))}"
+    )
+
+
+def _nothing_to_do(
+    before: Pairing, stated: Pairing, conventions: RopeConventions, read_as: str | None
+) -> str:
+    if read_as is None:
+        return (
+            f"there is nothing to do: config.json says that the weights are {before} already; if "
+            f"they are not, say what they are with --from (read_as)"
+        )
+    if read_as == stated:
+        return f"there is nothing to do: the weights are {before} already, as config.json says"
+    key = pairing_key(conventions) or CONVERTED_PAIRING_KEY
+    value: object = before if pairing_key(conventions) is None else before == "interleaved"
+    return (
+        f"there is nothing to do: weights that are {before} already need only "
+        f"{json.dumps(key)}: {json.dumps(value)} in config.json"
+    )

@@ -1,0 +1,349 @@
+"""OUT appears complete or not at all, whatever happens, and IN is never touched.
+
+These fail if a failure, an interruption or a kill leaves a part of OUT under its name, if parts of
+dead processes stay, or if anything outside OUT is written or removed.
+"""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from convertible_models import contents
+from safetensors_files import LLAMA, llama_folder, tensors_file
+
+from ropewalk import tools
+from ropewalk.files import machine_name
+
+CONVERT, TARGET = (sys.modules[f"ropewalk.tools.convert.{name}"] for name in ("convert", "target"))
+
+
+@pytest.fixture
+def model(tmp_path):
+    return llama_folder(tmp_path / "in", shards=2)
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def test_files_other_than_weights_are_copied_and_folders_are_named(model):
+    (model / "original").mkdir()
+    (model / "original" / "consolidated.00.pth").write_bytes(b"x")
+    (model / "training_args.bin").write_bytes(b"x")
+    (model / ".gitattributes").write_text("x")
+    found = tools.convert(model, model.parent / "out", to="interleaved")
+    assert found.left_out == ("original/",)
+    assert found.written
+    assert set(names(model)) - set(names(model.parent / "out")) == {"original"}
+    assert list(found.files) == names(model.parent / "out")
+    assert found.bytes == sum(file.stat().st_size for file in model.iterdir() if file.is_file())
+
+
+def test_only_rows_of_queries_and_keys_change(model):
+    found = tools.convert(model, model.parent / "out", to="interleaved")
+    before, after = contents(model), contents(model.parent / "out")
+    assert {name for name in before if before[name] != after[name]} == {
+        "config.json",
+        *(tensor.file for tensor in found.tensors),
+    }
+    for name in before.keys() - {"config.json"}:
+        assert len(before[name]) == len(after[name])
+        assert sorted(before[name]) == sorted(after[name])
+        length = 8 + int.from_bytes(before[name][:8], "little")
+        if name.endswith(".safetensors"):
+            assert before[name][:length] == after[name][:length]
+    assert [(tensor.layer, tensor.what, tensor.rows) for tensor in found.tensors] == [
+        (layer, f"self_attn.{name}_proj.weight", rows)
+        for layer in range(2)
+        for name, rows in (("k", 16), ("q", 32))
+    ]
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(model):
+    dry = tools.convert(model, model.parent / "out", to="interleaved", dry_run=True)
+    assert names(model.parent) == ["in"]
+    real = tools.convert(model, model.parent / "out", to="interleaved")
+    assert {**dry.to_dict(), "written": True} == real.to_dict()
+    json.dumps(real.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("in", "OUT must not exist yet, but there is something at"),
+        ("in/out", "OUT must not be inside IN"),
+        ("nowhere/out", "OUT must be in a folder that exists"),
+        ("file", "OUT must not exist yet"),
+        ("empty", "OUT must not exist yet, but there is an empty folder at"),
+        ("dangling", "OUT must not exist yet"),
+        ("file/out", "OUT must be in a folder that exists"),
+        ("link/out", "OUT must not be inside IN"),
+        ("..", "OUT must not exist yet"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused_before_anything_is_written(model, out, message):
+    parent = model.parent
+    (parent / "file").write_text("x")
+    (parent / "empty").mkdir()
+    (parent / "dangling").symlink_to("nothing")
+    (parent / "link").symlink_to("in")
+    before = names(parent), names(model)
+    with pytest.raises(ValueError, match=message):
+        tools.convert(model, parent / out, to="interleaved")
+    assert (names(parent), names(model)) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"to": "neox"}, ValueError, "'neox' of other code is called 'half' here"),
+        ({"to": None}, ValueError, "to must be"),
+        ({"to": "interleaved", "read_as": "x"}, ValueError, "read_as must be"),
+        ({"to": "interleaved", "dry_run": 1}, TypeError, "dry_run must be True or False"),
+        ({"to": "half"}, ValueError, "there is nothing to do"),
+        ({"to": "half", "read_as": "half"}, ValueError, "are half already, as config.json says"),
+        ({"to": "interleaved", "read_as": "interleaved"}, ValueError,
+         'need only "rope_pairing": "interleaved" in config.json'),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_be_are_named(model, options, error, message):
+    with pytest.raises(error, match=message):
+        tools.convert(model, model.parent / "out", **options)
+    with pytest.raises(TypeError, match="IN must be a path"):
+        tools.convert(3, "out", to="half")
+    with pytest.raises(ValueError, match="OUT must be a path"):
+        tools.convert(model, "o\0ut", to="half")
+
+
+def fails(model, error=OSError):
+    """Convert, and check that it fails and that nothing is left."""
+    before = contents(model)
+    with pytest.raises(error) as caught:
+        tools.convert(model, model.parent / "out", to="interleaved")
+    assert names(model.parent) == ["in"]
+    assert contents(model) == before
+    return caught.value
+
+
+def test_too_little_space_is_found_before_writing(model, monkeypatch):
+    usage = shutil.disk_usage(model)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    error = fails(model)
+    assert error.errno == errno.ENOSPC
+    assert "bytes are needed, but only 100 are free; nothing was written" in error.strerror
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_disk_that_is_full_in_the_middle_leaves_nothing(model, monkeypatch, number):
+    real, calls = os.fsync, []
+
+    def fsync(descriptor):
+        calls.append(descriptor)
+        if len(calls) > number:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    error = fails(model)
+    assert error.strerror == "the disk is full; OUT was not written"
+    assert error.filename == str(model.parent / "out")
+
+
+def test_no_permission_is_named(model, monkeypatch):
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path) != model.parent and real(path, mode)
+    )
+    assert "OUT must be in a folder that can be written to" in str(fails(model, ValueError))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: "token" not in str(path) and real(path, mode)
+    )
+    assert "tokenizer.json: no permission to read it" in str(fails(model, ValueError))
+    monkeypatch.setattr(os, "access", real)
+
+    def open_file(path, *args):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", open_file)
+    assert "no permission to read it" in str(fails(model, ValueError))
+
+
+def test_a_target_that_appears_meanwhile_stays(model, monkeypatch):
+    out = model.parent / "out"
+    real = CONVERT.copy_reordered
+
+    def copy(*args):
+        out.mkdir(exist_ok=True)
+        real(*args)
+
+    monkeypatch.setattr(CONVERT, "copy_reordered", copy)
+    with pytest.raises(ValueError, match="was made meanwhile"):
+        tools.convert(model, out, to="interleaved")
+    assert names(model.parent) == ["in", "out"]
+    assert names(out) == []
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(model, monkeypatch):
+    real = CONVERT.complete_folder
+
+    def complete_folder(target):
+        file = next(model.glob("*.safetensors"))
+        file.write_bytes(tensors_file({"x": ("F32", (2,))}))
+        return real(target)
+
+    monkeypatch.setattr(CONVERT, "complete_folder", complete_folder)
+    with pytest.raises(ValueError, match="has changed while it was converted"):
+        tools.convert(model, model.parent / "out", to="interleaved")
+    assert names(model.parent) == ["in"]
+
+
+# Between `open` and `with`, an interruption leaves closing to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interruption_at_any_line_leaves_no_out_or_all_of_it(model, tmp_path):
+    """Ctrl-C at each line of the code that writes, in turn."""
+    whole = tmp_path / "elsewhere"
+    tools.convert(model, whole, to="interleaved")
+    expected, out = contents(whole), model.parent / "out"
+    files = {CONVERT.__file__, TARGET.__file__}
+    states, at = [], 0
+    while True:
+        lines = 0
+
+        def trace(frame, event, arg, at=at):
+            nonlocal lines
+            if frame.f_code.co_filename not in files:
+                return None
+            if event == "line":
+                lines += 1
+                if lines == at + 1:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            tools.convert(model, out, to="interleaved")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        if out.exists():
+            assert contents(out) == expected
+            shutil.rmtree(out)
+            states.append("whole")
+        else:
+            states.append("absent")
+        if lines <= at:
+            break
+        at += 1
+    assert states.count("absent") > 30
+    assert states[-1] == "whole"
+    tools.convert(model, out, to="interleaved")
+    assert names(model.parent) == ["elsewhere", "in", "out"]
+
+
+def test_parts_of_dead_processes_are_removed_and_others_stay(model):
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    dead, here = int(ended.stdout), machine_name()
+    parts = {
+        f".out.{here}-{dead}-0011aabb.partial": False,
+        f".other.{here}-{dead}-0011aabb.partial": False,
+        f".out.{here}-{os.getppid()}-0011aabb.partial": True,
+        f".out.other_machine-{dead}-0011aabb.partial": True,
+        ".out.partial": True,
+    }
+    for name in parts:
+        (model.parent / name).mkdir()
+        (model.parent / name / "model.safetensors").write_bytes(b"x")
+    (model.parent / f".link.{here}-{dead}-0011aabb.partial").symlink_to(model)
+    tools.convert(model, model.parent / "out", to="interleaved")
+    assert {name: (model.parent / name).exists() for name in parts} == parts
+    assert names(model) == sorted([*contents(model)])
+
+
+KILLS = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+from ropewalk import tools
+source, out, kills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+begin = time.monotonic()
+tools.convert(source, out.with_name("whole"), to="interleaved")
+usual = time.monotonic() - begin
+draw = random.Random(0)
+states = []
+for _ in range(kills):
+    child = os.fork()
+    if not child:
+        tools.convert(source, out, to="interleaved")
+        os._exit(0)
+    time.sleep(draw.uniform(0, 1.2 * usual))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    whole = out.exists()
+    same = whole and all(
+        (out / file.name).read_bytes() == file.read_bytes()
+        for file in out.with_name("whole").iterdir()
+    )
+    parts = len(list(out.parent.glob(".out*")))
+    states.append([whole, same, parts])
+    if whole:
+        import shutil
+        shutil.rmtree(out)
+print(json.dumps(states))
+"""
+
+
+def large_folder(folder, tensors, rows=1280, columns=2048, shards=2):
+    """Write a llama of `tensors` equal projections, 5 MB each, and little else."""
+    layers = tensors // 4
+    config = {**LLAMA, "num_hidden_layers": layers, "num_attention_heads": 10, "head_dim": 128}
+    config |= {"num_key_value_heads": 10, "hidden_size": columns}
+    one = ("BF16", (rows, columns))
+    changed = {
+        f"model.layers.{layer}.self_attn.{name}_proj.weight": one
+        for layer in range(layers)
+        for name in "qkvo"
+    }
+    return llama_folder(folder, config, shards, layers=layers, dtype="BF16", **changed)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks, so that kills are exact")
+def test_twenty_kills_leave_no_out_or_all_of_it(tmp_path):
+    model = large_folder(tmp_path / "in", tensors=16)
+    before = contents(model)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLS, str(model), str(tmp_path / "out"), "20"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    states = json.loads(done.stdout)
+    assert len(states) == 20
+    assert all(same for whole, same, _ in states if whole)
+    assert sum(not whole and parts for whole, _, parts in states) >= 5  # killed in the middle
+    assert contents(model) == before
+    tools.convert(model, tmp_path / "out", to="interleaved")
+    assert names(tmp_path) == ["in", "out", "whole"]
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """A file of 210 MB in 40 tensors of 5 MB each: the peak is below one tensor and one chunk."""
+    model = large_folder(tmp_path / "in", tensors=40, shards=1)
+    assert (model / "model.safetensors").stat().st_size > 200e6
+    tracemalloc.start()
+    try:
+        tools.convert(model, tmp_path / "out", to="interleaved")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10e6
