@@ -1,0 +1,115 @@
+"""What the measurement of a model shows, in sentences that claim no more than their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ropewalk.bench.model.rounds import LEAST_ROUNDS
+from ropewalk.bench.model.steps import AFTER, BEFORE
+from ropewalk.files import Facts
+
+VISIBLE = 2.0  # times; a smaller difference between two largest movements may be chance
+
+
+def findings(measured: Facts) -> list[str]:
+    """Return a sentence for each finding about the model in one dtype."""
+    said = [] if measured["patch"]["taken"] else ["patch changed no module."]
+    said += [sentence for work in measured["speed"] for sentence in _of_work(work)]
+    return said + list(_of_logits(measured["logits"], measured["weights"]))
+
+
+def percent(value: float) -> str:
+    """Return a share with two digits: "4.1 %", "12 %"."""
+    return f"{100 * value:.1f} %" if abs(value) < 0.0995 else f"{100 * value:.0f} %"
+
+
+def interval(found: Facts, form: str = "{:.2f}") -> str:
+    """Return "1.02 to 1.08", or "" if there were too few rounds."""
+    if found["low"] is None:
+        return ""
+    return f"{form.format(found['low'])} to {form.format(found['high'])}"
+
+
+def shares(found: Facts) -> str:
+    """Return "4.1 % (2.0 % to 6.1 %)"."""
+    if found["low"] is None:
+        return percent(found["median"])
+    return f"{percent(found['median'])} ({percent(found['low'])} to {percent(found['high'])})"
+
+
+def _of_work(work: Facts) -> Iterator[str]:
+    name = work["work"]
+    if "not_measured" in work:
+        yield f"{name}: not measured, {work['not_measured']}."
+        return
+    yield _speed(name, work["times_as_fast"])
+    if work["share"] is None:
+        yield f"{name}: the share of rotation is not measured: {work['share_not_measured']}."
+        return
+    yield _share(name, work)
+
+
+def _speed(name: str, found: Facts) -> str:
+    times = f"{found['median']:.2f} times as fast after patch"
+    if found["low"] is None:
+        return f"{name}: {times}; fewer than {LEAST_ROUNDS} rounds give no interval."
+    if found["low"] > 1:
+        return f"{name}: {times} (95 % interval {interval(found)})."
+    if found["high"] < 1:
+        return f"{name}: slower after patch, {times} (95 % interval {interval(found)})."
+    return f"{name}: no difference shown ({interval(found)} times as fast after patch)."
+
+
+def _share(name: str, work: Facts) -> str:
+    before, after = work["share"][BEFORE], work["share"][AFTER]
+    if before["low"] is None:
+        return f"{name}: rotation is {shares(before)} of a step before patch; no interval."
+    most = max(1.0, work["most_possible"]["high"])
+    bound = f"Even a rotation that takes no time would make it at most {most:.2f} times as fast."
+    if before["low"] > 0:
+        said = f"rotation is {shares(before)} of a step before patch, {shares(after)} after"
+    elif before["high"] > 0:
+        said = f"no share of rotation shown before patch; it is at most {percent(before['high'])}"
+    else:
+        said = "no share of rotation shown before patch"
+    return f"{name}: {said}. {bound}"
+
+
+def _of_logits(logits: Facts, weights: str) -> Iterator[str]:
+    if "not_measured" in logits:
+        yield f"logits: not measured, {logits['not_measured']}."
+        return
+    if logits["not_compared"]:
+        yield (
+            f"logits: near and far positions are not compared, because {logits['not_compared']}; "
+            f"only before and after patch are."
+        )
+    near, spread = logits["near"]["largest"], logits["spread"]
+    if not near <= logits["rounding"] * spread:
+        yield (
+            f"logits: patch moves them by {near:.1g} already at positions from 0 on, more than "
+            f"rounding does: the times compare two different models."
+        )
+    for row in logits["rows"]:
+        if "not_measured" in row:
+            yield f"logits at {row['last'] + 1:,}: not measured, {row['not_measured']}."
+        elif row["before"] is not None:
+            yield _moved(row, logits)
+    if weights == "random":
+        yield "logits: the weights are random, so this is the size of rounding, not of its effect."
+
+
+def _moved(row: Facts, logits: Facts) -> str:
+    before, after, count = row["before"], row["after"], logits["passage"]
+    sizes = (
+        f"at most {before['largest']:.1g} before patch and {after['largest']:.1g} after "
+        f"(standard deviation of logits {logits['spread']:.2g})"
+    )
+    tops = (
+        f"the likeliest token changes in {before['top_changed']} of {count} places before, "
+        f"{after['top_changed']} after"
+    )
+    said = f"logits at {row['last'] + 1:,}: they move by {sizes}; {tops}."
+    if before["largest"] < VISIBLE * after["largest"]:
+        return f"{said} No benefit of exact angles shown."
+    return said

@@ -1,0 +1,130 @@
+"""The measurement of a model on a terminal, from its plain facts."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ropewalk.bench.model.findings import findings, interval, shares
+from ropewalk.bench.model.steps import AFTER, BEFORE
+from ropewalk.bench.output import print_conditions
+from ropewalk.files import Facts
+
+WIDTH = 116  # least width of a table; rich assumes 80 columns without a terminal
+
+
+def print_model_part(console: Console, facts: Facts) -> None:
+    """Print new facts: the conditions of the measurement, or the model in one dtype."""
+    if "speed" not in facts:
+        print_conditions(console, facts)
+        return
+    console.width = max(console.width, WIDTH)
+    _say(console, f"\n{_model_line(facts)}")
+    _say(console, f"patch: {facts['patch']['says']}")
+    _print_speed(console, facts)
+    _print_logits(console, facts)
+    for sentence in findings(facts):
+        _say(console, f"- {sentence}")
+
+
+def print_model_notes(console: Console, results: Facts) -> None:
+    """Print how to read the tables, once for all dtypes."""
+    _say(
+        console,
+        "\nTokens per second are medians; a step has batch 1. Prefill returns the last token's "
+        "logits and a cache, decode adds single tokens to a context of that length, training is "
+        "forward and backward without an optimizer. Before, after and without rotation take turns "
+        "in each round; ratios are taken within a round, with 95 % intervals in parentheses. "
+        "Rotation: the part of a step that the model saves if it computes no tables and rotates "
+        "nothing. Most: how many times as fast it is then, the limit for every rotation. Logits: "
+        "a passage alone at far positions, compared with the same passage at 0; KL in nats. "
+        f"{results['duration_s']:.0f} s.",
+    )
+
+
+def _model_line(facts: Facts) -> str:
+    weights = "random weights" if facts["weights"] == "random" else "weights loaded"
+    return (
+        f"{facts['model']}, {facts['layers']} layers, width {facts['width']}, "
+        f"{facts['parameters']:,} parameters, {weights}, {facts['dtype']}, "
+        f"{facts['attention']} attention"
+    )
+
+
+def _print_speed(console: Console, facts: Facts) -> None:
+    heads = ("work", "tokens", "before", "after", "× as fast", "rotation before", "after", "most")
+    table = _table(f"Tokens per second, {facts['dtype']}", heads)
+    for work in facts["speed"]:
+        if "not_measured" in work:
+            table.add_row(work["work"], "not measured")
+            continue
+        rates, fast = work["tokens_per_second"], work["times_as_fast"]
+        table.add_row(
+            work["work"],
+            f"{work['tokens']:,}" if "tokens" in work else f"at {work['context']:,}",
+            _rate(rates[BEFORE]),
+            _rate(rates[AFTER]),
+            _times(fast),
+            *(
+                ("not measured", "", "")
+                if work["share"] is None
+                else (
+                    shares(work["share"][BEFORE]),
+                    shares(work["share"][AFTER]),
+                    f"{work['most_possible']['median']:.2f}",
+                )
+            ),
+        )
+    console.print(table)
+
+
+def _print_logits(console: Console, facts: Facts) -> None:
+    logits = facts["logits"]
+    if "not_measured" in logits:
+        return
+    heads = ("positions", "before | after", "moved before", "after", "KL before", "after", "top")
+    title = (
+        f"Logits of {logits['passage']} tokens ({logits['tokens']}), {facts['dtype']}; "
+        f"standard deviation {logits['spread']:.2g}"
+    )
+    table = _table(title, heads)
+    table.add_row(f"0 to {logits['passage'] - 1}", f"{logits['near']['largest']:.1g}")
+    for row in logits["rows"]:
+        where = f"{row['first']:,} to {row['last']:,}"
+        if "not_measured" in row:
+            table.add_row(where, "not measured")
+            continue
+        where += " *" if row["beyond_config"] else ""
+        cells = [where, f"{row['between']['largest']:.1g}"]
+        if row["before"] is not None:
+            pair = row["before"], row["after"]
+            cells += [f"{each['largest']:.1g}" for each in pair]
+            cells += [f"{each['kl']:.1g}" for each in pair]
+            cells.append(" | ".join(str(each["top_changed"]) for each in pair))
+        table.add_row(*cells)
+    console.print(table)
+    if any(row["beyond_config"] for row in logits["rows"]):
+        _say(console, f"* beyond the {facts['config_positions']:,} positions of the config")
+
+
+def _table(title: str, heads: tuple[str, ...]) -> Table:
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold"
+    )
+    for i, head in enumerate(heads):
+        table.add_column(head, justify="right" if i else "left", no_wrap=True)
+    return table
+
+
+def _times(found: Facts) -> str:
+    between = interval(found)
+    return f"{found['median']:.2f} ({between})" if between else f"{found['median']:.2f}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False)

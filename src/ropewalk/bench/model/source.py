@@ -1,0 +1,189 @@
+"""The model to measure: loaded from a folder, or built from a config with random weights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.files import shown_path
+from ropewalk.machine import available_memory
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.tools.verify.load_model import errors_of, import_transformers, load_model
+
+PICKLED = (".bin", ".pt", ".pth")
+SEED = 0
+PASSAGE = 64  # tokens
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's config, and whether weights come with it.
+
+    config: transformers' config of the model, or of its text if weights are random.
+    spec: its ropes, None if only the model's own code knows its type.
+    """
+
+    path: Path
+    config: Any
+    has_weights: bool
+    spec: ModelSpec | None
+    trust_remote_code: bool
+
+
+def read_source(path: Path, trust_remote_code: bool = False) -> Source:
+    """Return what is at this path: a folder with config.json, or a config file.
+
+    Raises ValueError if it is no causal language model with a rope. Nothing is unpickled.
+    """
+    folder = path.is_dir()
+    if not (path / "config.json" if folder else path).is_file():
+        raise ValueError(
+            f"--model must be a config.json or a folder that contains one, got {shown_path(path)}"
+        )
+    try:
+        spec = ModelSpec.from_config(path)  # bounds sizes
+    except ValueError:
+        if not trust_remote_code:
+            raise
+        spec = None
+    if spec is not None and not any(layer.rope for layer in spec.stacks.get("text", ())):
+        raise ValueError(f"--model must have a text stack with a rope, got {shown_path(path)}")
+    transformers = import_transformers()
+    transformers.logging.disable_progress_bar()
+    with quiet(), errors_of(path):
+        config = transformers.AutoConfig.from_pretrained(
+            path, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"--model must be a causal language model, got an encoder-decoder, "
+            f"{config.model_type}, in {shown_path(path)}"
+        )
+    has_weights = folder and any(
+        p.suffix in (".safetensors", *PICKLED) for p in path.iterdir() if p.is_file()
+    )
+    if not has_weights:
+        config = config.get_text_config(decoder=True)
+    return Source(path, config, has_weights, spec, trust_remote_code)
+
+
+def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
+    """Return the model in eval mode. Raises ValueError if it generates no text.
+
+    Frequencies keep the dtype in which the model's code builds them.
+    """
+    with quiet():
+        if source.has_weights:
+            model = load_model(source.path, trust_remote_code=source.trust_remote_code, dtype=dtype)
+        else:
+            torch.manual_seed(SEED)
+            model = _build(source, dtype).eval()
+    generates = getattr(model, "can_generate", lambda: False)()
+    if not generates and "CausalLM" not in type(model).__name__:
+        raise ValueError(
+            f"--model must be a causal language model, got {type(model).__name__} in "
+            f"{shown_path(source.path)}"
+        )
+    return model.to(device)
+
+
+def check_memory(source: Source, dtype: torch.dtype, device: torch.device, trains: bool) -> None:
+    """Raise ValueError if weights, and gradients in training, need more than the free memory."""
+    count = _weight_count(source)
+    needed = count * dtype.itemsize * (2 if trains else 1)
+    free = available_memory(device)
+    if free is None or needed <= free:
+        return
+    kind = "its weights and gradients" if trains else "its weights"
+    ways = [
+        *(["--work prefill,decode"] if trains else []),
+        *(["--dtype bfloat16"] if dtype.itemsize > 2 else []),
+        "a config with fewer layers",
+    ]
+    raise ValueError(
+        f"--model must fit into memory: {kind} need {needed / 2**30:.1f} GiB "
+        f"({count:,} parameters in {str(dtype).removeprefix('torch.')}), free are "
+        f"{free / 2**30:.1f} GiB; try {' or '.join(ways)}"
+    )
+
+
+def passage(source: Source, count: int = PASSAGE) -> tuple[Tensor, str]:
+    """Return the tokens of a passage, (1, count), and what they are.
+
+    They are English text if the folder has a tokenizer.json, else random.
+    """
+    config = source.config.get_text_config(decoder=True)
+    size = int(config.vocab_size)
+    file = source.path / "tokenizer.json"
+    if source.has_weights and file.is_file():
+        ids = _english(file)
+        if len(ids) >= count and max(ids) < size:
+            return torch.tensor([ids[:count]]), "English text"
+    return random_tokens(source, count), "random tokens"
+
+
+def random_tokens(source: Source, count: int) -> Tensor:
+    """Return tokens (1, count), drawn uniformly from the vocabulary."""
+    config = source.config.get_text_config(decoder=True)
+    generator = torch.Generator().manual_seed(SEED)
+    return torch.randint(int(config.vocab_size), (1, count), generator=generator)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Context in which the model's libraries log errors only."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _build(source: Source, dtype: torch.dtype) -> nn.Module:
+    with errors_of(source.path):
+        model: nn.Module = import_transformers().AutoModelForCausalLM.from_config(
+            source.config, dtype=dtype, trust_remote_code=source.trust_remote_code
+        )
+    return model
+
+
+def _weight_count(source: Source) -> int:
+    if not source.has_weights:
+        with quiet(), torch.device("meta"):
+            return sum(p.numel() for p in _build(source, torch.float32).parameters())
+    from safetensors import safe_open
+
+    count = 0
+    with errors_of(source.path):
+        for file in source.path.glob("*.safetensors"):
+            with safe_open(file, framework="pt") as tensors:
+                count += sum(prod(tensors.get_slice(k).get_shape()) for k in tensors.keys())  # noqa: SIM118
+    return count
+
+
+def _english(file: Path) -> list[int]:
+    try:
+        from tokenizers import Tokenizer
+
+        return list(Tokenizer.from_file(str(file)).encode(TEXT).ids)
+    except Exception:  # a broken tokenizer, or another format: random tokens serve
+        return []
+
+
+TEXT = (
+    "A ropewalk is a long, straight, covered path where strands of material are laid before they "
+    "are twisted into rope. Workers walked backwards along the hall, paying out hemp fiber from a "
+    "bundle around the waist, while a boy turned the wheel that spun it. The longest rope that a "
+    "yard could make was as long as its hall, so that a port with large ships needed a hall of "
+    "several hundred meters. Fires were common, because hemp dust burns easily and tar was heated "
+    "near it. Most halls closed when wire rope and machines replaced the work by hand."
+)

@@ -1,0 +1,169 @@
+"""Steps of a model: prefill, decode and training, before and after `patch`, and without rotation.
+
+Views share the weights of one model, so that they take turns without loading or undoing anything.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.bench.model.plan import DECODE, PREFILL, TRAINING, ModelPlan
+from ropewalk.bench.model.rounds import LEAST_ROUNDS, Step, ratio, share, time_steps
+from ropewalk.bench.model.without import WithoutRotation
+from ropewalk.files import Facts
+
+BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
+LENGTHS = (512, 256, 128, 64, 32)  # tokens that are tried
+MOST_DECODED = 32  # tokens per sample
+SAMPLE = 0.25  # seconds of a decode sample
+
+
+def view_of(model: nn.Module) -> nn.Module:
+    """Return a copy of a model that shares its parameters; buffers and attributes are copied."""
+    return copy.deepcopy(model, {id(p): p for p in model.parameters()})
+
+
+@dataclass(frozen=True)
+class Views:
+    """The same model before `patch`, after it, and without rotation.
+
+    why_not: the reason if rotation cannot be left out.
+    """
+
+    before: nn.Module
+    after: nn.Module
+    without: WithoutRotation
+    unrotated: nn.Module
+    why_not: str | None
+
+    @classmethod
+    def of(cls, model: nn.Module, swap: Callable[[nn.Module], Any], tokens: Tensor) -> Views:
+        """Make the views; `swap` is what patches."""
+        after, unrotated = view_of(model), view_of(model)
+        swap(after)
+        without = WithoutRotation(unrotated)
+        return cls(model, after, without, unrotated, without.why_not(tokens))
+
+
+def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts:
+    """Return the facts of one work: tokens per second, ratios and shares, with intervals.
+
+    tokens: (1, S), as many as a step may have. If the model's code raises, `not_measured` says why.
+    """
+    try:
+        tokens = tokens[:, : _length(work, views, tokens, plan)]
+        steps, count, facts = _MAKERS[work](views, tokens)
+        samples = time_steps(steps, plan.device, plan.rounds, plan.seconds)
+    except Exception as error:
+        says = " ".join(str(error).split())[:200]
+        return {"work": work, "not_measured": f"{type(error).__name__}: {says}"}
+    finally:
+        views.before.zero_grad(set_to_none=True)
+        for model in (views.before, views.after, views.unrotated):
+            model.eval()
+    return {"work": work, **facts, **speeds(samples, count, views.why_not)}
+
+
+def speeds(samples: Mapping[str, list[float]], count: int, why_not: str | None) -> Facts:
+    """Return what samples of one work show; count: tokens per sample."""
+    before, after, without = samples[BEFORE], samples[AFTER], samples.get(WITHOUT)
+    facts: Facts = {
+        "seconds": {name: list(values) for name, values in samples.items()},
+        "tokens_per_sample": count,
+        "tokens_per_second": {
+            name: count / ratio(values, [1.0] * len(values))["median"]
+            for name, values in samples.items()
+        },
+        "times_as_fast": ratio(before, after),
+    }
+    if without is None:
+        return {**facts, "share": None, "share_not_measured": why_not}
+    facts["share"] = {"before": share(without, before), "after": share(without, after)}
+    facts["most_possible"] = ratio(before, without)
+    return facts
+
+
+def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
+    """Return the tokens of a step: those of the plan, or as many as fit into its seconds."""
+    if plan.tokens is not None:
+        return plan.tokens
+    least = LENGTHS[-1]
+    few = tokens[:, :least]
+    with torch.no_grad():
+        views.before(input_ids=few, use_cache=False)
+        began = time.perf_counter()
+        views.before(input_ids=few, use_cache=False)
+        if plan.device.type != "cpu":
+            torch.accelerator.synchronize(plan.device)
+    step = (time.perf_counter() - began) * (3 if work == TRAINING else 1)
+    most = plan.seconds / (3 * (LEAST_ROUNDS + 1))  # three views, and a run that is not counted
+    fits = (n for n in LENGTHS if n <= tokens.shape[1] and step * n / least <= most)
+    return next(fits, min(least, tokens.shape[1]))
+
+
+def _prefill(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
+    given: dict[str, Any] = {"input_ids": tokens, "use_cache": True, "logits_to_keep": 1}
+
+    def run(model: nn.Module) -> None:
+        with torch.no_grad():
+            model(**given)
+
+    steps = _each(views, lambda model: Step(lambda _: run(model)))
+    return steps, tokens.shape[1], {"tokens": tokens.shape[1]}
+
+
+def _decode(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
+    with torch.no_grad():
+        cache = views.before(input_ids=tokens, use_cache=True).past_key_values
+    if cache is None:
+        raise ValueError("the model returns no cache")
+
+    def run(model: nn.Module, own: Any, count: int) -> None:
+        with torch.no_grad():
+            for _ in range(count):
+                own = model(input_ids=tokens[:, :1], past_key_values=own, use_cache=True)
+                own = own.past_key_values
+
+    run(views.before, copy.deepcopy(cache), 1)
+    began = time.perf_counter()
+    run(views.before, copy.deepcopy(cache), 1)
+    count = min(MOST_DECODED, ceil(SAMPLE / (time.perf_counter() - began)))
+    steps = _each(
+        views,
+        lambda model: Step(
+            lambda own: run(model, own, count), prepare=lambda: copy.deepcopy(cache)
+        ),
+    )
+    return steps, count, {"context": tokens.shape[1]}
+
+
+def _training(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
+    def prepare(model: nn.Module) -> None:
+        model.train()
+        model.zero_grad(set_to_none=True)
+
+    def run(model: nn.Module) -> None:
+        with torch.enable_grad():
+            model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+
+    steps = _each(views, lambda model: Step(lambda _: run(model), prepare=lambda: prepare(model)))
+    return steps, tokens.shape[1], {"tokens": tokens.shape[1]}
+
+
+def _each(views: Views, step_of: Callable[[nn.Module], Step]) -> dict[str, Step]:
+    steps = {BEFORE: step_of(views.before), AFTER: step_of(views.after)}
+    if views.why_not is None:
+        unrotated = step_of(views.unrotated)
+        steps[WITHOUT] = Step(unrotated.run, unrotated.prepare, views.without.apart)
+    return steps
+
+
+_MAKERS = {PREFILL: _prefill, DECODE: _decode, TRAINING: _training}
