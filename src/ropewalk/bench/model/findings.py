@@ -20,7 +20,7 @@ def findings(measured: Facts) -> list[str]:
 
 def percent(value: float) -> str:
     """Return a share with two digits: "4.1 %", "12 %"."""
-    return f"{100 * value:.1f} %" if abs(value) < 0.0995 else f"{100 * value:.0f} %"
+    return f"{_digits(value)} %"
 
 
 def interval(found: Facts, form: str = "{:.2f}") -> str:
@@ -31,10 +31,14 @@ def interval(found: Facts, form: str = "{:.2f}") -> str:
 
 
 def shares(found: Facts) -> str:
-    """Return "4.1 % (2.0 % to 6.1 %)"."""
+    """Return "4.1 % (2.0 to 6.1)"."""
     if found["low"] is None:
         return percent(found["median"])
-    return f"{percent(found['median'])} ({percent(found['low'])} to {percent(found['high'])})"
+    return f"{percent(found['median'])} ({_digits(found['low'])} to {_digits(found['high'])})"
+
+
+def _digits(share: float) -> str:
+    return f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
 
 
 def _of_work(work: Facts) -> Iterator[str]:

@@ -43,7 +43,7 @@ def logit_movement(
         return {**facts, "not_measured": _line(error)}
     facts["spread"] = float(near[0].std(dim=-1).mean())
     facts["near"] = compare(*near)
-    facts["rounding"] = max(1e-3, 64 * torch.finfo(near[0].dtype).eps)
+    facts["rounding"] = max(1e-3, 64 * torch.finfo(_dtype(before)).eps)
     for end in ENDS:
         start = end - tokens.shape[1]
         row: Facts = {"first": start, "last": end - 1}
@@ -95,6 +95,10 @@ def _at(model: nn.Module, tokens: Tensor, start: int) -> Tensor:
     call: Callable[..., Any] = model
     with preserved(model), torch.no_grad():
         return call(input_ids=tokens, position_ids=positions, use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next(p.dtype for p in model.parameters() if p.is_floating_point())
 
 
 def _line(error: Exception) -> str:

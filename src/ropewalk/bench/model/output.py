@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -11,11 +13,18 @@ from ropewalk.bench.model.steps import AFTER, BEFORE
 from ropewalk.bench.output import print_conditions
 from ropewalk.files import Facts
 
-WIDTH = 116  # least width of a table; rich assumes 80 columns without a terminal
+WIDTH = 160  # least width of a console; rich cuts the cells of a table that is wider
 
 
 def print_model_part(console: Console, facts: Facts) -> None:
-    """Print new facts: the conditions of the measurement, or the model in one dtype."""
+    """Print new facts: the conditions of the measurement, or the model in one dtype.
+
+    What is being done is printed on standard error, if that is a terminal.
+    """
+    if "now" in facts:
+        if sys.stderr.isatty():
+            print(f"{facts['now']} …", file=sys.stderr)
+        return
     if "speed" not in facts:
         print_conditions(console, facts)
         return
@@ -83,7 +92,7 @@ def _print_logits(console: Console, facts: Facts) -> None:
     logits = facts["logits"]
     if "not_measured" in logits:
         return
-    heads = ("positions", "before | after", "moved before", "after", "KL before", "after", "top")
+    heads = ("positions", "by patch", "moved before", "after", "KL before", "after", "top changed")
     title = (
         f"Logits of {logits['passage']} tokens ({logits['tokens']}), {facts['dtype']}; "
         f"standard deviation {logits['spread']:.2g}"

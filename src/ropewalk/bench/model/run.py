@@ -37,6 +37,8 @@ def measure_model(
 ) -> Facts:
     """Measure a model; `watch` receives the conditions, then the facts of each dtype.
 
+    Between these it receives {"now": what is being done}.
+
     Raises ValueError if the path is not that of a causal language model with a rope, or if its
     weights do not fit into memory.
     """
@@ -52,14 +54,18 @@ def measure_model(
     results["models"] = []
     with using_threads(plan.threads):
         for dtype in plan.dtypes:
-            results["models"].append(_measure_dtype(plan, source, dtype))
+            results["models"].append(_measure_dtype(plan, source, dtype, watch))
             watch(results["models"][-1])
     results["machine"]["load_after"] = machine_load()
     results["duration_s"] = round(time.monotonic() - began, 1)
     return results
 
 
-def _measure_dtype(plan: ModelPlan, source: Source, dtype: torch.dtype) -> Facts:
+def _measure_dtype(
+    plan: ModelPlan, source: Source, dtype: torch.dtype, watch: Callable[[Facts], None]
+) -> Facts:
+    name = str(dtype).removeprefix("torch.")
+    watch({"now": f"{'loading' if source.has_weights else 'building'} the model in {name}"})
     gc.collect()  # the model in the dtype before
     model = load(source, dtype, plan.device)
     text, kind = passage(source)
@@ -67,23 +73,21 @@ def _measure_dtype(plan: ModelPlan, source: Source, dtype: torch.dtype) -> Facts
     patched: list[Any] = []
     with quiet():
         views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
-        facts = {"dtype": str(dtype).removeprefix("torch."), **_model_facts(model, source)}
+        facts = {"dtype": name, **_model_facts(model, source)}
         facts["patch"] = {
             "says": str(patched[0]),
             "taken": list(patched[0].taken),
             "left": [list(each) for each in patched[0].left],
         }
-        facts["speed"] = [time_work(work, views, tokens, plan) for work in plan.work]
-        facts["logits"] = {
-            "tokens": kind,
-            **logit_movement(
-                views.before,
-                views.after,
-                text.to(plan.device),
-                source.spec,
-                facts["config_positions"],
-            ),
-        }
+        facts["speed"] = []
+        for work in plan.work:
+            watch({"now": f"timing {work} in {name}"})
+            facts["speed"].append(time_work(work, views, tokens, plan))
+        watch({"now": f"moving a passage to far positions in {name}"})
+        text = text.to(plan.device)
+        facts["logits"] = {"tokens": kind} | logit_movement(
+            views.before, views.after, text, source.spec, facts["config_positions"]
+        )
     return facts
 
 

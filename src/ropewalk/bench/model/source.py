@@ -72,6 +72,12 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
     )
     if not has_weights:
         config = config.get_text_config(decoder=True)
+        is_remote = trust_remote_code and hasattr(config, "auto_map")
+        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and not is_remote:
+            raise ValueError(
+                f"--model must be a causal language model, got model_type {config.model_type} in "
+                f"{shown_path(path)}"
+            )
     return Source(path, config, has_weights, spec, trust_remote_code)
 
 
