@@ -10,6 +10,7 @@ import io
 import json
 import math
 import signal
+import sys
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,18 +23,19 @@ from rich.console import Console
 from tiny_models import FEW, GPTJ, tiny_model
 
 from ropewalk import ModelSpec
+from ropewalk.bench.model import parts as model_parts
 from ropewalk.bench.model import run as model_run
 from ropewalk.bench.model import source as model_source
 from ropewalk.bench.model import steps as model_steps
-from ropewalk.bench.model import without as model_without
 from ropewalk.bench.model.findings import findings
+from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
 from ropewalk.bench.model.output import print_model_notes, print_model_part
 from ropewalk.bench.model.plan import WORK, make_model_plan
 from ropewalk.bench.model.rounds import Step, interval_rank, ratio, share, time_steps
 from ropewalk.bench.model.run import measure_model
 from ropewalk.bench.model.source import PASSAGE, load, passage, read_source
-from ropewalk.bench.model.steps import AFTER, BEFORE, WITHOUT, Views, speeds, view_of
+from ropewalk.bench.model.steps import AFTER, BEFORE, INSIDE, WITHOUT, Views, speeds, view_of
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.bench.run import write_results
 from ropewalk.cli.bench import bench
@@ -146,12 +148,13 @@ def test_every_work_has_its_rates_ratios_and_shares(measured):
         assert [work["work"] for work in facts["speed"]] == list(WORK)
         for work in facts["speed"]:
             assert work.get("tokens", work.get("context")) == 16
-            for name in (BEFORE, AFTER, WITHOUT):
+            for name in (BEFORE, AFTER, WITHOUT, INSIDE):
                 assert len(work["seconds"][name]) == 6
                 assert work["tokens_per_second"][name] > 0
             fast = work["times_as_fast"]
             assert 0 < fast["low"] <= fast["median"] <= fast["high"]
-            for found in work["share"].values():
+            assert 0 < work["rotation"]["low"] <= work["rotation"]["high"] < 1
+            for found in (work["left_out"]["before"], work["left_out"]["after"]):
                 assert found["low"] <= found["median"] <= found["high"] < 1
 
 
@@ -211,13 +214,47 @@ def test_a_model_without_rotation_does_not_feel_positions(model_type):
 def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
     model, ids = tiny_model("llama"), torch.arange(8)[None]
     with monkeypatch.context() as patching:
-        patching.setattr(model_without, "ROTATES", SimpleNamespace(search=lambda name: None))
+        patching.setattr(model_parts, "ROTATES", SimpleNamespace(search=lambda name: None))
         views = Views.of(model, Swapped, ids)
     assert "no function that rotates was found" in views.why_not
     samples = {BEFORE: [1.0] * 6, AFTER: [1.0] * 6}
-    facts = speeds(samples, 1, views.why_not)
-    assert facts["share"] is None
-    assert facts["share_not_measured"] == views.why_not
+    facts = speeds(samples, 1, None, views.why_not)
+    assert facts["rotation"] is facts["left_out"] is None
+    assert facts["why_not_left_out"] == views.why_not
+
+
+def slow(now, by):
+    """A function that rotates nothing and takes some time, forward and backward."""
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k):
+            now[0] += by
+            return q.clone(), k.clone()
+
+        @staticmethod
+        def backward(ctx, dq, dk):
+            now[0] += 3 * by
+            return dq.clone(), dk.clone()
+
+    return lambda q, k, cos, sin, unsqueeze_dim=1: Slow.apply(q, k)
+
+
+def test_time_inside_a_rotation_is_counted_forward_and_backward(monkeypatch):
+    model, ids, now = tiny_model("llama"), torch.arange(8)[None], [0.0]
+    modeling = sys.modules[type(model).__module__]
+    rotation = slow(now, by=1.0)
+    monkeypatch.setattr(modeling, "apply_rotary_pos_emb", rotation)
+    watch = Stopwatch(model, clock=lambda: now[0])
+    with watch.running(), torch.no_grad():
+        model(ids)
+    with watch.running():
+        now[0] += 100.0  # outside
+        model(ids, labels=ids).loss.backward()
+    assert watch.seconds == [4.0, 16.0]  # four layers
+    assert watch.calls == 10  # four rotations and one table in each
+    assert modeling.apply_rotary_pos_emb is rotation
+    assert "forward" not in vars(model.model.rotary_emb)
 
 
 def moved(model, error=0.0, promised=None):
@@ -282,31 +319,38 @@ def test_a_comparison_of_logits_is_what_its_words_say():
     assert compare(first, first) == {"largest": 0.0, "kl": 0.0, "top_changed": 0}
 
 
-def claims(measured, **changes):
+def found(low, middle, high):
+    return {"median": middle, "low": low, "high": high, "rounds": 9}
+
+
+def claims(measured, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=None):
     facts = json.loads(json.dumps(measured["models"][0]))
     work = facts["speed"][0]
-    for name, (low, middle, high) in changes.items():
-        found = {"median": middle, "low": low, "high": high, "rounds": 9}
-        if name == "share":
-            work["share"] = {"before": found, "after": found}
-        else:
-            work[name] = found
+    work["times_as_fast"] = found(*times_as_fast)
+    work["rotation"] = rotation and found(*rotation)
+    if left_out:
+        fast, after = left_out
+        work["left_out"] = {"times_as_fast": found(*fast), "after": found(*after)}
     facts["speed"] = [work]
     return " ".join(findings(facts))
 
 
 def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     assert "1.10 times as fast after patch (95 % interval 1.05 to 1.20)" in claims(
-        measured, times_as_fast=(1.05, 1.1, 1.2)
+        measured, (1.05, 1.1, 1.2)
     )
-    assert "slower after patch" in claims(measured, times_as_fast=(0.8, 0.9, 0.95))
-    assert "no difference shown" in claims(measured, times_as_fast=(0.9, 1.1, 1.2))
-    assert "no interval" in claims(measured, times_as_fast=(None, 1.1, None))
-    text = claims(measured, share=(0.01, 0.04, 0.06), most_possible=(1.01, 1.04, 1.07))
-    assert "rotation is 4.0 % (1.0 to 6.0) of a step before patch" in text
-    assert "at most 1.07 times as fast" in text
-    text = claims(measured, share=(-0.01, 0.02, 0.06), most_possible=(0.99, 1.02, 1.07))
-    assert "no share of rotation shown before patch; it is at most 6.0 %" in text
+    assert "slower after patch" in claims(measured, (0.8, 0.9, 0.95))
+    assert "no difference shown" in claims(measured, (0.9, 1.1, 1.2))
+    assert "no interval" in claims(measured, (None, 1.1, None))
+    text = claims(measured, rotation=(0.01, 0.04, 0.06))
+    assert "rotation takes 4.0 % (1.0 to 6.0) of a step before patch" in text
+    assert "would make a step 1.04 times as fast" in text
+    text = claims(measured, left_out=((1.01, 1.04, 1.07), (-0.01, 0.02, 0.06)))
+    assert "without rotation, a step is 1.04 times as fast as before patch (1.01 to 1.07)" in text
+    assert "no share of rotation shown after patch, at most 6.0 %" in text
+    text = claims(measured, left_out=((0.9, 1.04, 1.07), (0.01, 0.02, 0.06)))
+    assert "without rotation, no difference shown (0.90 to 1.07)" in text
+    assert "rotation is 2.0 % (1.0 to 6.0) of a step after patch" in text
 
 
 def test_findings_name_a_patched_model_that_computes_something_else(measured):

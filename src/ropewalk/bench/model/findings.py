@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ropewalk.bench.model.rounds import LEAST_ROUNDS
-from ropewalk.bench.model.steps import AFTER, BEFORE
 from ropewalk.files import Facts
 
 VISIBLE = 2.0  # times; a smaller difference between two largest movements may be chance
@@ -37,6 +36,11 @@ def shares(found: Facts) -> str:
     return f"{percent(found['median'])} ({_digits(found['low'])} to {_digits(found['high'])})"
 
 
+def limit(rotation: Facts) -> float:
+    """Return how many times as fast a step would be if its rotation took no time."""
+    return 1 / (1 - float(rotation["median"]))
+
+
 def _digits(share: float) -> str:
     return f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
 
@@ -47,10 +51,12 @@ def _of_work(work: Facts) -> Iterator[str]:
         yield f"{name}: not measured, {work['not_measured']}."
         return
     yield _speed(name, work["times_as_fast"])
-    if work["share"] is None:
-        yield f"{name}: the share of rotation is not measured: {work['share_not_measured']}."
-        return
-    yield _share(name, work)
+    if work["rotation"] is not None:
+        yield _rotation(name, work["rotation"])
+    if work["left_out"] is None:
+        yield f"{name}: rotation cannot be left out, because {work['why_not_left_out']}."
+    else:
+        yield _left_out(name, work["left_out"])
 
 
 def _speed(name: str, found: Facts) -> str:
@@ -64,19 +70,26 @@ def _speed(name: str, found: Facts) -> str:
     return f"{name}: no difference shown ({interval(found)} times as fast after patch)."
 
 
-def _share(name: str, work: Facts) -> str:
-    before, after = work["share"][BEFORE], work["share"][AFTER]
-    if before["low"] is None:
-        return f"{name}: rotation is {shares(before)} of a step before patch; no interval."
-    most = max(1.0, work["most_possible"]["high"])
-    bound = f"Even a rotation that takes no time would make it at most {most:.2f} times as fast."
-    if before["low"] > 0:
-        said = f"rotation is {shares(before)} of a step before patch, {shares(after)} after"
-    elif before["high"] > 0:
-        said = f"no share of rotation shown before patch; it is at most {percent(before['high'])}"
-    else:
-        said = "no share of rotation shown before patch"
-    return f"{name}: {said}. {bound}"
+def _rotation(name: str, found: Facts) -> str:
+    return (
+        f"{name}: rotation takes {shares(found)} of a step before patch; one that takes no time "
+        f"would make a step {limit(found):.2f} times as fast."
+    )
+
+
+def _left_out(name: str, found: Facts) -> str:
+    fast, after = found["times_as_fast"], found["after"]
+    said = f"{name}: without rotation, a step is {fast['median']:.2f} times as fast"
+    if fast["low"] is None:
+        return f"{said} as before patch; no interval."
+    saved = (
+        f"rotation is {shares(after)} of a step after patch"
+        if after["low"] > 0
+        else f"no share of rotation shown after patch, at most {percent(max(0.0, after['high']))}"
+    )
+    if fast["low"] <= 1 <= fast["high"]:
+        return f"{name}: without rotation, no difference shown ({interval(fast)}); {saved}."
+    return f"{said} as before patch ({interval(fast)}); {saved}."
 
 
 def _of_logits(logits: Facts, weights: str) -> Iterator[str]:

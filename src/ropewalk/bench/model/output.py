@@ -8,12 +8,25 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ropewalk.bench.model.findings import findings, interval, shares
+from ropewalk.bench.model.findings import findings, interval, limit, shares
 from ropewalk.bench.model.steps import AFTER, BEFORE
 from ropewalk.bench.output import print_conditions
 from ropewalk.files import Facts
 
 WIDTH = 160  # least width of a console; rich cuts the cells of a table that is wider
+
+NOTES = (
+    "Medians of rounds, in which all variants of a step take turns; in parentheses, 95 % intervals "
+    "of ratios within rounds. Batch 1. Prefill returns the last token's logits and a cache. Decode "
+    "adds single tokens to a context. Training is forward and backward, without an optimizer. "
+    "Rotation: the part of a step before patch that is spent inside the functions that compute "
+    "tables and rotate, gradients included. Limit: how many times as fast a step would be if that "
+    "took no time. Left out: the part of a step that is saved if nothing is rotated, before and "
+    "after patch; × as fast: such a step compared with before patch. Logits: a passage alone at "
+    "far positions, compared with the same passage at 0, as the largest difference, the mean KL "
+    "divergence (nats), and the places where another token becomes the likeliest. By patch: the "
+    "largest difference between before and after patch."
+)
 
 
 def print_model_part(console: Console, facts: Facts) -> None:
@@ -32,6 +45,7 @@ def print_model_part(console: Console, facts: Facts) -> None:
     _say(console, f"\n{_model_line(facts)}")
     _say(console, f"patch: {facts['patch']['says']}")
     _print_speed(console, facts)
+    _print_rotation(console, facts)
     _print_logits(console, facts)
     for sentence in findings(facts):
         _say(console, f"- {sentence}")
@@ -39,17 +53,7 @@ def print_model_part(console: Console, facts: Facts) -> None:
 
 def print_model_notes(console: Console, results: Facts) -> None:
     """Print how to read the tables, once for all dtypes."""
-    _say(
-        console,
-        "\nTokens per second are medians; a step has batch 1. Prefill returns the last token's "
-        "logits and a cache, decode adds single tokens to a context of that length, training is "
-        "forward and backward without an optimizer. Before, after and without rotation take turns "
-        "in each round; ratios are taken within a round, with 95 % intervals in parentheses. "
-        "Rotation: the part of a step that the model saves if it computes no tables and rotates "
-        "nothing. Most: how many times as fast it is then, the limit for every rotation. Logits: "
-        "a passage alone at far positions, compared with the same passage at 0; KL in nats. "
-        f"{results['duration_s']:.0f} s.",
-    )
+    _say(console, f"\n{NOTES} {results['duration_s']:.0f} s.")
 
 
 def _model_line(facts: Facts) -> str:
@@ -62,29 +66,35 @@ def _model_line(facts: Facts) -> str:
 
 
 def _print_speed(console: Console, facts: Facts) -> None:
-    heads = ("work", "tokens", "before", "after", "× as fast", "rotation before", "after", "most")
-    table = _table(f"Tokens per second, {facts['dtype']}", heads)
+    table = _table(
+        f"Tokens per second, {facts['dtype']}", ("", "tokens", "before", "after", "× as fast")
+    )
     for work in facts["speed"]:
         if "not_measured" in work:
             table.add_row(work["work"], "not measured")
             continue
-        rates, fast = work["tokens_per_second"], work["times_as_fast"]
+        rates = work["tokens_per_second"]
         table.add_row(
             work["work"],
             f"{work['tokens']:,}" if "tokens" in work else f"at {work['context']:,}",
             _rate(rates[BEFORE]),
             _rate(rates[AFTER]),
-            _times(fast),
-            *(
-                ("not measured", "", "")
-                if work["share"] is None
-                else (
-                    shares(work["share"][BEFORE]),
-                    shares(work["share"][AFTER]),
-                    f"{work['most_possible']['median']:.2f}",
-                )
-            ),
+            _times(work["times_as_fast"]),
         )
+    console.print(table)
+
+
+def _print_rotation(console: Console, facts: Facts) -> None:
+    heads = ("", "rotation", "limit", "left out, before", "left out, after", "× as fast")
+    table = _table(f"Rotation's part of a step, {facts['dtype']}", heads)
+    for work in facts["speed"]:
+        if "not_measured" in work:
+            continue
+        inside, out = work["rotation"], work["left_out"]
+        cells = ["", ""] if inside is None else [shares(inside), f"{limit(inside):.2f}"]
+        if out is not None:
+            cells += [shares(out["before"]), shares(out["after"]), _times(out["times_as_fast"])]
+        table.add_row(work["work"], *cells)
     console.print(table)
 
 

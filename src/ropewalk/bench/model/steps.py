@@ -8,19 +8,21 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.plan import DECODE, PREFILL, TRAINING, ModelPlan
 from ropewalk.bench.model.rounds import LEAST_ROUNDS, Step, ratio, share, time_steps
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.files import Facts
 
-BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
+BEFORE, AFTER, WITHOUT, INSIDE = "before", "after", "without rotation", "inside rotation"
 LENGTHS = (512, 256, 128, 64, 32)  # tokens that are tried
 MOST_DECODED = 32  # tokens per sample
 SAMPLE = 0.25  # seconds of a decode sample
@@ -35,7 +37,8 @@ def view_of(model: nn.Module) -> nn.Module:
 class Views:
     """The same model before `patch`, after it, and without rotation.
 
-    why_not: the reason if rotation cannot be left out.
+    why_not: the reason if rotation cannot be left out. stopwatch: of the rotation before `patch`;
+        None if the model is not on a CPU, whose calls return when they are done.
     """
 
     before: nn.Module
@@ -43,6 +46,7 @@ class Views:
     without: WithoutRotation
     unrotated: nn.Module
     why_not: str | None
+    stopwatch: Stopwatch | None
 
     @classmethod
     def of(cls, model: nn.Module, swap: Callable[[nn.Module], Any], tokens: Tensor) -> Views:
@@ -50,7 +54,8 @@ class Views:
         after, unrotated = view_of(model), view_of(model)
         swap(after)
         without = WithoutRotation(unrotated)
-        return cls(model, after, without, unrotated, without.why_not(tokens))
+        stopwatch = Stopwatch(model) if tokens.device.type == "cpu" else None
+        return cls(model, after, without, unrotated, without.why_not(tokens), stopwatch)
 
 
 def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts:
@@ -61,7 +66,11 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
     try:
         tokens = tokens[:, : _length(work, views, tokens, plan)]
         steps, count, facts = _MAKERS[work](views, tokens)
+        watch = views.stopwatch
+        if watch is not None:
+            watch.seconds.clear()
         samples = time_steps(steps, plan.device, plan.rounds, plan.seconds)
+        inside = watch.seconds[1:] if watch is not None and watch.calls else None
     except Exception as error:
         says = " ".join(str(error).split())[:200]
         return {"work": work, "not_measured": f"{type(error).__name__}: {says}"}
@@ -69,25 +78,39 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
         views.before.zero_grad(set_to_none=True)
         for model in (views.before, views.after, views.unrotated):
             model.eval()
-    return {"work": work, **facts, **speeds(samples, count, views.why_not)}
+    return {"work": work, **facts, **speeds(samples, count, inside, views.why_not)}
 
 
-def speeds(samples: Mapping[str, list[float]], count: int, why_not: str | None) -> Facts:
-    """Return what samples of one work show; count: tokens per sample."""
-    before, after, without = samples[BEFORE], samples[AFTER], samples.get(WITHOUT)
+def speeds(
+    samples: Mapping[str, list[float]],
+    count: int,
+    inside: list[float] | None = None,
+    why_not: str | None = None,
+) -> Facts:
+    """Return what samples of one work show.
+
+    count: tokens per sample. inside: the seconds of rotation within the steps of row INSIDE.
+    """
+    before, after = samples[BEFORE], samples[AFTER]
     facts: Facts = {
         "seconds": {name: list(values) for name, values in samples.items()},
         "tokens_per_sample": count,
-        "tokens_per_second": {
-            name: count / ratio(values, [1.0] * len(values))["median"]
-            for name, values in samples.items()
-        },
+        "tokens_per_second": {name: count / median(values) for name, values in samples.items()},
         "times_as_fast": ratio(before, after),
+        "rotation": None,
+        "left_out": None,
+        "why_not_left_out": why_not,
     }
-    if without is None:
-        return {**facts, "share": None, "share_not_measured": why_not}
-    facts["share"] = {"before": share(without, before), "after": share(without, after)}
-    facts["most_possible"] = ratio(before, without)
+    if inside is not None:
+        facts["seconds_inside"] = list(inside)
+        facts["rotation"] = ratio(inside, samples[INSIDE])
+    if WITHOUT in samples:
+        without = samples[WITHOUT]
+        facts["left_out"] = {
+            "before": share(without, before),
+            "after": share(without, after),
+            "times_as_fast": ratio(before, without),
+        }
     return facts
 
 
@@ -104,7 +127,7 @@ def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
         if plan.device.type != "cpu":
             torch.accelerator.synchronize(plan.device)
     step = (time.perf_counter() - began) * (3 if work == TRAINING else 1)
-    most = plan.seconds / (3 * (LEAST_ROUNDS + 1))  # three views, and a run that is not counted
+    most = plan.seconds / (4 * (LEAST_ROUNDS + 1))  # four rows, and a run that is not counted
     fits = (n for n in LENGTHS if n <= tokens.shape[1] and step * n / least <= most)
     return next(fits, min(least, tokens.shape[1]))
 
@@ -160,9 +183,10 @@ def _training(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts
 
 def _each(views: Views, step_of: Callable[[nn.Module], Step]) -> dict[str, Step]:
     steps = {BEFORE: step_of(views.before), AFTER: step_of(views.after)}
+    if views.stopwatch is not None:
+        steps[INSIDE] = replace(step_of(views.before), around=views.stopwatch.running)
     if views.why_not is None:
-        unrotated = step_of(views.unrotated)
-        steps[WITHOUT] = Step(unrotated.run, unrotated.prepare, views.without.apart)
+        steps[WITHOUT] = replace(step_of(views.unrotated), around=views.without.apart)
     return steps
 
 

@@ -1,24 +1,19 @@
 """A model without its rotation: tables are not computed, and queries and keys stay as they are.
 
-The time of its step is what no rotation, however fast, can go below. Functions that rotate are
-known by their names, such as `apply_rotary_pos_emb`, modules that compute tables by their class.
+The time of its step is what no rotation, however fast, can go below.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.tools.verify.capture import ROTATES
-
-TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
+from ropewalk.bench.model.parts import replaced, rotating_parts
 
 
 class WithoutRotation:
@@ -30,21 +25,14 @@ class WithoutRotation:
     def __init__(self, model: nn.Module):
         self.calls = 0
         self._model = model
-        self._found = list(self._replacements())
+        self._replacements = [
+            (part, (_remembered if part.makes_tables else self._unrotated)(part.function))
+            for part in rotating_parts(model)
+        ]
 
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Context in which the model runs without rotation; other models must not run."""
-        for owner, name, _, replacement in self._found:
-            setattr(owner, name, replacement)
-        try:
-            yield
-        finally:
-            for owner, name, original, _ in self._found:
-                if original is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, original)
+    def apart(self) -> AbstractContextManager[None]:
+        """Return a context in which the model runs without rotation; no other model may run."""
+        return replaced(self._replacements)
 
     def why_not(self, tokens: Tensor) -> str | None:
         """Return why the rotation cannot be left out, None if it can.
@@ -65,20 +53,6 @@ class WithoutRotation:
         if not torch.equal(here, there):
             return "positions also act elsewhere than in the functions that rotate"
         return None
-
-    def _replacements(self) -> Iterator[tuple[Any, str, Any, Any]]:
-        """Yield owner, name, the original (None: an attribute of the class) and the replacement."""
-        classes = {cls for module in self._model.modules() for cls in type(module).__mro__}
-        theirs = {cls for cls in classes if not cls.__module__.startswith(("torch.", "builtins"))}
-        modules = {sys.modules[cls.__module__] for cls in theirs if cls.__module__ in sys.modules}
-        for owner in (*modules, *theirs):
-            for name, value in list(vars(owner).items()):
-                if ROTATES.search(name) and callable(value) and not isinstance(value, type):
-                    yield owner, name, value, self._unrotated(value)
-        for module in self._model.modules():
-            if TABLES.search(type(module).__name__) and not any(True for _ in module.children()):
-                original = vars(module).get("forward")
-                yield module, "forward", original, _remembered(module.forward)
 
     def _unrotated(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that returns its vectors; the first call shows which these are."""
@@ -103,8 +77,10 @@ def _places(returned: list[Tensor], given: list[Tensor]) -> list[int]:
     """Return which argument each result has the shape of, each argument once."""
     places: list[int] = []
     for result in returned:
-        fits = (i for i, x in enumerate(given) if x.shape == result.shape and i not in places)
-        places.append(next(fits))
+        fits = [i for i, x in enumerate(given) if x.shape == result.shape and i not in places]
+        if not fits:
+            raise ValueError("a function that rotates returns another shape than it receives")
+        places.append(fits[0])
     return places
 
 
