@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         rerotate,
         rotate,
     )
+    from ropewalk.tools import patch
 
 __version__ = "0.1.0"
 
+_TOOLS = ("patch",)
 _MODULES = ("axes", "interop", "positions", "scaling", "testing", "tools")
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "__version__",
     "axes",
     "interop",
+    "patch",
     "positions",
     "rerotate",
     "rotate",
@@ -50,7 +53,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ropewalk' has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"ropewalk.{name}")
-    value = globals()[name] = getattr(import_module("ropewalk.rotary"), name)
+    home = "ropewalk.tools" if name in _TOOLS else "ropewalk.rotary"
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

@@ -1,15 +1,18 @@
-"""Tools that find out what a rope does. Each is a function that returns plain data."""
+"""Tools that find out what a rope does, or change the rope of a model."""
 
 from ropewalk.tools.catalogue import catalogue, catalogue_vectors
 from ropewalk.tools.inspect import compare_ropes, inspect
+from ropewalk.tools.patch import Patch, patch
 from ropewalk.tools.verify import load_model, verify, verify_model
 
 __all__ = [
+    "Patch",
     "catalogue",
     "catalogue_vectors",
     "compare_ropes",
     "inspect",
     "load_model",
+    "patch",
     "verify",
     "verify_model",
 ]
