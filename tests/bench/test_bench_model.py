@@ -32,10 +32,10 @@ from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
 from ropewalk.bench.model.output import print_model_notes, print_model_part
 from ropewalk.bench.model.plan import WORK, make_model_plan
-from ropewalk.bench.model.rounds import Step, interval_rank, ratio, share, time_steps
+from ropewalk.bench.model.rounds import Step, interval_rank, ratio, time_steps
 from ropewalk.bench.model.run import measure_model
 from ropewalk.bench.model.source import PASSAGE, load, passage, read_source
-from ropewalk.bench.model.steps import AFTER, BEFORE, INSIDE, WITHOUT, Views, speeds, view_of
+from ropewalk.bench.model.steps import AFTER, BEFORE, WATCHED, WITHOUT, Views, speeds, view_of
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.bench.run import write_results
 from ropewalk.cli.bench import bench
@@ -107,9 +107,8 @@ def test_ratios_are_taken_within_rounds():
     below = [1.0, 10.0, 2.0, 5.0, 1.0, 4.0]
     found = ratio([2 * x for x in below], below)
     assert found == {"median": 2.0, "low": 2.0, "high": 2.0, "rounds": 6}
-    assert share([0.75 * x for x in below], below)["median"] == 0.25
-    wide = share([1, 2, 3, 4, 5, 6], [10] * 6)
-    assert (wide["low"], wide["high"]) == (pytest.approx(0.4), pytest.approx(0.9))
+    wide = ratio([1, 2, 3, 4, 5, 6, 7, 8, 9], [10] * 9)
+    assert (wide["low"], wide["median"], wide["high"]) == (0.2, 0.5, 0.8)
     assert ratio([1.0] * 5, [1.0] * 5)["low"] is None
 
 
@@ -148,14 +147,15 @@ def test_every_work_has_its_rates_ratios_and_shares(measured):
         assert [work["work"] for work in facts["speed"]] == list(WORK)
         for work in facts["speed"]:
             assert work.get("tokens", work.get("context")) == 16
-            for name in (BEFORE, AFTER, WITHOUT, INSIDE):
+            for name in (BEFORE, AFTER, WITHOUT, *WATCHED.values()):
                 assert len(work["seconds"][name]) == 6
                 assert work["tokens_per_second"][name] > 0
             fast = work["times_as_fast"]
             assert 0 < fast["low"] <= fast["median"] <= fast["high"]
-            assert 0 < work["rotation"]["low"] <= work["rotation"]["high"] < 1
-            for found in (work["left_out"]["before"], work["left_out"]["after"]):
-                assert found["low"] <= found["median"] <= found["high"] < 1
+            assert set(work["rotation"]) == {BEFORE, AFTER}
+            for part in work["rotation"].values():
+                assert 0 < part["low"] <= part["median"] <= part["high"] < 1
+            assert 0 < work["left_out"]["low"] <= work["left_out"]["high"]
 
 
 def test_the_conditions_are_in_the_results(measured):
@@ -218,8 +218,9 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
         views = Views.of(model, Swapped, ids)
     assert "no function that rotates was found" in views.why_not
     samples = {BEFORE: [1.0] * 6, AFTER: [1.0] * 6}
-    facts = speeds(samples, 1, None, views.why_not)
-    assert facts["rotation"] is facts["left_out"] is None
+    facts = speeds(samples, 1, {}, views.why_not)
+    assert facts["rotation"] == {}
+    assert facts["left_out"] is None
     assert facts["why_not_left_out"] == views.why_not
 
 
@@ -252,7 +253,7 @@ def test_time_inside_a_rotation_is_counted_forward_and_backward(monkeypatch):
         now[0] += 100.0  # outside
         model(ids, labels=ids).loss.backward()
     assert watch.seconds == [4.0, 16.0]  # four layers
-    assert watch.calls == 10  # four rotations and one table in each
+    assert watch.rotations == 8
     assert modeling.apply_rotary_pos_emb is rotation
     assert "forward" not in vars(model.model.rotary_emb)
 
@@ -323,14 +324,11 @@ def found(low, middle, high):
     return {"median": middle, "low": low, "high": high, "rounds": 9}
 
 
-def claims(measured, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=None):
+def claims(measured, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=(0.9, 1.0, 1.1)):
     facts = json.loads(json.dumps(measured["models"][0]))
     work = facts["speed"][0]
-    work["times_as_fast"] = found(*times_as_fast)
-    work["rotation"] = rotation and found(*rotation)
-    if left_out:
-        fast, after = left_out
-        work["left_out"] = {"times_as_fast": found(*fast), "after": found(*after)}
+    work["times_as_fast"], work["left_out"] = found(*times_as_fast), found(*left_out)
+    work["rotation"] = {name: found(*each) for name, each in (rotation or {}).items()}
     facts["speed"] = [work]
     return " ".join(findings(facts))
 
@@ -342,15 +340,14 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     assert "slower after patch" in claims(measured, (0.8, 0.9, 0.95))
     assert "no difference shown" in claims(measured, (0.9, 1.1, 1.2))
     assert "no interval" in claims(measured, (None, 1.1, None))
-    text = claims(measured, rotation=(0.01, 0.04, 0.06))
-    assert "rotation takes 4.0 % (1.0 to 6.0) of a step before patch" in text
-    assert "would make a step 1.04 times as fast" in text
-    text = claims(measured, left_out=((1.01, 1.04, 1.07), (-0.01, 0.02, 0.06)))
-    assert "without rotation, a step is 1.04 times as fast as before patch (1.01 to 1.07)" in text
-    assert "no share of rotation shown after patch, at most 6.0 %" in text
-    text = claims(measured, left_out=((0.9, 1.04, 1.07), (0.01, 0.02, 0.06)))
-    assert "without rotation, no difference shown (0.90 to 1.07)" in text
-    assert "rotation is 2.0 % (1.0 to 6.0) of a step after patch" in text
+    parts = {BEFORE: (0.01, 0.04, 0.06), AFTER: (0.001, 0.01, 0.1)}
+    text = claims(measured, rotation=parts)
+    assert "4.0 % (1.0 to 6.0) before and 1.0 % (0.1 to 10) after patch" in text
+    assert "takes no time would make it 1.04 times as fast" in text
+    text = claims(measured, left_out=(1.01, 1.04, 1.07))
+    assert "without rotation 1.04 times as fast as before patch (1.01 to 1.07)" in text
+    text = claims(measured, left_out=(0.9, 1.04, 1.07))
+    assert "without rotation no difference shown (0.90 to 1.07 times as fast)" in text
 
 
 def test_findings_name_a_patched_model_that_computes_something_else(measured):

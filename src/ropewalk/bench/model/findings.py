@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ropewalk.bench.model.rounds import LEAST_ROUNDS
+from ropewalk.bench.model.steps import BEFORE
 from ropewalk.files import Facts
 
 VISIBLE = 2.0  # times; a smaller difference between two largest movements may be chance
@@ -51,7 +52,7 @@ def _of_work(work: Facts) -> Iterator[str]:
         yield f"{name}: not measured, {work['not_measured']}."
         return
     yield _speed(name, work["times_as_fast"])
-    if work["rotation"] is not None:
+    if work["rotation"]:
         yield _rotation(name, work["rotation"])
     if work["left_out"] is None:
         yield f"{name}: rotation cannot be left out, because {work['why_not_left_out']}."
@@ -71,25 +72,20 @@ def _speed(name: str, found: Facts) -> str:
 
 
 def _rotation(name: str, found: Facts) -> str:
-    return (
-        f"{name}: rotation takes {shares(found)} of a step before patch; one that takes no time "
-        f"would make a step {limit(found):.2f} times as fast."
-    )
+    said = " and ".join(f"{shares(each)} {when}" for when, each in found.items())
+    if BEFORE in found:
+        fastest = f"one that takes no time would make it {limit(found[BEFORE]):.2f} times as fast"
+        return f"{name}: rotation takes this part of a step: {said} patch; {fastest}."
+    return f"{name}: rotation takes this part of a step: {said} patch."
 
 
 def _left_out(name: str, found: Facts) -> str:
-    fast, after = found["times_as_fast"], found["after"]
-    said = f"{name}: without rotation, a step is {fast['median']:.2f} times as fast"
-    if fast["low"] is None:
-        return f"{said} as before patch; no interval."
-    saved = (
-        f"rotation is {shares(after)} of a step after patch"
-        if after["low"] > 0
-        else f"no share of rotation shown after patch, at most {percent(max(0.0, after['high']))}"
-    )
-    if fast["low"] <= 1 <= fast["high"]:
-        return f"{name}: without rotation, no difference shown ({interval(fast)}); {saved}."
-    return f"{said} as before patch ({interval(fast)}); {saved}."
+    said = f"{name}: without rotation {found['median']:.2f} times as fast as before patch"
+    if found["low"] is None:
+        return f"{said}; no interval."
+    if found["low"] <= 1 <= found["high"]:
+        return f"{name}: without rotation no difference shown ({interval(found)} times as fast)."
+    return f"{said} ({interval(found)})."
 
 
 def _of_logits(logits: Facts, weights: str) -> Iterator[str]:

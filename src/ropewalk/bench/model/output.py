@@ -19,10 +19,9 @@ NOTES = (
     "Medians of rounds, in which all variants of a step take turns; in parentheses, 95 % intervals "
     "of ratios within rounds. Batch 1. Prefill returns the last token's logits and a cache. Decode "
     "adds single tokens to a context. Training is forward and backward, without an optimizer. "
-    "Rotation: the part of a step before patch that is spent inside the functions that compute "
-    "tables and rotate, gradients included. Limit: how many times as fast a step would be if that "
-    "took no time. Left out: the part of a step that is saved if nothing is rotated, before and "
-    "after patch; × as fast: such a step compared with before patch. Logits: a passage alone at "
+    "Rotation's part: time in the functions that compute tables and rotate, gradients included. "
+    "Limit: how many times as fast a step would be than before patch if that took no time. Without "
+    "rotation: nothing is rotated, compared with before patch. Logits: a passage alone at "
     "far positions, compared with the same passage at 0, as the largest difference, the mean KL "
     "divergence (nats), and the places where another token becomes the likeliest. By patch: the "
     "largest difference between before and after patch."
@@ -85,16 +84,18 @@ def _print_speed(console: Console, facts: Facts) -> None:
 
 
 def _print_rotation(console: Console, facts: Facts) -> None:
-    heads = ("", "rotation", "limit", "left out, before", "left out, after", "× as fast")
+    heads = ("", "before", "after", "limit", "without rotation, × as fast")
     table = _table(f"Rotation's part of a step, {facts['dtype']}", heads)
     for work in facts["speed"]:
         if "not_measured" in work:
             continue
-        inside, out = work["rotation"], work["left_out"]
-        cells = ["", ""] if inside is None else [shares(inside), f"{limit(inside):.2f}"]
-        if out is not None:
-            cells += [shares(out["before"]), shares(out["after"]), _times(out["times_as_fast"])]
-        table.add_row(work["work"], *cells)
+        parts, out = work["rotation"], work["left_out"]
+        table.add_row(
+            work["work"],
+            *(shares(parts[when]) if when in parts else "" for when in (BEFORE, AFTER)),
+            f"{limit(parts[BEFORE]):.2f}" if BEFORE in parts else "",
+            "" if out is None else _times(out),
+        )
     console.print(table)
 
 

@@ -6,15 +6,17 @@ classes such as `LlamaRotaryEmbedding`.
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from ropewalk.tools.patch.rebind import own_methods
 from ropewalk.tools.verify.capture import ROTATES
 
 TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
@@ -22,49 +24,71 @@ TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Part:
-    """A function that rotates (`owner` is its module or class) or the forward of tables."""
+    """A function that rotates, or the forward of a module that computes tables.
+
+    owner: a class or module that has it as an attribute, or the globals of the code that calls it.
+    """
 
     owner: Any
     name: str
     function: Callable[..., Any]
     makes_tables: bool
 
-    @property
-    def own(self) -> bool:
-        """Whether the owner has the attribute itself, not through its class."""
-        return self.name in vars(self.owner)
+    @contextmanager
+    def replaced(self, replacement: Callable[..., Any]) -> Iterator[None]:
+        """Context with another function in its place."""
+        if isinstance(self.owner, dict):
+            self.owner[self.name] = replacement
+        else:
+            own = self.name in vars(self.owner)
+            setattr(self.owner, self.name, replacement)
+        try:
+            yield
+        finally:
+            if isinstance(self.owner, dict):
+                self.owner[self.name] = self.function
+            elif own:
+                setattr(self.owner, self.name, self.function)
+            else:
+                delattr(self.owner, self.name)
 
 
 def rotating_parts(model: nn.Module) -> list[Part]:
-    """Return the functions that rotate in the code of a model, and the modules of its tables."""
-    classes = {cls for module in model.modules() for cls in type(module).__mro__}
-    theirs = {cls for cls in classes if not cls.__module__.startswith(("torch.", "builtins"))}
-    sources = {sys.modules[cls.__module__] for cls in theirs if cls.__module__ in sys.modules}
-    rotate = [
-        Part(owner, name, value, makes_tables=False)
-        for owner in (*sources, *theirs)
-        for name, value in vars(owner).items()
-        if ROTATES.search(name) and callable(value) and not isinstance(value, type)
-    ]
+    """Return the functions that rotate in the code of a model, and the modules of its tables.
+
+    Methods of a patched model have globals of their own, so functions are looked up in these.
+    """
+    found: dict[tuple[int, str], Part] = {}
+    for cls in {type(module) for module in model.modules()}:
+        for owner, name, method in own_methods(cls):
+            if ROTATES.search(name) and inspect.isfunction(vars(owner)[name]):
+                found[id(owner), name] = Part(owner, name, method, makes_tables=False)
+            for scope in _scopes(method):
+                for name, value in scope.items():
+                    if ROTATES.search(name) and inspect.isroutine(value):
+                        found[id(scope), name] = Part(scope, name, value, makes_tables=False)
     tables = [
         Part(module, "forward", module.forward, makes_tables=True)
         for module in model.modules()
         if TABLES.search(type(module).__name__) and not any(True for _ in module.children())
     ]
-    return rotate + tables
+    return [*found.values(), *tables]
 
 
 @contextmanager
 def replaced(replacements: Sequence[tuple[Part, Callable[..., Any]]]) -> Iterator[None]:
     """Context in which parts are replaced. Functions are shared: no other model may run."""
-    before = [(part, part.own) for part, _ in replacements]
-    for part, replacement in replacements:
-        setattr(part.owner, part.name, replacement)
-    try:
+    with ExitStack() as stack:
+        for part, replacement in replacements:
+            stack.enter_context(part.replaced(replacement))
         yield
-    finally:
-        for part, own in before:
-            if own:
-                setattr(part.owner, part.name, part.function)
-            else:
-                delattr(part.owner, part.name)
+
+
+def _scopes(function: types.FunctionType) -> Iterator[dict[str, Any]]:
+    """Yield the globals of a function and of those that its decorators wrap."""
+    yield function.__globals__
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # still empty
+            inner = cell.cell_contents
+            if isinstance(inner, types.FunctionType) and inner is not function:
+                yield from _scopes(inner)

@@ -95,17 +95,6 @@ def interval_rank(count: int) -> int | None:
     return rank
 
 
-def share(without: Sequence[float], full: Sequence[float]) -> Facts:
-    """Return the part of the full step that the other lacks, 1 - without / full, as `ratio`."""
-    rest = ratio(without, full)
-    return {
-        "median": 1 - rest["median"],
-        "low": None if rest["high"] is None else 1 - rest["high"],
-        "high": None if rest["low"] is None else 1 - rest["low"],
-        "rounds": rest["rounds"],
-    }
-
-
 def _seconds_of(step: Step, device: torch.device, clock: Callable[[], float]) -> float:
     with step.around():
         argument = step.prepare()

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.plan import DECODE, PREFILL, TRAINING, ModelPlan
-from ropewalk.bench.model.rounds import LEAST_ROUNDS, Step, ratio, share, time_steps
+from ropewalk.bench.model.rounds import LEAST_ROUNDS, Step, ratio, time_steps
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.files import Facts
 
-BEFORE, AFTER, WITHOUT, INSIDE = "before", "after", "without rotation", "inside rotation"
+BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
+WATCHED = {BEFORE: "before, watched", AFTER: "after, watched"}  # with a stopwatch
 LENGTHS = (512, 256, 128, 64, 32)  # tokens that are tried
 MOST_DECODED = 32  # tokens per sample
 SAMPLE = 0.25  # seconds of a decode sample
@@ -37,8 +38,8 @@ def view_of(model: nn.Module) -> nn.Module:
 class Views:
     """The same model before `patch`, after it, and without rotation.
 
-    why_not: the reason if rotation cannot be left out. stopwatch: of the rotation before `patch`;
-        None if the model is not on a CPU, whose calls return when they are done.
+    why_not: the reason if rotation cannot be left out. watches: of the rotation before and after
+        `patch`; empty if the model is not on a CPU, whose calls return when they are done.
     """
 
     before: nn.Module
@@ -46,7 +47,7 @@ class Views:
     without: WithoutRotation
     unrotated: nn.Module
     why_not: str | None
-    stopwatch: Stopwatch | None
+    watches: Mapping[str, Stopwatch]
 
     @classmethod
     def of(cls, model: nn.Module, swap: Callable[[nn.Module], Any], tokens: Tensor) -> Views:
@@ -54,8 +55,9 @@ class Views:
         after, unrotated = view_of(model), view_of(model)
         swap(after)
         without = WithoutRotation(unrotated)
-        stopwatch = Stopwatch(model) if tokens.device.type == "cpu" else None
-        return cls(model, after, without, unrotated, without.why_not(tokens), stopwatch)
+        watched = {BEFORE: model, AFTER: after} if tokens.device.type == "cpu" else {}
+        watches = {name: Stopwatch(each) for name, each in watched.items()}
+        return cls(model, after, without, unrotated, without.why_not(tokens), watches)
 
 
 def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts:
@@ -66,11 +68,11 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
     try:
         tokens = tokens[:, : _length(work, views, tokens, plan)]
         steps, count, facts = _MAKERS[work](views, tokens)
-        watch = views.stopwatch
-        if watch is not None:
+        for watch in views.watches.values():
             watch.seconds.clear()
         samples = time_steps(steps, plan.device, plan.rounds, plan.seconds)
-        inside = watch.seconds[1:] if watch is not None and watch.calls else None
+        # The first step is not counted.
+        inside = {name: w.seconds[1:] for name, w in views.watches.items() if w.rotations}
     except Exception as error:
         says = " ".join(str(error).split())[:200]
         return {"work": work, "not_measured": f"{type(error).__name__}: {says}"}
@@ -84,33 +86,28 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
 def speeds(
     samples: Mapping[str, list[float]],
     count: int,
-    inside: list[float] | None = None,
+    inside: Mapping[str, list[float]],
     why_not: str | None = None,
 ) -> Facts:
     """Return what samples of one work show.
 
-    count: tokens per sample. inside: the seconds of rotation within the steps of row INSIDE.
+    count: tokens per sample. inside: seconds of rotation within the watched steps.
     """
     before, after = samples[BEFORE], samples[AFTER]
     facts: Facts = {
         "seconds": {name: list(values) for name, values in samples.items()},
+        "seconds_inside": {name: list(values) for name, values in inside.items()},
         "tokens_per_sample": count,
         "tokens_per_second": {name: count / median(values) for name, values in samples.items()},
         "times_as_fast": ratio(before, after),
-        "rotation": None,
+        "rotation": {
+            name: ratio(values, samples[WATCHED[name]]) for name, values in inside.items()
+        },
         "left_out": None,
         "why_not_left_out": why_not,
     }
-    if inside is not None:
-        facts["seconds_inside"] = list(inside)
-        facts["rotation"] = ratio(inside, samples[INSIDE])
     if WITHOUT in samples:
-        without = samples[WITHOUT]
-        facts["left_out"] = {
-            "before": share(without, before),
-            "after": share(without, after),
-            "times_as_fast": ratio(before, without),
-        }
+        facts["left_out"] = ratio(before, samples[WITHOUT])
     return facts
 
 
@@ -127,7 +124,7 @@ def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
         if plan.device.type != "cpu":
             torch.accelerator.synchronize(plan.device)
     step = (time.perf_counter() - began) * (3 if work == TRAINING else 1)
-    most = plan.seconds / (4 * (LEAST_ROUNDS + 1))  # four rows, and a run that is not counted
+    most = plan.seconds / (5 * (LEAST_ROUNDS + 1))  # five rows, and a run that is not counted
     fits = (n for n in LENGTHS if n <= tokens.shape[1] and step * n / least <= most)
     return next(fits, min(least, tokens.shape[1]))
 
@@ -183,8 +180,8 @@ def _training(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts
 
 def _each(views: Views, step_of: Callable[[nn.Module], Step]) -> dict[str, Step]:
     steps = {BEFORE: step_of(views.before), AFTER: step_of(views.after)}
-    if views.stopwatch is not None:
-        steps[INSIDE] = replace(step_of(views.before), around=views.stopwatch.running)
+    for name, watch in views.watches.items():
+        steps[WATCHED[name]] = replace(steps[name], around=watch.running)
     if views.why_not is None:
         steps[WITHOUT] = replace(step_of(views.unrotated), around=views.without.apart)
     return steps
