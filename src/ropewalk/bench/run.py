@@ -169,7 +169,7 @@ def _is_installed(package: str) -> bool:
 def device_name(device: torch.device) -> str:
     """Return the device, with the name of the GPU."""
     if device.type == "cuda":
-        return f"{device}: {torch.cuda.getdevice_name(device)}"
+        return f"{device}: {torch.cuda.get_device_name(device)}"
     return str(device)
 
 

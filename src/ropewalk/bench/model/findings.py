@@ -23,11 +23,9 @@ def percent(value: float) -> str:
     return f"{_digits(value)} %"
 
 
-def interval(found: Facts, form: str = "{:.2f}") -> str:
-    """Return "1.02 to 1.08", or "" if there were too few rounds."""
-    if found["low"] is None:
-        return ""
-    return f"{form.format(found['low'])} to {form.format(found['high'])}"
+def interval(found: Facts) -> str:
+    """Return "1.023 to 1.081", or "" if there were too few rounds."""
+    return "" if found["low"] is None else f"{found['low']:.3f} to {found['high']:.3f}"
 
 
 def shares(found: Facts) -> str:
@@ -56,12 +54,12 @@ def _of_work(work: Facts) -> Iterator[str]:
         yield _rotation(name, work["rotation"])
     if work["left_out"] is None:
         yield f"{name}: rotation cannot be left out, because {work['why_not_left_out']}."
-    else:
+    elif not work["rotation"]:
         yield _left_out(name, work["left_out"])
 
 
 def _speed(name: str, found: Facts) -> str:
-    times = f"{found['median']:.2f} times as fast after patch"
+    times = f"{found['median']:.3f} times as fast after patch"
     if found["low"] is None:
         return f"{name}: {times}; fewer than {LEAST_ROUNDS} rounds give no interval."
     if found["low"] > 1:
@@ -80,7 +78,7 @@ def _rotation(name: str, found: Facts) -> str:
 
 
 def _left_out(name: str, found: Facts) -> str:
-    said = f"{name}: without rotation {found['median']:.2f} times as fast as before patch"
+    said = f"{name}: without rotation {found['median']:.3f} times as fast as before patch"
     if found["low"] is None:
         return f"{said}; no interval."
     if found["low"] <= 1 <= found["high"]:

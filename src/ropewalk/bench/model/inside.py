@@ -10,6 +10,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import nan
 from typing import Any
 
 import torch
@@ -23,31 +24,33 @@ Mark = Callable[[], None]
 class Stopwatch:
     """Adds up the time inside the rotation of one model while `running()` is active.
 
-    seconds: one number for each time that the context was left. rotations: calls of functions that
-        rotate.
+    seconds: one number for each time that the context was left; NaN if a gradient began or ended
+        without the other. rotations: calls of functions that rotate.
     """
 
     def __init__(self, model: nn.Module, clock: Callable[[], float] = time.perf_counter):
         self.seconds: list[float] = []
         self.rotations = 0
         self._clock = clock
-        self._sum = 0.0
+        self._sum, self._open = 0.0, 0
         self._depth = 0
         self._replacements = [(part, self._timed(part)) for part in rotating_parts(model)]
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Context of one step; no other model may run."""
-        self._sum = 0.0
+        self._sum, self._open = 0.0, 0
         with replaced(self._replacements):
             yield
-        self.seconds.append(self._sum)
+        self.seconds.append(self._sum if self._open == 0 else nan)
 
     def _begin(self) -> None:
+        self._open += 1
         self._sum -= self._clock()
 
     def _end(self) -> None:
         self._sum += self._clock()
+        self._open -= 1
 
     def _timed(self, part: Part) -> Callable[..., Any]:
         """Return a function whose time counts; functions that it calls in turn are in its time."""
@@ -58,11 +61,12 @@ class Stopwatch:
             if self._depth:
                 return function(*args, **kwargs)
             self.rotations += not part.makes_tables
-            args = _with_edge(args, self._end)
+            given = _with_edge((*args, *kwargs.values()), self._end)
+            kwargs = dict(zip(kwargs, given[len(args) :], strict=True))
             self._depth += 1
             self._begin()
             try:
-                returned = function(*args, **kwargs)
+                returned = function(*given[: len(args)], **kwargs)
             finally:
                 self._end()
                 self._depth -= 1
@@ -94,5 +98,6 @@ def _with_edge(values: tuple[Any, ...], mark: Mark) -> tuple[Any, ...]:
     at = [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
     if not at:
         return values
-    marked = dict(zip(at, _Edge.apply(mark, *(values[i] for i in at)), strict=True))
+    crossing: Any = _Edge.apply
+    marked = dict(zip(at, crossing(mark, *(values[i] for i in at)), strict=True))
     return tuple(marked.get(i, x) for i, x in enumerate(values))

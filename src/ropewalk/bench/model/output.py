@@ -139,7 +139,7 @@ def _table(title: str, heads: tuple[str, ...]) -> Table:
 
 def _times(found: Facts) -> str:
     between = interval(found)
-    return f"{found['median']:.2f} ({between})" if between else f"{found['median']:.2f}"
+    return f"{found['median']:.3f} ({between})" if between else f"{found['median']:.3f}"
 
 
 def _rate(value: float) -> str:

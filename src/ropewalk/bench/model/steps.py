@@ -9,7 +9,7 @@ import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isnan
 from statistics import median
 from typing import Any
 
@@ -73,6 +73,7 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
         samples = time_steps(steps, plan.device, plan.rounds, plan.seconds)
         # The first step is not counted.
         inside = {name: w.seconds[1:] for name, w in views.watches.items() if w.rotations}
+        inside = {name: values for name, values in inside.items() if not isnan(sum(values))}
     except Exception as error:
         says = " ".join(str(error).split())[:200]
         return {"work": work, "not_measured": f"{type(error).__name__}: {says}"}
