@@ -382,8 +382,13 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeyp
     count = sum(p.numel() for p in load(source, torch.float32, CPU).parameters())
     for trains, factor in ((False, 1), (True, 2)):
         monkeypatch.setattr(model_source, "available_memory", lambda _: count * 4 * factor - 1)  # noqa: B023
-        with pytest.raises(ValueError, match=rf"GiB \({count:,} parameters in float32\), free are"):
+        way = "--work prefill,decode" if trains else "--dtype bfloat16"
+        says = rf"GiB \({count:,} parameters in float32\), free are .* GiB; try {way}$"
+        with pytest.raises(ValueError, match=says):
             model_source.check_memory(source, torch.float32, CPU, trains)
+    monkeypatch.setattr(model_source, "available_memory", lambda _: 1)
+    with pytest.raises(ValueError, match="try a config with fewer layers"):
+        model_source.check_memory(source, torch.float32, CPU, trains=True)
     monkeypatch.setattr(model_source, "available_memory", lambda _: count * 8)
     model_source.check_memory(source, torch.float32, CPU, trains=True)
 
@@ -436,6 +441,8 @@ BERT = {**FIELDS, "model_type": "modernbert"}
         ({"fields": BERT}, "--model must be a causal language model"),
         ({"fields": {"model_type": "no-such-type"}}, "no-such-type"),
         ({"fields": {**FIELDS, "hidden_size": "wide"}}, "hidden_size"),
+        ({"fields": {**FIELDS, "vocab_size": 0}}, "vocab_size must be"),
+        ({"fields": {**FIELDS, "num_key_value_heads": 3}}, "--model must run on tokens, got"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(words, said, config, command, tmp_path):

@@ -13,10 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checks import check_int, shown
 from ropewalk.files import shown_path
 from ropewalk.machine import available_memory
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.tools.verify.load_model import errors_of, import_transformers, load_model
+from ropewalk.tools.verify.load_model import (
+    check_folder,
+    errors_of,
+    import_transformers,
+    load_model,
+)
 
 PICKLED = (".bin", ".pt", ".pth")
 SEED = 0
@@ -70,7 +76,9 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
     has_weights = folder and any(
         p.suffix in (".safetensors", *PICKLED) for p in path.iterdir() if p.is_file()
     )
-    if not has_weights:
+    if has_weights:
+        check_folder(path)
+    else:
         config = config.get_text_config(decoder=True)
         is_remote = trust_remote_code and hasattr(config, "auto_map")
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and not is_remote:
@@ -78,11 +86,12 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
                 f"--model must be a causal language model, got model_type {config.model_type} in "
                 f"{shown_path(path)}"
             )
+    check_int("vocab_size", getattr(config.get_text_config(decoder=True), "vocab_size", None), 1)
     return Source(path, config, has_weights, spec, trust_remote_code)
 
 
 def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
-    """Return the model in eval mode. Raises ValueError if it generates no text.
+    """Return the model in eval mode. Raises ValueError if it generates no text, or does not run.
 
     Frequencies keep the dtype in which the model's code builds them.
     """
@@ -98,7 +107,21 @@ def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
             f"--model must be a causal language model, got {type(model).__name__} in "
             f"{shown_path(source.path)}"
         )
-    return model.to(device)
+    model = model.to(device)
+    try:
+        with quiet(), torch.no_grad():
+            shape = model(input_ids=random_tokens(source, 2).to(device)).logits.shape
+    except Exception as error:  # code of a model may raise anything
+        says = f"{type(error).__name__}: {shown(' '.join(str(error).split()), 200)}"
+        raise ValueError(
+            f"--model must run on tokens, got {says} from {type(model).__name__} in "
+            f"{shown_path(source.path)}"
+        ) from error
+    if shape[:2] != (1, 2):
+        raise ValueError(
+            f"--model must return logits for each token, got the shape {tuple(shape)} for 2 tokens"
+        )
+    return model
 
 
 def check_memory(source: Source, dtype: torch.dtype, device: torch.device, trains: bool) -> None:
@@ -109,15 +132,16 @@ def check_memory(source: Source, dtype: torch.dtype, device: torch.device, train
     if free is None or needed <= free:
         return
     kind = "its weights and gradients" if trains else "its weights"
-    ways = [
-        *(["--work prefill,decode"] if trains else []),
-        *(["--dtype bfloat16"] if dtype.itemsize > 2 else []),
-        "a config with fewer layers",
-    ]
+    ways = {
+        "--work prefill,decode": 2 if trains else 1,
+        "--dtype bfloat16": dtype.itemsize // 2,
+        "--work prefill,decode --dtype bfloat16": dtype.itemsize // 2 * (2 if trains else 1),
+    }
+    enough = [way for way, factor in ways.items() if factor > 1 and needed / factor <= free]
     raise ValueError(
         f"--model must fit into memory: {kind} need {needed / 2**30:.1f} GiB "
         f"({count:,} parameters in {str(dtype).removeprefix('torch.')}), free are "
-        f"{free / 2**30:.1f} GiB; try {' or '.join(ways)}"
+        f"{free / 2**30:.1f} GiB; try {enough[0] if enough else 'a config with fewer layers'}"
     )
 
 

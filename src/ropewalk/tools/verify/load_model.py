@@ -45,7 +45,7 @@ def load_model(
     if meta and dtype != torch.float32:
         raise ValueError(f"dtype must be torch.float32 with meta=True, got {dtype}")
     folder = Path(path)
-    _check_folder(folder)
+    check_folder(folder)
     if not trust_remote_code:
         ModelSpec.from_config(folder)  # bounds sizes, and refuses models without a rope
     transformers = import_transformers()
@@ -60,7 +60,8 @@ def load_model(
     return model.eval()  # type: ignore[no-any-return]
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raise ValueError if a folder has no config.json, or no weights as safetensors."""
     if not folder.is_dir():
         raise ValueError(f"model must be a folder with config.json, got {shown_path(folder)}")
     if not (folder / "config.json").is_file():
