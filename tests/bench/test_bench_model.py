@@ -349,8 +349,8 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     assert "no interval" in claims(measured, (None, 1.1, None))
     parts = {BEFORE: (0.01, 0.04, 0.06), AFTER: (0.001, 0.01, 0.1)}
     text = claims(measured, rotation=parts)
-    assert "4.0 % (1.0 to 6.0) before and 1.0 % (0.1 to 10) after patch" in text
-    assert "takes no time would make it 1.04 times as fast" in text
+    assert "4.0 % (1.0 to 6.0) of a step before patch and 1.0 % (0.1 to 10) of a step" in text
+    assert "if it took no time, a step would be 1.04 times as fast as before" in text
     text = claims(measured, left_out=(1.01, 1.04, 1.07))
     assert "without rotation 1.040 times as fast as before patch (1.010 to 1.070)" in text
     text = claims(measured, left_out=(0.9, 1.04, 1.07))
@@ -375,6 +375,36 @@ def test_weights_are_loaded_in_a_dtype_and_frequencies_stay_as_they_are(tmp_path
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
     assert passage(source)[1] == "random tokens"
     model_source.check_memory(source, torch.float32, CPU, trains=True)
+
+
+def test_a_passage_is_english_if_the_model_brings_its_tokenizer(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    tiny_model("llama").save_pretrained(tmp_path)
+    words = tokenizers.models.WordLevel({"rope": 3, "[UNK]": 4}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(words)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    ids, kind = passage(read_source(tmp_path))
+    assert kind == "English text"
+    assert ids.shape == (1, PASSAGE)
+    assert set(ids.flatten().tolist()) == {3, 4}
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert passage(read_source(tmp_path))[1] == "random tokens"
+
+
+@pytest.mark.parametrize("model_type", ["gemma3", "qwen2_vl"])
+def test_the_text_of_a_multimodal_config_is_measured(model_type, tmp_path):
+    from transformers import AutoConfig
+
+    text = {name: FIELDS[name] for name in FEW if name != "head_dim"}
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    text |= {"rope_parameters": rope} if model_type == "qwen2_vl" else {"head_dim": 16}
+    AutoConfig.for_model(model_type, text_config=text).save_pretrained(tmp_path)
+    source = read_source(tmp_path)
+    assert source.of_many
+    with torch.device("meta"):
+        count = model_source._weight_count(source)
+    assert count > 0
 
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeypatch):

@@ -70,11 +70,12 @@ def _speed(name: str, found: Facts) -> str:
 
 
 def _rotation(name: str, found: Facts) -> str:
-    said = " and ".join(f"{shares(each)} {when}" for when, each in found.items())
-    if BEFORE in found:
-        fastest = f"one that takes no time would make it {limit(found[BEFORE]):.2f} times as fast"
-        return f"{name}: rotation takes this part of a step: {said} patch; {fastest}."
-    return f"{name}: rotation takes this part of a step: {said} patch."
+    parts = [f"{shares(each)} of a step {when} patch" for when, each in found.items()]
+    said = f"{name}: rotation takes {' and '.join(parts)}"
+    if BEFORE not in found:
+        return f"{said}."
+    fastest = limit(found[BEFORE])
+    return f"{said}; if it took no time, a step would be {fastest:.2f} times as fast as before."
 
 
 def _left_out(name: str, found: Facts) -> str:

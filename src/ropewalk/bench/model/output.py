@@ -60,7 +60,7 @@ def _model_line(facts: Facts) -> str:
     return (
         f"{facts['model']}, {facts['layers']} layers, width {facts['width']}, "
         f"{facts['parameters']:,} parameters, {weights}, {facts['dtype']}, "
-        f"{facts['attention']} attention"
+        f"{facts['attention']} attention" + (", text only" * (facts["input"] != "text"))
     )
 
 

@@ -100,6 +100,7 @@ def _model_facts(model: nn.Module, source: Source) -> Facts:
         "width": getattr(config, "hidden_size", None),
         "parameters": sum(p.numel() for p in model.parameters()),
         "weights": "loaded" if source.has_weights else "random",
+        "input": "text only" if source.of_many else "text",
         "attention": getattr(model.config, "_attn_implementation", None),
         "config_positions": getattr(config, "max_position_embeddings", None),
     }

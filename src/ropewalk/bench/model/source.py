@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ropewalk.tools.verify.load_model import (
 PICKLED = (".bin", ".pt", ".pth")
 SEED = 0
 PASSAGE = 64  # tokens
+CAUSAL, IMAGE_TEXT = "AutoModelForCausalLM", "AutoModelForImageTextToText"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Source:
 
     config: transformers' config of the model, or of its text if weights are random.
     spec: its ropes, None if only the model's own code knows its type.
+    of_many: whether text is one of several inputs of the model; only text is measured.
+    builder: the class of transformers that builds a model with random weights.
     """
 
     path: Path
@@ -42,6 +45,8 @@ class Source:
     has_weights: bool
     spec: ModelSpec | None
     trust_remote_code: bool
+    of_many: bool = False
+    builder: str = CAUSAL
 
 
 def read_source(path: Path, trust_remote_code: bool = False) -> Source:
@@ -76,18 +81,21 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
     has_weights = folder and any(
         p.suffix in (".safetensors", *PICKLED) for p in path.iterdir() if p.is_file()
     )
+    text = config.get_text_config(decoder=True)
+    check_int("vocab_size", getattr(text, "vocab_size", None), 1)
+    source = Source(path, config, has_weights, spec, trust_remote_code, of_many=text is not config)
     if has_weights:
         check_folder(path)
-    else:
-        config = config.get_text_config(decoder=True)
-        is_remote = trust_remote_code and hasattr(config, "auto_map")
-        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and not is_remote:
-            raise ValueError(
-                f"--model must be a causal language model, got model_type {config.model_type} in "
-                f"{shown_path(path)}"
-            )
-    check_int("vocab_size", getattr(config.get_text_config(decoder=True), "vocab_size", None), 1)
-    return Source(path, config, has_weights, spec, trust_remote_code)
+        return source
+    is_remote = trust_remote_code and hasattr(config, "auto_map")
+    if type(text) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING or is_remote:
+        return replace(source, config=text)
+    if type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return replace(source, builder=IMAGE_TEXT)
+    raise ValueError(
+        f"--model must be a causal language model, got model_type {config.model_type} in "
+        f"{shown_path(path)}"
+    )
 
 
 def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
@@ -180,7 +188,7 @@ def quiet() -> Iterator[None]:
 
 def _build(source: Source, dtype: torch.dtype) -> nn.Module:
     with errors_of(source.path):
-        model: nn.Module = import_transformers().AutoModelForCausalLM.from_config(
+        model: nn.Module = getattr(import_transformers(), source.builder).from_config(
             source.config, dtype=dtype, trust_remote_code=source.trust_remote_code
         )
     return model
