@@ -24,7 +24,7 @@ def logit_movement(
     before: nn.Module,
     after: nn.Module,
     tokens: Tensor,
-    spec: ModelSpec | None,
+    spec: ModelSpec,
     promised: int | None,
 ) -> Facts:
     """Return how far logits move at each of `ENDS`, before and after `patch`.
@@ -77,10 +77,8 @@ def compare(first: Tensor, second: Tensor) -> Facts:
     }
 
 
-def not_relative(spec: ModelSpec | None) -> str | None:
+def not_relative(spec: ModelSpec) -> str | None:
     """Return why logits may differ between near and far positions by design, None if not."""
-    if spec is None:
-        return "the ropes of this model type are not known to ropewalk"
     ropes = [layer.rope for layer in spec.layers if layer.rope is not None]
     if any(rope.needs_length for rope in ropes):
         return "the model's scaling rule depends on the length"

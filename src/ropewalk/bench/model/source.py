@@ -35,7 +35,7 @@ class Source:
     """A model's config, and whether weights come with it.
 
     config: transformers' config of the model, or of its text if weights are random.
-    spec: its ropes, None if only the model's own code knows its type.
+    spec: its ropes.
     of_many: whether text is one of several inputs of the model; only text is measured.
     builder: the class of transformers that builds a model with random weights.
     """
@@ -43,7 +43,7 @@ class Source:
     path: Path
     config: Any
     has_weights: bool
-    spec: ModelSpec | None
+    spec: ModelSpec
     trust_remote_code: bool
     of_many: bool = False
     builder: str = CAUSAL
@@ -59,13 +59,8 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
         raise ValueError(
             f"--model must be a config.json or a folder that contains one, got {shown_path(path)}"
         )
-    try:
-        spec = ModelSpec.from_config(path)  # bounds sizes
-    except ValueError:
-        if not trust_remote_code:
-            raise
-        spec = None
-    if spec is not None and not any(layer.rope for layer in spec.stacks.get("text", ())):
+    spec = ModelSpec.from_config(path)  # bounds sizes; `patch` needs it too
+    if not any(layer.rope for layer in spec.stacks.get("text", ())):
         raise ValueError(f"--model must have a text stack with a rope, got {shown_path(path)}")
     transformers = import_transformers()
     transformers.logging.disable_progress_bar()
