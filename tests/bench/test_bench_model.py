@@ -39,6 +39,7 @@ from ropewalk.bench.model.steps import AFTER, BEFORE, WATCHED, WITHOUT, Views, s
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.bench.run import write_results
 from ropewalk.cli.bench import bench
+from ropewalk.tools import load_model
 
 pytest.importorskip("transformers")
 
@@ -374,6 +375,8 @@ def test_weights_are_loaded_in_a_dtype_and_frequencies_stay_as_they_are(tmp_path
     assert model.lm_head.weight.dtype == torch.bfloat16
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
     assert passage(source)[1] == "random tokens"
+    with pytest.raises(ValueError, match=r"dtype must be torch.float32 with meta=True, got"):
+        load_model(tmp_path, meta=True, dtype=torch.bfloat16)
     model_source.check_memory(source, torch.float32, CPU, trains=True)
 
 

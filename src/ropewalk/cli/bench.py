@@ -73,11 +73,11 @@ def bench(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
     ] = None,
 ) -> None:
-    """Time rotation on this machine, also of other libraries; or a model with --model.
+    """Time rotation on this machine, alone or in a model.
 
-    Copying the same tensors is also timed, for comparison. Libraries that are not installed are
-    skipped. For a model: tokens per second before and after patch, the share of rotation in a step,
-    and how far logits move at far positions.
+    Alone, it is compared with copying the same tensors and with other libraries. Libraries that are
+    not installed are skipped. In a model (--model): tokens per second before and after patch, the
+    part of a step that rotation takes, and how far logits move at far positions.
     """
     with errors():
         from ropewalk.bench.output import print_notes, print_part, save_figure
