@@ -61,6 +61,16 @@ part() { # NAME and the folder name of one encoding to add to it, then as above
   ended "$name/$slug"
 }
 
+more_seeds() { # NAME of a published result, the seeds to add, then the arguments of `ropewalk compare`
+  local name=$1 seeds=$2
+  shift 2
+  if [[ $name/more-seeds != "$wanted"* ]] || grep -qF "\"seed\": ${seeds##*,}," "$results/$name/results.json"; then return; fi
+  echo "== $name, seeds $seeds"
+  compare "$runs/$name-$seeds" "$@" --seeds "$seeds"
+  "$python" -m ropewalk.lab.report.publish "$runs/$name-$seeds" "$results/$name" --add
+  ended "$name/seeds-$seeds"
+}
+
 study() { # NAME, the run whose models it reads, then the arguments of `python`
   local name=$1 run=$2
   shift 2
@@ -117,6 +127,11 @@ if [[ rotary-parts == "$wanted"* && -e $runs/causal-lm/results.json ]] && ! ther
   compare "$runs/gradients" --task causal-lm --encodings "sinusoidal,integer,integer(length=512),rotary" --seeds 1,2,3 examples=300 length_multiples=1
 fi
 study rotary-parts "$runs/gradients" studies/rotary_parts.py "$runs/causal-lm" "$runs/gradients"
+
+# Two more seeds of the generated tasks, where three show little: seeds solve a task or do not.
+for task in passkey copy addition reverse sort recall count; do
+  more_seeds generated/$task 4,5 --task $task --preset quick --encodings "$every"
+done
 
 # Masked tokens, each encoding with its own learning rate.
 unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --seeds 1,2,3 --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000

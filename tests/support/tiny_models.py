@@ -3,6 +3,23 @@
 import torch
 from torch import nn
 
+#: Types of models that tests run in full: each takes tokens.
+FAMILIES = """
+    afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid beam bitnet codegen cohere cohere2
+    cohere2_moe cwm deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 diffllama doge ernie4_5
+    ernie4_5_moe eurobert exaone4 exaone_moe falcon flex_olmo flint gemma gemma2 gemma3_text
+    gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt_neox gpt_neox_japanese gpt_oss gptj
+    granite granite_docling_text granite_swa granitemoe granitemoe_swa granitemoeshared gte helium
+    higgs_audio_v2 hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3 hyperclovax jais2 jetmoe
+    jina_embeddings_v3 kolibri1 laguna lfm2 lfm3 llama llama4_text longcat_flash mellum
+    mimo_v2_flash minicpm3 minimax minimax_m2 ministral ministral3 mistral mistral4
+    mistral_large4_text mixtral modernbert modernbert-decoder molmo2_text moshi muse_glimmer_text
+    muse_spark_text nanochat nemotron neomme nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe
+    openai_privacy_filter persimmon phi phi3 phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text
+    qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text
+    roformer seed_oss smollm3 solar_open stablelm starcoder2 ultrabert vaultgemma youtu
+""".split()  # noqa: SIM905
+
 FEW = {
     "vocab_size": 64,
     "hidden_size": 64,
@@ -74,16 +91,23 @@ SIZES = {
     "mamba_d_state": 16,
 }
 AXES = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+V4_TYPES = ["compressed_sparse_attention", "heavily_compressed_attention"]
 OWN = {
     "bamba": {"attn_layer_indices": [1, 3]},
     "codegen": GPTJ,
-    "deepseek_v4": {"num_key_value_heads": 1, "head_dim": 16},
+    "deepseek_v4": {
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "layer_types": ["sliding_attention"] * 2 + V4_TYPES,
+    },
     "falcon_h1": {},
     "glm4v_text": {"rope_parameters": {**AXES, "partial_rotary_factor": 1.0}},
     "glm_ocr_text": {"rope_parameters": AXES},
     "gptj": GPTJ,
     "minimax_m3_vl_text": {"rotary_dim": 8},
     "mistral4": {"head_dim": 24, "num_key_value_heads": 4},
+    "qwen3_5_moe_text": {"head_dim": 64},
+    "qwen3_5_text": {"head_dim": 64},
     "qwen2_5_vl_text": {"rope_parameters": AXES},
     "qwen2_vl_text": {"rope_parameters": AXES},
     "zaya": {"num_experts_per_tok": 1},
@@ -98,9 +122,12 @@ def _has(config: object, name: str) -> bool:
         return True
 
 
-def any_tiny_model(model_type: str) -> nn.Module:
-    """A model of any type, of the default configuration with small sizes."""
-    from transformers import CONFIG_MAPPING, AutoModel
+def any_tiny_model(model_type: str, *, causal: bool = False) -> nn.Module:
+    """A model of any type, of the default configuration with small sizes.
+
+    causal: with a head that predicts the next token, if the type has one.
+    """
+    from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
     config_class = CONFIG_MAPPING[model_type]
     default = config_class()
@@ -112,5 +139,8 @@ def any_tiny_model(model_type: str) -> nn.Module:
     kwargs |= OWN.get(model_type, {})
     for name in DERIVED.get(model_type, ()):
         kwargs.pop(name, None)
+    config = config_class(**kwargs)
     torch.manual_seed(0)
-    return AutoModel.from_config(config_class(**kwargs)).eval()
+    if causal and type(config) in AutoModelForCausalLM._model_mapping:
+        return AutoModelForCausalLM.from_config(config).eval()
+    return AutoModel.from_config(config).eval()

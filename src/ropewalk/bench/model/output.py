@@ -57,10 +57,11 @@ def print_model_notes(console: Console, results: Facts) -> None:
 
 def _model_line(facts: Facts) -> str:
     weights = "random weights" if facts["weights"] == "random" else "weights loaded"
+    only = ", text only" if facts["input"] != "text" else ""
     return (
         f"{facts['model']}, {facts['layers']} layers, width {facts['width']}, "
         f"{facts['parameters']:,} parameters, {weights}, {facts['dtype']}, "
-        f"{facts['attention']} attention" + (", text only" * (facts["input"] != "text"))
+        f"{facts['attention']} attention{only}"
     )
 
 

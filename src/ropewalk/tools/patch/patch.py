@@ -65,24 +65,23 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
             f"model must have a config, as models of transformers do, got {type(model).__name__}"
         )
     spec = ModelSpec.from_config(config)
+    if not any(layer.rope for stack in spec.stacks.values() for layer in stack):
+        raise ValueError(
+            f"model must have a rope to patch, got {type(model).__name__}, whose config has none"
+        )
     new_ropes, new_config = ({}, None) if scaling is None else with_rule(config, spec, scaling)
     plan = Plan(model, spec, new_ropes)
     if not any(change.cls for change in plan.changes):
-        raise ValueError(_nothing(model, spec, plan))
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.left[:3])
+        raise ValueError(
+            f"model must have a rope that patch can replace, got {type(model).__name__}: "
+            + (reasons or "no module computes tables or calls a rotation")
+        )
     _check_complete(plan, new_ropes)
     if new_config is not None:
         _check_saved(plan, new_config, new_ropes)
     changes = plan.changes + _config_changes(model, config, new_config)
     return Patch(type(model).__name__, changes, plan.left).apply()
-
-
-def _nothing(model: nn.Module, spec: ModelSpec, plan: Plan) -> str:
-    name = type(model).__name__
-    if not any(layer.rope for stack in spec.stacks.values() for layer in stack):
-        return f"model must have a rope to patch, got {name}, whose config has none"
-    reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.left[:3])
-    found = reasons or "no module computes tables or calls a rotation"
-    return f"model must have a rope that patch can replace, got {name}: {found}"
 
 
 def _check_complete(plan: Plan, new_ropes: NewRopes) -> None:
@@ -112,7 +111,7 @@ def _check_saved(plan: Plan, config: Any, new_ropes: NewRopes) -> None:
         except Exception as error:  # code of a model may raise anything
             raise ValueError(_unlike(change.path, error)) from error
         exact = change.attributes["exact_tables"].matches
-        found, _ = match(saved, ropes)
+        found, _ = match(saved, lambda layer_type: ropes)
         for layer_type, each in exact.items():
             if layer_type not in found or found[layer_type].rope != each.rope:
                 raise ValueError(_unlike(change.path, "it computes other tables"))

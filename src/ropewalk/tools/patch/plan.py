@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,6 @@ NewRopes = Mapping[tuple[str | None, RotarySpec], RotarySpec]
 NAMED_ROTARY = re.compile("rotary", re.IGNORECASE)
 Matches = dict[str | None, Match]
 
-
 Left = list[tuple[str, str]]
 """Paths of modules that stay as they were, and the reasons."""
 
@@ -58,14 +57,8 @@ class Plan:
         self.replaced: set[RotarySpec] = set()
         self._new_ropes = new_ropes
         self._modules = dict(model.named_modules())
-        layers = [layer for stack in spec.stacks.values() for layer in stack]
-        self._ropes = tuple(dict.fromkeys(each.rope for each in layers if each.rope is not None))
-        text = spec.stacks.get("text", ())
-        found = [rope for layer in text for rope in (layer.rope, layer.indexer) if rope is not None]
-        self._pairs = {(rope.pairing, rope.write_pairing) for rope in found}
-        self.converted: tuple[Pairing, Pairing] | None = None
-        if any(layer.origins.get("pairing") == CONVERTED_PAIRING_KEY for layer in text):
-            self.converted = next((rope.pairing, rope.write_pairing) for rope in found)
+        self._layers = [layer for stack in spec.stacks.values() for layer in stack]
+        self.converted = _converted_pairing(spec)
         self._measured: dict[tuple[Callable[..., Any], TableForm], Rotation | None] = {}
         self._make()
 
@@ -90,7 +83,7 @@ class Plan:
         """Plan the modules that compute tables within a root, and those that use these tables."""
         matches: dict[str, Matches] = {}
         for path, module in rotary.items():
-            found, unmatched = match(module, self._ropes)
+            found, unmatched = match(module, self._ropes_of)
             self.tables_left += [(path, reason) for reason in unmatched.values()]
             if found:
                 matches[path] = found
@@ -122,6 +115,12 @@ class Plan:
         elif reason is None:
             others = "modules with the same tables were left"
             self.rotations_left += [(path, others) for path in taken]
+
+    def _ropes_of(self, layer_type: str | None) -> Sequence[RotarySpec]:
+        """Return the ropes of layers of a type, or of all layers if none has this type."""
+        of_type = [layer for layer in self._layers if layer.layer_type == layer_type]
+        ropes = [layer.rope for layer in of_type or self._layers if layer.rope is not None]
+        return tuple(dict.fromkeys(ropes))
 
     def _new_rope(self, layer_type: str | None, rope: RotarySpec) -> RotarySpec:
         if layer_type is not None:
@@ -187,13 +186,27 @@ class Plan:
         consumer = dict(self._consumers(path, {}))
         taken = self._taken({k: v for k, v in consumer.items() if k == path}, "once", False)
         try:
-            buffers = {BUFFER: exact_buffer(module, self._ropes[0])}
+            buffers = {BUFFER: exact_buffer(module, self._ropes_of(None)[0])}
         except NoMatchError as error:
             self.tables_left.append((path, str(error)))
             return
         if path in taken:
             cls = rotating_class(type(module), taken[path])
             self.changes.append(Change(path, module, cls, buffers=buffers))
+
+
+def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:
+    """Return how pairs are read and written in converted weights, or None if they are not."""
+    for layer in spec.stacks.get("text", ()):
+        if layer.rope is None or layer.origins.get("pairing") != CONVERTED_PAIRING_KEY:
+            continue
+        if layer.indexer is not None:
+            raise ValueError(
+                f"model must not have {CONVERTED_PAIRING_KEY} in its config if it has an indexer, "
+                f"whose pairing it does not state"
+            )
+        return layer.rope.pairing, layer.rope.write_pairing
+    return None
 
 
 def _within(path: str, root: str) -> bool:

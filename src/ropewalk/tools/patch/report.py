@@ -69,6 +69,16 @@ class Patch:
     taken: paths of the modules whose rotation was replaced.
     tables: paths of the modules whose tables were replaced.
     left: paths of modules about ropes that stay as they were, each with the reason.
+
+    Example:
+        >>> import ropewalk, transformers
+        >>> config = transformers.GPTNeoXConfig(
+        ...     hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        ...     vocab_size=100)
+        >>> model = transformers.GPTNeoXModel(config)
+        >>> with ropewalk.patch(model) as patched:
+        ...     print(patched.tables, patched.taken, patched.left)
+        ('rotary_emb',) ('layers.0.attention', 'layers.1.attention') ()
     """
 
     def __init__(self, name: str, changes: Sequence[Change], left: Sequence[tuple[str, str]]):

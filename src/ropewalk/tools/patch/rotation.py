@@ -97,13 +97,15 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
         return None
     possible = list(_all_rotations(parameters))
     for width in (R, R + 4):
-        q, k = (torch.randn(B, H, S, width, generator=generator) for _ in "qk")
+        q, k = (torch.randn(B, heads, S, width, generator=generator) for heads in (H, 1))
         answers = {
             seq_dim: _call(function, parameters, q, k, given, seq_dim) for seq_dim in (-2, -3)
         }
         if width > R and all(answer is None for answer in answers.values()):
             break  # it takes only dimensions that rotate
-        possible = [each for each in possible if _is_as(each, answers[each.seq_dim], q, tables)]
+        possible = [
+            each for each in possible if _is_as(each, answers[each.seq_dim], (q, k), tables)
+        ]
     return possible[0] if possible else None
 
 
@@ -121,8 +123,8 @@ def _call(
     k: Tensor,
     tables: tuple[Tensor, ...],
     seq_dim: int,
-) -> Tensor | None:
-    """Return the rotated q as (B, H, S, D), or None if the function does not take such tensors."""
+) -> tuple[Tensor, ...] | None:
+    """Return what is rotated as (B, H, S, D), or None if the function takes no such tensors."""
     xs = [q, k] if parameters[0] in ("q", "xq") else [q]
     if seq_dim == -3:
         xs = [x.transpose(1, 2).contiguous() for x in xs]
@@ -133,17 +135,24 @@ def _call(
             rotated = function(*xs, *tables)
     except Exception:  # code of a model may raise anything for a shape that it does not expect
         return None
-    rotated = rotated if isinstance(rotated, Tensor) else rotated[0]
-    if rotated.shape != xs[0].shape:
+    rotated = (rotated,) if isinstance(rotated, Tensor) else tuple(rotated)
+    if [y.shape for y in rotated] != [x.shape for x in xs]:
         return None
-    return rotated.transpose(1, 2) if seq_dim == -3 else rotated
+    return tuple(y.transpose(1, 2) for y in rotated) if seq_dim == -3 else rotated
 
 
-def _is_as(rotation: Rotation, answer: Tensor | None, q: Tensor, tables: Tables) -> bool:
-    if answer is None:
+def _is_as(
+    rotation: Rotation,
+    answers: tuple[Tensor, ...] | None,
+    xs: tuple[Tensor, ...],
+    tables: Tables,
+) -> bool:
+    if answers is None:
         return False
-    expected = rotation._rotate(rotate_reference, q, *tables, -2)
-    return bool((answer - expected).abs().max() < TOLERANCE)
+    expected = [rotation._rotate(rotate_reference, x, *tables, -2) for x in xs]
+    # A function of one tensor has one answer.
+    pairs = zip(answers, expected, strict=False)
+    return all(bool((mine - theirs).abs().max() < TOLERANCE) for mine, theirs in pairs)
 
 
 @lru_cache(maxsize=256)

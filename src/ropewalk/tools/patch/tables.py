@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,11 +69,11 @@ def layer_types(module: nn.Module) -> tuple[str | None, ...]:
 
 
 def match(
-    module: nn.Module, ropes: Sequence[RotarySpec]
+    module: nn.Module, ropes_of: Callable[[str | None], Sequence[RotarySpec]]
 ) -> tuple[dict[str | None, Match], dict[str | None, str]]:
     """Return which rope a module computes for each of its layer types, and why others match none.
 
-    A type whose layers have no rope is in neither.
+    ropes_of: the ropes that are possible for a type. A type without tables is in neither result.
 
     Its tables are compared with exact ones, at positions up to 2,047, and beyond the original
     length if a rule depends on it. A copy of the module is called, because some remember lengths.
@@ -84,7 +84,7 @@ def match(
     unmatched: dict[str | None, str] = {}
     for layer_type in layer_types(module):
         try:
-            found[layer_type] = _match_one(module, layer_type, ropes)
+            found[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
         except NoTablesError:
             continue
         except NoMatchError as error:
@@ -95,12 +95,14 @@ def match(
 
 
 def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[RotarySpec]) -> Match:
+    if not ropes:
+        raise NoTablesError
     reasons = []
     for rope in ropes:
         for form, sign in HYPOTHESES:
             reason = _difference(module, layer_type, rope, form, sign)
             if reason is None:
-                probe = _call(module, _probes(rope)[0], layer_type, torch.float64)
+                probe = _call(copy.deepcopy(module), _probes(rope)[0], layer_type, torch.float64)
                 return Match(rope, form, sign < 0, probe[0].dtype in WIDE)
             reasons.append(reason)
     of = "" if layer_type is None else f" for {layer_type}"
@@ -132,8 +134,9 @@ def _difference(
 ) -> str | None:
     """Return None if the module's tables are the rope's, "" if the shape differs, else how far."""
     rounding = max([ROUNDING.get(x.dtype, 0.0) for x in module.buffers()], default=0.0)
+    fresh = copy.deepcopy(module)  # it may remember lengths; a short call makes it forget them
     for at in _probes(rope):
-        theirs = _call(module, at, layer_type, torch.float32)
+        theirs = _call(fresh, at, layer_type, torch.float32)
         cos, sin = exact(RotaryTables(rope), at)
         ours = as_model_has_them((cos, sign * sin), form)
         if len(ours) != len(theirs) or ours[0].shape != theirs[0].shape:
@@ -156,12 +159,12 @@ def _difference(
 def _call(
     module: nn.Module, at: Tensor, layer_type: str | None, dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
-    """Return what a copy of a rotary module computes at positions, on the CPU."""
+    """Return what a rotary module computes at positions, on the CPU."""
     device = next((x.device for x in module.buffers()), torch.device("cpu"))
     x = torch.zeros(1, at.shape[-1], 1, dtype=dtype, device=device)
     more = () if layer_type is None else (layer_type,)
     try:
-        tables = copy.deepcopy(module)(x, at.to(device), *more)
+        tables = module(x, at.to(device), *more)
     except (AttributeError, KeyError):  # where a module has its buffers by layer type
         raise NoTablesError from None
     except Exception as error:  # code of a model may raise anything

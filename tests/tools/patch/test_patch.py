@@ -1,0 +1,405 @@
+"""`patch` in single models: what it changes, refuses and restores.
+
+These fail when another object changes, when a copy or a saved model differs, when tables are less
+exact than promised, or when a model that it does not understand is changed in silence.
+"""
+
+import copy
+import io
+import pickle
+import types
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+import transformers
+from tiny_models import GEMMA, GPTJ, LATENT, TYPES, tiny_model
+from transformers.models.llama import modeling_llama
+
+import ropewalk
+from ropewalk import RotaryEmbedding, RotarySpec, scaling, tools
+
+IDS = torch.randint(3, 60, (2, 24), generator=torch.Generator().manual_seed(1))
+
+
+def logits(model: nn.Module, ids: torch.Tensor = IDS, **more: object) -> torch.Tensor:
+    with torch.no_grad():
+        return model(ids, **more).logits
+
+
+def largest(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).abs().max())
+
+
+@pytest.fixture
+def llama():
+    return tiny_model("llama")
+
+
+# One object.
+
+
+def test_no_class_no_module_and_no_other_model_changes(llama):
+    other = copy.deepcopy(llama)
+    attention = modeling_llama.LlamaAttention
+    before = dict(vars(attention)), dict(vars(modeling_llama)), dict(vars(type(other)))
+    undo = ropewalk.patch(llama)
+    after = dict(vars(attention)), dict(vars(modeling_llama)), dict(vars(type(other)))
+    assert before == after
+    assert type(other.model.layers[0].self_attn) is attention
+    changed = llama.model.layers[0].self_attn
+    assert isinstance(changed, attention)
+    assert (type(changed).__name__, type(changed).__module__) == (
+        attention.__name__,
+        attention.__module__,
+    )
+    assert list(llama.state_dict()) == list(other.state_dict())
+    assert [path for path, _ in llama.named_modules()] == [p for p, _ in other.named_modules()]
+    undo()
+
+
+def test_the_report(llama):
+    undo = ropewalk.patch(llama)
+    assert undo.tables == ("model.rotary_emb",)
+    assert undo.taken == tuple(f"model.layers.{layer}.self_attn" for layer in range(4))
+    assert undo.left == ()
+    assert repr(undo).splitlines() == [
+        "LlamaForCausalLM",
+        "  exact tables: model.rotary_emb",
+        "  fast rotation: model.layers.0-3.self_attn",
+    ]
+    undo()
+    assert repr(undo).endswith("(undone)")
+    undo()  # a second time, nothing happens
+
+
+def test_as_a_context_manager_it_is_undone_after_an_error_too(llama):
+    before = logits(llama)
+    with pytest.raises(KeyError), ropewalk.patch(llama):
+        raise KeyError
+    assert type(llama.model.rotary_emb) is modeling_llama.LlamaRotaryEmbedding
+    assert torch.equal(logits(llama), before)
+
+
+def test_twice_is_refused(llama):
+    undo = ropewalk.patch(llama)
+    with pytest.raises(ValueError, match="must not be patched already"):
+        ropewalk.patch(llama)
+    undo()
+    ropewalk.patch(llama)()
+
+
+def test_a_class_that_was_changed_later_is_not_restored_blindly(llama):
+    undo = ropewalk.patch(llama)
+
+    class Later(type(llama.model.rotary_emb)):
+        pass
+
+    llama.model.rotary_emb.__class__ = Later
+    with pytest.raises(RuntimeError, match=r"model\.rotary_emb must have the class that patch"):
+        undo()
+    assert type(llama.model.layers[0].self_attn) is not modeling_llama.LlamaAttention
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("start", [0, 131_000, 10_000_000, 2**31 - 100])
+def test_logits_do_not_depend_on_where_the_text_is(llama, start):
+    """Rotary attention sees distances only; float32 angles make it see places too."""
+    at = torch.arange(IDS.shape[1])[None]
+    with ropewalk.patch(llama):
+        near, far = (logits(llama, position_ids=at + first) for first in (0, start))
+    assert largest(near, far) < 1e-6
+    if start >= 10_000_000:  # the test can fail
+        plain = (logits(llama, position_ids=at + first) for first in (0, start))
+        assert largest(*plain) > 1e-4
+
+
+def test_tables_are_exact_in_a_model_of_half_precision(llama):
+    """transformers rounds cos and sin to bfloat16; here they stay float32."""
+    llama.bfloat16()
+    undo = ropewalk.patch(llama)
+    cos, sin = llama.model.rotary_emb(
+        torch.zeros(1, 1, 64, dtype=torch.bfloat16), torch.tensor([[5000]])
+    )
+    wanted = RotaryEmbedding(RotarySpec(head_dim=16)).tables(torch.tensor([[5000]]))
+    assert cos.dtype == torch.float32
+    assert torch.equal(cos, wanted[0])
+    assert torch.equal(sin, wanted[1])
+    assert logits(llama).dtype == torch.bfloat16
+    undo()
+
+
+def test_each_sequence_has_its_own_positions(llama):
+    at = torch.stack([torch.arange(24), torch.arange(24) * 3])
+    before = logits(llama, position_ids=at)
+    with ropewalk.patch(llama):
+        assert largest(logits(llama, position_ids=at), before) < 1e-5
+
+
+def test_left_padding_and_generation(llama):
+    mask = torch.ones_like(IDS)
+    mask[0, :7] = 0
+    fields = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
+    before = llama.generate(IDS, **fields)
+    with ropewalk.patch(llama):
+        assert torch.equal(llama.generate(IDS, **fields), before)
+
+
+def test_a_length_dependent_rule_forgets_earlier_calls():
+    """In transformers, a long call changes the frequencies of later, shorter ones (#25104)."""
+    rule = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    model = tiny_model("llama", rope_parameters=rule, max_position_embeddings=32)
+    long = torch.arange(200)[None] % 60
+    short = torch.arange(40)[None] % 60
+    first = logits(model, short)
+    with ropewalk.patch(model):
+        assert largest(logits(model, short), first) < 1e-5
+        logits(model, long)
+        assert largest(logits(model, short), first) < 1e-5
+        both = torch.cat((short, short))
+        at = torch.stack((torch.arange(40), torch.arange(40) + 150))
+        alone = logits(model, short, position_ids=at[:1])
+        assert largest(logits(model, both, position_ids=at)[:1], alone) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "gptj", "deepseek_v3", "gemma3_text"])
+def test_torch_compile(family):
+    fields = {"deepseek_v3": LATENT, "gptj": GPTJ}.get(family, {})
+    model = tiny_model(family, **fields)
+    before = logits(model)
+    with ropewalk.patch(model):
+        torch.compiler.reset()
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        assert largest(logits(compiled, use_cache=False), before) < 1e-5
+        compiled(IDS, use_cache=False).logits.square().mean().backward()
+        assert all(each.grad is not None for each in model.parameters() if each.requires_grad)
+
+
+def test_a_model_that_was_compiled_before(llama):
+    torch.compiler.reset()
+    compiled = torch.compile(llama, backend="eager")
+    before = logits(compiled, use_cache=False)
+    far = {"position_ids": torch.arange(24)[None] + 50_000_000, "use_cache": False}
+    with ropewalk.patch(llama):
+        assert largest(logits(compiled, **far), before) < 1e-6
+    assert largest(logits(compiled, **far), before) > 1e-4
+
+
+# Copies and files.
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj", "gemma3_text"])
+def test_copies_are_patched_and_independent(family):
+    model = tiny_model(family, **(GPTJ if family == "gptj" else {}))
+    undo = ropewalk.patch(model)
+    before = logits(model)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    copies = (
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        torch.load(file, weights_only=False),
+    )
+    path = undo.taken[0]
+    kind = type(model.get_submodule(path))
+    undo()
+    for each in copies:
+        assert type(each.get_submodule(path)) is kind
+        assert torch.equal(logits(each), before)
+
+
+def test_a_saved_model_is_that_of_transformers(llama, tmp_path):
+    plain = logits(llama)
+    undo = ropewalk.patch(llama)
+    llama.save_pretrained(tmp_path)
+    undo()
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(loaded.model.rotary_emb) is modeling_llama.LlamaRotaryEmbedding
+    assert torch.equal(logits(loaded.eval()), plain)
+
+
+# Another rule.
+
+RULES = [
+    scaling.Linear(4.0),
+    scaling.NTKAware(4.0),
+    scaling.YaRN(4.0, original_length=16),
+    scaling.Llama3(8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_length=16),
+    scaling.LongRoPE((1.0,) * 8, (2.0,) * 8, original_length=16, factor=4.0),
+    scaling.DynamicNTK(2.0, original_length=2048),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_another_rule_is_saved_and_undone(rule, llama, tmp_path):
+    before, config = logits(llama), llama.config
+    untouched = copy.deepcopy(config)
+    long = torch.arange(2_100)[None] % 60 if isinstance(rule, scaling.DynamicNTK) else IDS
+    plain = logits(llama, long)
+    with ropewalk.patch(llama, scaling=rule):
+        scaled = logits(llama, long)
+        assert largest(scaled, plain) > 1e-4
+        assert tools.verify_model(llama).faults == ()
+        llama.save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert largest(logits(loaded, long), scaled) < 1e-5
+    assert llama.config is config
+    assert config.to_dict() == untouched.to_dict()
+    assert torch.equal(logits(llama), before)
+
+
+def test_layers_that_a_family_never_scales_keep_their_rope():
+    model = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=GEMMA)
+    rotary = model.model.rotary_emb
+    with ropewalk.patch(model, scaling=scaling.Linear(2.0)):
+        found = rotary.exact_tables.matches
+        assert found["full_attention"].rope.scaling == scaling.Linear(2.0)
+        assert found["sliding_attention"].rope.scaling is None
+    assert not hasattr(rotary, "exact_tables")
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "rule", "message"),
+    [
+        ("llama", {}, "yarn", "scaling must be a rule of ropewalk.scaling"),
+        ("llama", {}, scaling.DynamicNTK(2.0, original_length=16), "original_length=2048"),
+        ("gptj", GPTJ, scaling.Linear(2.0), "scaling must be left out for this model"),
+        ("phi3", {}, scaling.Linear(2.0), "rule that a config of 'phi3' can describe"),
+        ("gemma3_text", {}, scaling.Linear(2.0), "no layer of this model has a rope that scales"),
+        (
+            "deepseek_v3",
+            LATENT,
+            scaling.YaRN(4.0, original_length=512, mscale=1.0, mscale_all_dim=1.0),
+            "must not change the scale of scores",
+        ),
+    ],
+)
+def test_a_rule_that_does_not_suit_the_model(family, fields, rule, message):
+    model = tiny_model(family, **fields)
+    before = logits(model)
+    with pytest.raises((TypeError, ValueError), match=message):
+        ropewalk.patch(model, scaling=rule)
+    assert torch.equal(logits(model), before)
+
+
+# Converted weights.
+
+
+def test_converted_weights_rotate_by_their_own_pairing(llama):
+    """Rows of q and k are permuted by hand, and the config says so; unpatched, logits differ."""
+    before = logits(llama)
+    order = torch.arange(16).reshape(2, 8).T.flatten()  # row 2j is the old j, row 2j + 1 j + 8
+    with torch.no_grad():
+        for layer in llama.model.layers:
+            for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                heads = projection.weight.unflatten(0, (-1, 16))
+                projection.weight.copy_(heads[:, order].flatten(0, 1))
+    llama.config.rope_pairing = "interleaved"
+    assert largest(logits(llama), before) > 1e-3
+    with ropewalk.patch(llama):
+        assert largest(logits(llama), before) < 1e-6
+
+
+def test_converted_weights_are_refused_if_a_layer_cannot_follow(llama):
+    llama.config.rope_pairing = "interleaved"
+    layer = llama.model.layers[2].self_attn
+    layer.forward = types.MethodType(type(layer).forward, layer)
+    with pytest.raises(ValueError, match="must be patched completely"):
+        ropewalk.patch(llama)
+
+
+# What is left.
+
+
+def test_a_module_with_a_forward_of_its_own_is_left(llama):
+    layer = llama.model.layers[1].self_attn
+    layer.forward = types.MethodType(type(layer).forward, layer)
+    before = logits(llama)
+    undo = ropewalk.patch(llama)
+    reasons = dict(undo.left)
+    assert "accelerate" in reasons["model.layers.1.self_attn"]
+    assert "were left" in reasons["model.layers.0.self_attn"]
+    assert (undo.taken, undo.tables) == ((), ("model.rotary_emb",))
+    assert largest(logits(llama), before) < 1e-5
+    assert "left: model.layers.0, 2-3.self_attn: modules with the same tables" in repr(undo)
+    undo()
+
+
+class Inline(modeling_llama.LlamaAttention):
+    """An attention that rotates in its own code."""
+
+    def forward(self, hidden_states, position_embeddings=None, **more):
+        cos, sin = position_embeddings
+        q = self.q_proj(hidden_states).unflatten(-1, (-1, 16))
+        q = q * cos[:, :, None] + torch.cat((-q[..., 8:], q[..., :8]), -1) * sin[:, :, None]
+        return self.o_proj(q.flatten(2)), None
+
+
+class Repeated(modeling_llama.LlamaAttention):
+    """An attention that rotates by the method of its base class."""
+
+    def forward(self, *args, **more):
+        return super().forward(*args, **more)
+
+
+def test_attention_that_cannot_be_followed_is_left_with_exact_tables(llama):
+    llama.model.layers[3].self_attn.__class__ = Inline
+    before = logits(llama)
+    undo = ropewalk.patch(llama)
+    assert "computes with cos and sin itself" in dict(undo.left)["model.layers.3.self_attn"]
+    assert largest(logits(llama), before) < 1e-5
+    undo()
+    llama.model.layers[3].self_attn.__class__ = Repeated
+    before = logits(llama)
+    undo = ropewalk.patch(llama)
+    assert "super()" in dict(undo.left)["model.layers.3.self_attn"]
+    assert largest(logits(llama), before) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rotary: rotary.inv_freq.mul_(1.01),
+        lambda rotary: rotary.inv_freq.fill_(torch.nan),
+        lambda rotary: rotary.inv_freq.copy_(rotary.inv_freq.flip(0)),
+        lambda rotary: setattr(rotary, "attention_scaling", 1.1),
+    ],
+)
+def test_wrong_tables_are_not_hidden(spoil, llama):
+    """A model whose frequencies were lost is reported, not repaired: nobody knows its weights."""
+    spoil(llama.model.rotary_emb)
+    with pytest.raises(ValueError, match=r"model\.rotary_emb: its tables are those of no rope"):
+        ropewalk.patch(llama)
+
+
+def test_another_theta_than_the_configs_is_not_hidden(llama):
+    llama.config.rope_parameters = {"rope_type": "default", "rope_theta": 5e5}
+    with pytest.raises(ValueError, match=r"off by .* at position"):
+        ropewalk.patch(llama)
+
+
+def test_the_meta_device():
+    with torch.device("meta"):
+        model = tiny_model("llama")
+    with pytest.raises(ValueError, match="meta device; patch the model after it is loaded"):
+        ropewalk.patch(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (lambda: "llama", TypeError, "model must be a torch.nn.Module, got str"),
+        (lambda: nn.Linear(2, 2), ValueError, "model must have a config"),
+        (lambda: tiny_model("gpt2", n_embd=64, n_head=4, n_layer=1), ValueError, "model_type"),
+        (lambda: tiny_model("bloom", n_head=4, n_layer=1), ValueError, "model_type"),
+    ],
+)
+def test_what_has_no_rope(model, error, message):
+    with pytest.raises(error, match=message):
+        ropewalk.patch(model())
