@@ -146,6 +146,7 @@ def test_every_work_has_its_rates_ratios_and_shares(measured):
         assert facts["attention"]
         assert facts["patch"]["taken"] == ["model.rotary_emb"]
         assert [work["work"] for work in facts["speed"]] == list(WORK)
+        assert facts["speed"][0]["last_logits_only"]
         for work in facts["speed"]:
             assert work.get("tokens", work.get("context")) == 16
             for name in (BEFORE, AFTER, WITHOUT, *WATCHED.values()):
@@ -378,6 +379,25 @@ def test_weights_are_loaded_in_a_dtype_and_frequencies_stay_as_they_are(tmp_path
     with pytest.raises(ValueError, match=r"dtype must be torch.float32 with meta=True, got"):
         load_model(tmp_path, meta=True, dtype=torch.bfloat16)
     model_source.check_memory(source, torch.float32, CPU, trains=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lengths"), [(0.0, (32, 32, 32)), (1e9, (512, 512, 512)), (1.5, (128, 512, 32))]
+)
+def test_tokens_are_as_many_as_fit_into_the_seconds(seconds, lengths, config, monkeypatch):
+    now = [0.0]
+
+    def tick():
+        now[0] += 0.01  # 32 tokens take this long
+        return now[0]
+
+    monkeypatch.setattr(model_steps, "time", SimpleNamespace(perf_counter=tick))
+    views = SimpleNamespace(before=lambda **given: None)
+    plan = make_model_plan(config, device="cpu", seconds=seconds)
+    tokens = torch.zeros(1, 512, dtype=torch.long)
+    found = [model_steps._length(work, views, tokens, plan) for work in WORK]
+    assert tuple(found) == lengths
+    assert model_steps._length("decode", views, tokens, replace(plan, tokens=7)) == 7
 
 
 def test_a_passage_is_english_if_the_model_brings_its_tokenizer(tmp_path):

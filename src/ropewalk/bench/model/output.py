@@ -67,7 +67,8 @@ def _model_line(facts: Facts) -> str:
 
 def _print_speed(console: Console, facts: Facts) -> None:
     table = _table(
-        f"Tokens per second, {facts['dtype']}", ("", "tokens", "before", "after", "× as fast")
+        f"Tokens per second, {facts['dtype']}",
+        ("", "tokens", "before", "after", "× as fast", "rounds"),
     )
     for work in facts["speed"]:
         if "not_measured" in work:
@@ -80,6 +81,7 @@ def _print_speed(console: Console, facts: Facts) -> None:
             _rate(rates[BEFORE]),
             _rate(rates[AFTER]),
             _times(work["times_as_fast"]),
+            str(work["times_as_fast"]["rounds"]),
         )
     console.print(table)
 

@@ -6,6 +6,7 @@ Views share the weights of one model, so that they take turns without loading or
 from __future__ import annotations
 
 import copy
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,13 @@ from ropewalk.files import Facts
 BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
 WATCHED = {BEFORE: "before, watched", AFTER: "after, watched"}  # with a stopwatch
 LENGTHS = (512, 256, 128, 64, 32)  # tokens that are tried
+#: Forward passes over all tokens, in five variants, the least rounds, and one that is not counted.
+#: A backward pass takes as long as two of them; decode has one, for its context.
+FORWARDS = {
+    PREFILL: 5 * (LEAST_ROUNDS + 1),
+    TRAINING: 3 * 5 * (LEAST_ROUNDS + 1),
+    DECODE: 1,
+}
 MOST_DECODED = 32  # tokens per sample
 SAMPLE = 0.25  # seconds of a decode sample
 
@@ -124,21 +132,22 @@ def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
         views.before(input_ids=few, use_cache=False)
         if plan.device.type != "cpu":
             torch.accelerator.synchronize(plan.device)
-    step = (time.perf_counter() - began) * (3 if work == TRAINING else 1)
-    most = plan.seconds / (5 * (LEAST_ROUNDS + 1))  # five rows, and a run that is not counted
-    fits = (n for n in LENGTHS if n <= tokens.shape[1] and step * n / least <= most)
+    passes = FORWARDS[work] * (time.perf_counter() - began) / least
+    fits = (n for n in LENGTHS if n <= tokens.shape[1] and passes * n <= plan.seconds)
     return next(fits, min(least, tokens.shape[1]))
 
 
 def _prefill(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
-    given: dict[str, Any] = {"input_ids": tokens, "use_cache": True, "logits_to_keep": 1}
+    given: dict[str, Any] = {"input_ids": tokens, "use_cache": True}
+    if "logits_to_keep" in inspect.signature(views.before.forward).parameters:
+        given["logits_to_keep"] = 1  # as `generate` calls it
 
     def run(model: nn.Module) -> None:
         with torch.no_grad():
             model(**given)
 
     steps = _each(views, lambda model: Step(lambda _: run(model)))
-    return steps, tokens.shape[1], {"tokens": tokens.shape[1]}
+    return steps, tokens.shape[1], {"tokens": tokens.shape[1], "last_logits_only": len(given) > 2}
 
 
 def _decode(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
