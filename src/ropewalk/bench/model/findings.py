@@ -75,7 +75,7 @@ def _rotation(name: str, found: Facts) -> str:
     if BEFORE not in found:
         return f"{said}."
     fastest = limit(found[BEFORE])
-    return f"{said}; if it took no time, a step would be {fastest:.2f} times as fast as before."
+    return f"{said}; if it took no time, a step would be {fastest:.3f} times as fast as before."
 
 
 def _left_out(name: str, found: Facts) -> str:

@@ -96,7 +96,7 @@ def _print_rotation(console: Console, facts: Facts) -> None:
         table.add_row(
             work["work"],
             *(shares(parts[when]) if when in parts else "" for when in (BEFORE, AFTER)),
-            f"{limit(parts[BEFORE]):.2f}" if BEFORE in parts else "",
+            f"{limit(parts[BEFORE]):.3f}" if BEFORE in parts else "",
             "" if out is None else _times(out),
         )
     console.print(table)
