@@ -226,6 +226,19 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
     assert facts["why_not_left_out"] == views.why_not
 
 
+def test_patch_itself_is_measured(config):
+    plan = make_model_plan(config, "prefill,training", rounds=1, device="cpu", tokens=8)
+    (facts,) = measure_model(plan)["models"]
+    assert facts["patch"]["taken"][0] == "model.rotary_emb"
+    assert facts["patch"]["left"] == []
+    assert "exact tables: model.rotary_emb" in facts["patch"]["says"]
+    for work in facts["speed"]:
+        assert set(work["rotation"]) == {BEFORE, AFTER}
+        assert work["left_out"] is not None
+    far = facts["logits"]["rows"][-1]
+    assert far["after"]["largest"] < far["before"]["largest"]
+
+
 def slow(now, by):
     """A function that rotates nothing and takes some time, forward and backward."""
 

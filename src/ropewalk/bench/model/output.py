@@ -16,9 +16,10 @@ from ropewalk.files import Facts
 WIDTH = 160  # least width of a console; rich cuts the cells of a table that is wider
 
 NOTES = (
-    "Medians of rounds, in which all variants of a step take turns; in parentheses, 95 % intervals "
-    "of ratios within rounds. Batch 1. Prefill returns the last token's logits and a cache. Decode "
-    "adds single tokens to a context. Training is forward and backward, without an optimizer. "
+    "Tokens per second are medians of rounds, in which all variants of a step take turns. × as fast "
+    "is the median of the ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
+    "Prefill returns the last token's logits and a cache. Decode adds single tokens to a context. "
+    "Training is forward and backward, without an optimizer. "
     "Rotation's part: time in the functions that compute tables and rotate, gradients included. "
     "Limit: how many times as fast a step would be than before patch if that took no time. Without "
     "rotation: nothing is rotated, compared with before patch. Logits: a passage alone at "
