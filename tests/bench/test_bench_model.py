@@ -229,7 +229,7 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
 def test_patch_itself_is_measured(config):
     plan = make_model_plan(config, "prefill,training", rounds=1, device="cpu", tokens=8)
     (facts,) = measure_model(plan)["models"]
-    assert facts["patch"]["taken"][0] == "model.rotary_emb"
+    assert "model.rotary_emb" in facts["patch"]["taken"]
     assert facts["patch"]["left"] == []
     assert "exact tables: model.rotary_emb" in facts["patch"]["says"]
     for work in facts["speed"]:

@@ -16,8 +16,8 @@ from ropewalk.files import Facts
 WIDTH = 160  # least width of a console; rich cuts the cells of a table that is wider
 
 NOTES = (
-    "Tokens per second are medians of rounds, in which all variants of a step take turns. × as fast "
-    "is the median of the ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
+    "Tokens per second are medians of rounds, in which all variants of a step take turns. × as "
+    "fast is the median of the ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
     "Prefill returns the last token's logits and a cache. Decode adds single tokens to a context. "
     "Training is forward and backward, without an optimizer. "
     "Rotation's part: time in the functions that compute tables and rotate, gradients included. "
