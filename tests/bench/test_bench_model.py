@@ -52,13 +52,14 @@ class Swapped:
 
     def __init__(self, model, error=0.0):
         self.left = (("lm_head", "it rotates nothing"),)
-        self.taken = tuple(path for path, m in model.named_modules() if hasattr(m, "inv_freq"))
-        for path in self.taken:
+        self.taken = ()
+        self.tables = tuple(path for path, m in model.named_modules() if hasattr(m, "inv_freq"))
+        for path in self.tables:
             module = model.get_submodule(path)
             module.forward = tables(module, error)
 
     def __str__(self):
-        return f"{len(self.taken)} module taken"
+        return f"{len(self.tables)} module changed"
 
 
 def tables(module, error):
@@ -144,7 +145,7 @@ def test_every_work_has_its_rates_ratios_and_shares(measured):
         assert facts["model"] == "LlamaForCausalLM"
         assert facts["weights"] == "random"
         assert facts["attention"]
-        assert facts["patch"]["taken"] == ["model.rotary_emb"]
+        assert facts["patch"]["tables"] == ["model.rotary_emb"]
         assert [work["work"] for work in facts["speed"]] == list(WORK)
         assert facts["speed"][0]["last_logits_only"]
         for work in facts["speed"]:
@@ -178,7 +179,7 @@ def test_results_come_back_from_json_and_can_be_printed(measured, tmp_path):
         print_model_part(console, part)
     print_model_notes(console, read)
     text = shown.getvalue()
-    for words in ("random weights", "1 module taken", "131,071 *"):
+    for words in ("random weights", "1 module changed", "131,071 *"):
         assert words in text
     assert "…" not in text
     for facts in read["models"]:
@@ -229,7 +230,8 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
 def test_patch_itself_is_measured(config):
     plan = make_model_plan(config, "prefill,training", rounds=1, device="cpu", tokens=8)
     (facts,) = measure_model(plan)["models"]
-    assert "model.rotary_emb" in facts["patch"]["taken"]
+    assert facts["patch"]["tables"] == ["model.rotary_emb"]
+    assert facts["patch"]["taken"] == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
     assert facts["patch"]["left"] == []
     assert "exact tables: model.rotary_emb" in facts["patch"]["says"]
     for work in facts["speed"]:
@@ -377,8 +379,9 @@ def test_findings_name_a_patched_model_that_computes_something_else(measured):
     assert "two different models" not in " ".join(findings(facts))
     facts["logits"]["near"]["largest"] = facts["logits"]["spread"]
     assert "two different models" in " ".join(findings(facts))
-    facts["patch"]["taken"] = []
-    assert findings(facts)[0] == "patch changed no module."
+    assert findings(facts)[0].startswith("patch replaced no rotation;")
+    facts["patch"]["tables"] = []
+    assert findings(facts)[0].startswith("patch replaced no tables;")
 
 
 def test_weights_are_loaded_in_a_dtype_and_frequencies_stay_as_they_are(tmp_path):

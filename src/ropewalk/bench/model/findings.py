@@ -13,7 +13,12 @@ VISIBLE = 2.0  # times; a smaller difference between two largest movements may b
 
 def findings(measured: Facts) -> list[str]:
     """Return a sentence for each finding about the model in one dtype."""
-    said = [] if measured["patch"]["taken"] else ["patch changed no module."]
+    changed = measured["patch"]
+    said = [
+        f"patch replaced no {what}; times and logits show only the rest."
+        for what, paths in (("tables", changed["tables"]), ("rotation", changed["taken"]))
+        if not paths
+    ]
     said += [sentence for work in measured["speed"] for sentence in _of_work(work)]
     return said + list(_of_logits(measured["logits"], measured["weights"]))
 

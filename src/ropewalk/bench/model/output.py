@@ -17,7 +17,7 @@ WIDTH = 160  # least width of a console; rich cuts the cells of a table that is 
 
 NOTES = (
     "Tokens per second are medians of rounds, in which all variants of a step take turns. × as "
-    "fast is the median of the ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
+    "fast is the median of ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
     "Prefill returns the last token's logits and a cache. Decode adds single tokens to a context. "
     "Training is forward and backward, without an optimizer. "
     "Rotation's part: time in the functions that compute tables and rotate, gradients included. "

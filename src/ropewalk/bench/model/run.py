@@ -76,6 +76,7 @@ def _measure_dtype(
         facts = {"dtype": name, **_model_facts(model, source)}
         facts["patch"] = {
             "says": str(patched[0]),
+            "tables": list(patched[0].tables),
             "taken": list(patched[0].taken),
             "left": [list(each) for each in patched[0].left],
         }
