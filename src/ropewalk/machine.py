@@ -68,6 +68,21 @@ def memory(device: torch.device) -> int | None:
         return None
 
 
+def available_memory(device: torch.device) -> int | None:
+    """Return the bytes of the device's memory that are free, or None if it is not known.
+
+    Limits of containers are not read.
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    info = Path("/proc/meminfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return memory(device)
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

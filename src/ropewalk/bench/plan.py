@@ -52,15 +52,15 @@ def make_plan(
     workloads: Mapping[str, Sequence[Workload]] = WORKLOADS,
 ) -> Plan:
     """Return a plan from words; ValueError names the option, the rule and the value."""
-    chosen = [workloads[name] for name in _names("--work", work, workloads)]
+    chosen = [workloads[name] for name in read_names("--work", work, workloads)]
     return Plan(
         workloads=tuple(each for group in chosen for each in group),
-        dtypes=tuple(DTYPES[name] for name in _names("--dtype", dtype, DTYPES)),
+        dtypes=tuple(DTYPES[name] for name in read_names("--dtype", dtype, DTYPES)),
         device=pick_device(device),
-        threads=torch.get_num_threads() if threads is None else _whole("--threads", threads),
+        threads=torch.get_num_threads() if threads is None else read_whole("--threads", threads),
         contenders=(*CONTENDERS, *PEERS, *([WITH_COMPILER] if compiled else [])),
-        seconds=_seconds(seconds),
-        rounds=None if rounds is None else _whole("--rounds", rounds),
+        seconds=read_seconds(seconds),
+        rounds=None if rounds is None else read_whole("--rounds", rounds),
     )
 
 
@@ -90,7 +90,8 @@ def check_target(option: str, path: Path | None, endings: Sequence[str]) -> None
         raise ImportError(f"{option} needs matplotlib, which is not installed")
 
 
-def _names(option: str, text: str, known: Mapping[str, object]) -> list[str]:
+def read_names(option: str, text: str, known: Mapping[str, object]) -> list[str]:
+    """Return the names in a list with commas, each once."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
@@ -98,7 +99,8 @@ def _names(option: str, text: str, known: Mapping[str, object]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _whole(option: str, given: str | int) -> int:
+def read_whole(option: str, given: str | int) -> int:
+    """Return a whole number of at least 1."""
     try:
         value = int(given)
     except ValueError:
@@ -108,7 +110,8 @@ def _whole(option: str, given: str | int) -> int:
     return value
 
 
-def _seconds(given: str | float) -> float:
+def read_seconds(given: str | float) -> float:
+    """Return a number of seconds."""
     try:
         value = float(given)
     except ValueError:

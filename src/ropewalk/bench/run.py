@@ -32,7 +32,7 @@ def measure(
     began = time.monotonic()
     packages = ["torch", *_installed(plan)]
     results: Facts = conditions(command, plan.threads, packages)
-    results["machine"]["device"] = _device_name(plan.device)
+    results["machine"]["device"] = device_name(plan.device)
     results["kernel"] = kernel_serves(plan.device)
     watch(results)
     results["tables"] = []
@@ -166,7 +166,8 @@ def _is_installed(package: str) -> bool:
     return True
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """Return the device, with the name of the GPU."""
     if device.type == "cuda":
         return f"{device}: {torch.cuda.get_device_name(device)}"
     return str(device)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,25 +15,56 @@ from ropewalk.cli.options import Device
 
 
 def bench(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Time a transformers model instead, before and after patch: a folder with "
+            "config.json and safetensors, or a config alone, which gets random weights.",
+        ),
+    ] = None,
     work: Annotated[
         str, typer.Option(metavar="NAME,…", help="Workloads: any of prefill, training, decode.")
     ] = "prefill,training,decode",
     dtype: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Dtypes: any of float32, bfloat16, float16.")
-    ] = "float32,bfloat16",
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Dtypes: any of float32, bfloat16, float16.  [default: float32,bfloat16; for a "
+            "model float32]",
+        ),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="For a model: tokens of prefill and training, and context of decode.  [default: "
+            "up to 512, fewer if the machine is slow]",
+        ),
+    ] = None,
     threads: Annotated[
         str | None, typer.Option(metavar="N", help="CPU threads.  [default: torch's]")
     ] = None,
     rounds: Annotated[
         str | None, typer.Option(metavar="N", help="Rounds per result table; replaces --seconds.")
     ] = None,
-    seconds: Annotated[str, typer.Option(metavar="S", help="Seconds per result table.")] = "6",
+    seconds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S",
+            help="Seconds per result table, for a model per workload.  [default: 6; for a model "
+            "20]",
+        ),
+    ] = None,
     device: Device = "auto",
     compiled: Annotated[
         bool,
         typer.Option(
             "--compile", help="Also time the plain formula under torch.compile (a minute more)."
         ),
+    ] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Execute the model code in PATH.")
     ] = False,
     out: Annotated[
         str | None, typer.Option(metavar="PATH", help=".json file for all numbers.")
@@ -40,18 +73,38 @@ def bench(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
     ] = None,
 ) -> None:
-    """Time rotation on this machine, also of other libraries.
+    """Time rotation on this machine, alone or in a model.
 
-    Copying the same tensors is also timed, for comparison. Libraries that are not installed are
-    skipped.
+    Alone, it is compared with copying the same tensors and with other libraries. Libraries that are
+    not installed are skipped. In a model (--model): tokens per second before and after patch, the
+    part of a step that rotation takes, and how far logits move at far positions.
     """
     with errors():
         from ropewalk.bench.output import print_notes, print_part, save_figure
-        from ropewalk.bench.plan import check_target, make_plan
+        from ropewalk.bench.plan import SECONDS, check_target, make_plan
         from ropewalk.bench.run import measure, write_results
 
-        plan = make_plan(work, dtype, threads, rounds, seconds, device, compiled)
         numbers, picture = path_of("--out", out), path_of("--figure", figure)
+        given: dict[str, Any] = {"work": work, "threads": threads, "rounds": rounds}
+        if rounds is not None and seconds is not None:
+            raise ValueError("--rounds or --seconds must be given, and not both")
+        if model is not None:
+            _leave_out("with", {"--compile": compiled, "--figure": picture})
+            check_target("--out", numbers, [".json"])
+            given |= {"dtype": dtype or "float32", "device": device, "tokens": tokens}
+            given |= {} if seconds is None else {"seconds": seconds}
+            path = path_of("--model", model)
+            assert path is not None
+            _bench_model(path, numbers, trust_remote_code=trust_remote_code, **given)
+            return
+        _leave_out("without", {"--tokens": tokens, "--trust-remote-code": trust_remote_code})
+        plan = make_plan(
+            dtype=dtype or "float32,bfloat16",
+            seconds=SECONDS if seconds is None else seconds,
+            device=device,
+            compiled=compiled,
+            **given,
+        )
         check_target("--out", numbers, [".json"])
         check_target("--figure", picture, [".png", ".svg"])
         console = Console(soft_wrap=True)
@@ -62,3 +115,26 @@ def bench(
             write_results(numbers, results)
         if picture is not None:
             save_figure(picture, results)
+
+
+def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
+    """Measure a model; what its code prints goes to standard error."""
+    from ropewalk.bench.model.output import print_model_notes, print_model_part
+    from ropewalk.bench.model.plan import make_model_plan
+    from ropewalk.bench.model.run import measure_model
+    from ropewalk.bench.run import write_results
+
+    plan = make_model_plan(path, **given)
+    console = Console(soft_wrap=True, file=sys.stdout)
+    command = ["ropewalk", *sys.argv[1:]]
+    with redirect_stdout(sys.stderr):
+        results = measure_model(plan, command, lambda facts: print_model_part(console, facts))
+    print_model_notes(console, results)
+    if numbers is not None:
+        write_results(numbers, results)
+
+
+def _leave_out(how: str, options: dict[str, Any]) -> None:
+    for option, value in options.items():
+        if value:
+            raise ValueError(f"{option} must be left out {how} --model")

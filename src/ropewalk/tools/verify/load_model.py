@@ -19,13 +19,19 @@ UNPICKLED = "nothing is unpickled; convert the weights to safetensors"
 
 
 def load_model(
-    path: str | PathLike[str], *, meta: bool = False, trust_remote_code: bool = False
+    path: str | PathLike[str],
+    *,
+    meta: bool = False,
+    trust_remote_code: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> nn.Module:
-    """Return the transformers model in a folder, in float32 and eval mode.
+    """Return the transformers model in a folder, in eval mode.
 
     meta: build it on the meta device, allocate it by `to_empty` and load the weights, as serving
         engines do. What the checkpoint does not contain then stays unset, here NaN.
     trust_remote_code: run the model code that the folder brings along.
+    dtype: of the weights. Frequencies stay as the model's code builds them, mostly in float32;
+        `model.to(dtype)` would round them too. Only float32 with `meta`.
 
     Raises ValueError if the folder has no config.json or no safetensors, or if the model cannot be
     built. Raises ImportError if transformers is missing. Nothing is downloaded or unpickled.
@@ -36,23 +42,26 @@ def load_model(
         Traceback (most recent call last):
         ValueError: model must be a folder with config.json, got no-such-folder
     """
+    if meta and dtype != torch.float32:
+        raise ValueError(f"dtype must be torch.float32 with meta=True, got {dtype}")
     folder = Path(path)
-    _check_folder(folder)
+    check_folder(folder)
     if not trust_remote_code:
         ModelSpec.from_config(folder)  # bounds sizes, and refuses models without a rope
-    transformers = _transformers()
+    transformers = import_transformers()
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-    with _errors_of(folder):
+    with errors_of(folder):
         config = transformers.AutoConfig.from_pretrained(folder, **local)
         if meta:
             return _through_meta(transformers, folder, config, trust_remote_code)
         model = _class_of(transformers, config).from_pretrained(
-            folder, config=config, use_safetensors=True, dtype=torch.float32, **local
+            folder, config=config, use_safetensors=True, dtype=dtype, **local
         )
     return model.eval()  # type: ignore[no-any-return]
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raise ValueError if a folder has no config.json, or no weights as safetensors."""
     if not folder.is_dir():
         raise ValueError(f"model must be a folder with config.json, got {shown_path(folder)}")
     if not (folder / "config.json").is_file():
@@ -63,7 +72,8 @@ def _check_folder(folder: Path) -> None:
         raise ValueError(f"model must have *.safetensors in {shown_path(folder)}{instead}")
 
 
-def _transformers() -> Any:
+def import_transformers() -> Any:
+    """Return the module. Raises ImportError with the pip command if it is not installed."""
     try:
         import transformers
     except ImportError:
@@ -74,7 +84,7 @@ def _transformers() -> Any:
 
 
 @contextmanager
-def _errors_of(folder: Path) -> Iterator[None]:
+def errors_of(folder: Path) -> Iterator[None]:
     """Turn errors of transformers and of the model's code into one line."""
     try:
         yield
