@@ -42,6 +42,11 @@ LLAMA = "llama-2-7b"
             {"rope_scaling": {"type": "yarn", "factor": 4.0}},
             "rope_scaling must be the same at the top level and in text_config, which is read",
         ),
+        (
+            "qwen3-vl-4b-instruct",
+            {"rope_pairing": "interleaved"},
+            "rope_pairing must be the same at the top level and in text_config, which is read",
+        ),
         # A rule that the family's own code has where its file is silent.
         ("gpt-oss-20b", {"rope_scaling": GONE}, "rope_parameters must be given for this model"),
         ("gpt-oss-20b", {"rope_scaling": None}, "rope_parameters must be given for this model"),

@@ -141,7 +141,13 @@ def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: s
     """Raise if the rope at the top level differs from that of the text's section, which is read."""
     if not path.endswith("text_config"):
         return
-    for key in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
+    for key in (
+        "rope_theta",
+        "rope_scaling",
+        "rope_parameters",
+        "partial_rotary_factor",
+        CONVERTED_PAIRING_KEY,
+    ):
         at_top, inside = config.get(key), raw_section.get(key)
         if at_top is None or _without_default_type(at_top) == _without_default_type(inside):
             continue

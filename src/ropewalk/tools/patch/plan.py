@@ -110,7 +110,7 @@ class Plan:
             if len(forms) == 1:
                 self._take(path, functions, next(iter(forms)))
             else:
-                why = "its tables have several forms" if forms else "its tables are not exact"
+                why = "its tables have several forms" if forms else "its tables were left"
                 self.rotations_left.append((path, why))
         wide = len(self.rotations_left) == rotations_left
         for path, found in matches.items():

@@ -50,6 +50,10 @@ class NoMatchError(Exception):
     """Tables that are those of no rope of the config, with the reason."""
 
 
+class NotCallableError(NoMatchError):
+    """A module that cannot be called with positions (B, S), with the reason."""
+
+
 class NoTablesError(Exception):
     """A layer type without tables: its layers have no rope."""
 
@@ -101,18 +105,22 @@ def match(
 def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[RotarySpec]) -> Match:
     if not ropes:
         raise NoTablesError
-    reasons: list[str | None] = []
+    reasons: list[str] = []
+    failed: NotCallableError | None = None
     for rope in ropes:
         for form, sign in HYPOTHESES:
             try:
                 reason = _difference(module, layer_type, rope, form, sign)
-            except NoMatchError as error:  # such as of another number of axes
-                reason = str(error)
+            except NotCallableError as error:  # perhaps the next rope has the right axes
+                failed = failed or error
+                continue
             if reason is None:
                 at = _probes(rope)[0]
                 (probe, *_) = call_rotary(_copied(module), at, layer_type, torch.float64)
                 return Match(rope, form, sign < 0, probe.dtype == torch.float64)
             reasons.append(reason)
+    if failed is not None and not reasons:
+        raise failed
     of = "" if layer_type is None else f" for {layer_type}"
     worst = next((f": {reason}" for reason in reasons if reason), "")
     raise NoMatchError(
@@ -183,7 +191,7 @@ def call_rotary(
         raise NoTablesError from None
     except Exception as error:  # code of a model may raise anything
         says = f"{type(error).__name__}: {shown(str(error))}"
-        raise NoMatchError(f"it takes no positions (B, S): {says}") from error
+        raise NotCallableError(f"it does not take positions (B, S): {says}") from error
     tables = (tables,) if isinstance(tables, Tensor) else tuple(tables)
     if not 1 <= len(tables) <= 2 or not all(isinstance(table, Tensor) for table in tables):
         raise NoMatchError("it does not return cos and sin")
