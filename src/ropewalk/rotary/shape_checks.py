@@ -124,7 +124,7 @@ def check_serves(
         return
     if positions is not None:
         # Coordinates do not count tokens.
-        if spec.continuous or not positions.numel() or _is_hidden(positions):
+        if spec.continuous or not positions.numel() or is_hidden(positions):
             return
         end = int(positions.max()) + 1
     # Up to the original length, frequencies are the same, and a smaller length is harmless.
@@ -135,7 +135,7 @@ def check_serves(
         )
 
 
-def _is_hidden(x: Tensor) -> bool:
+def is_hidden(x: Tensor) -> bool:
     """Return whether reading x's numbers would wait for a device, or is not possible."""
     plain = x.is_cpu and type(x) in (Tensor, torch.nn.Parameter)
     traced = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()

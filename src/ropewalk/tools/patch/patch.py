@@ -10,11 +10,11 @@ from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Scaling
+from ropewalk.tools.patch.match import match
 from ropewalk.tools.patch.plan import NewRopes, Plan
 from ropewalk.tools.patch.rebind import MARK
 from ropewalk.tools.patch.report import Change, Patch
 from ropewalk.tools.patch.rule import ConfigChange, with_rule
-from ropewalk.tools.patch.tables import match
 
 
 def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:

@@ -13,6 +13,14 @@ from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.pairing import Pairing
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.patch.match import (
+    BUFFER,
+    REPLACED_FORWARD,
+    NoMatchError,
+    exact_buffer,
+    is_rotary,
+    match,
+)
 from ropewalk.tools.patch.rebind import (
     NotRebindableError,
     Place,
@@ -21,17 +29,7 @@ from ropewalk.tools.patch.rebind import (
 )
 from ropewalk.tools.patch.report import Change
 from ropewalk.tools.patch.rotation import Rotation, TableForm, measure
-from ropewalk.tools.patch.tables import (
-    BUFFER,
-    REPLACED_FORWARD,
-    ExactTables,
-    Match,
-    NoMatchError,
-    exact_buffer,
-    exact_class,
-    is_rotary,
-    match,
-)
+from ropewalk.tools.patch.tables import ExactTables, Match, exact_class
 
 NewRopes = Mapping[tuple[str | None, RotarySpec], RotarySpec]
 """The rope with another rule, by the type of layers and the rope of the config."""
