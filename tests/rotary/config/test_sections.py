@@ -35,6 +35,12 @@ LLAMA = "llama-2-7b"
         ("olmo-3.1-32b-instruct", {"layer_types": GONE}, "layer_types must"),
         # The pairing, and what the top level says.
         (LLAMA, {"rope_interleaved": True}, "rope_interleaved must be false or absent"),
+        # transformers' code of DeepSeek-V3.2 does not read it; that of DeepSeek-V3 does.
+        (
+            "deepseek-v3",
+            {"model_type": "deepseek_v32", "rope_interleave": False},
+            "rope_interleave must be true or absent",
+        ),
         (LLAMA, {"rope_interleaved": 1}, "rope_interleaved must be true or false, got 1"),
         (LLAMA, {"rope_pairing": "neox"}, 'rope_pairing must be "half"'),
         (

@@ -34,7 +34,9 @@ WITHOUT_CACHE = """
     eurobert gte jina_embeddings_v3 modernbert neomme nomic_bert openai_privacy_filter ultrabert
 """.split()  # noqa: SIM905
 WITH_BUFFERS = {"gptj", "codegen"}  # tables that positions index
-QUERIES_AND_KEYS = re.compile("q_proj|k_proj|qkv|query|key|Wqkv|q_b_proj|kv_a|kv_proj|wq|wk|in_proj")
+QUERIES_AND_KEYS = re.compile(
+    "q_proj|k_proj|qkv|query|key|Wqkv|q_b_proj|kv_a|kv_proj|wq|wk|in_proj"
+)
 NUMBERED_OTHERWISE = {"hrm_text"}  # two lists of layers run in turns
 
 

@@ -40,6 +40,7 @@ class RopeConventions:
     partial_rotary: whether `partial_rotary_factor` is used.
     rotary_dim_key: the key of R itself.
     axis_order: the order of axes, if positions have several.
+    pairing_key: a key that the model's code reads: false means `half` pairs (DeepSeek-V3's).
 
     Where values are:
     defaults: keys of the config, and the defaults of the model's code.
@@ -86,6 +87,7 @@ class RopeConventions:
     partial_rotary: bool = False
     rotary_dim_key: str | None = None
     axis_order: str | None = None
+    pairing_key: str | None = None
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope_defaults: Mapping[str, Any] = field(default_factory=lambda: {"rope_theta": DEFAULT_THETA})

@@ -5,6 +5,8 @@ Their sources are those of `text_models`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ropewalk.rotary.config.conventions import (
     SLIDING,
     ConventionsByModelType,
@@ -16,7 +18,9 @@ LATENT_TEXT = ConventionsByModelType()
 LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
 INDEX_HEADS_OF_128 = {"index_head_dim": 128}
 
-LATENT_TEXT.add("axk1 deepseek_v3 glm4_moe_lite kimi_k2 youtu", LATENT)
+INTERLEAVE = replace(LATENT, pairing_key="rope_interleave")  # only these types' code reads it
+LATENT_TEXT.add("axk1 deepseek_v3 glm4_moe_lite youtu", INTERLEAVE)
+LATENT_TEXT.add("kimi_k2", LATENT)
 # DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
 LATENT_TEXT.add(
     "axk2 deepseek_v32", LATENT, indexer=IndexerConventions("half"), defaults=INDEX_HEADS_OF_128
@@ -39,7 +43,7 @@ LATENT_TEXT.add(
 LATENT_TEXT.add("longcat_flash", LATENT, 1e7)
 LATENT_TEXT.add(
     "mistral4",
-    LATENT,
+    INTERLEAVE,
     required_keys=("rope_parameters",),
     extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
 )

@@ -204,11 +204,6 @@ def normalize_section(
     return section, conventions
 
 
-def pairing_key(conventions: RopeConventions) -> str | None:
-    """Return the key of config.json that can set this family's pairing, or None (DeepSeek-V3's)."""
-    return "rope_interleave" if conventions.write_pairing == "half" else None
-
-
 def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:
     """Return the conventions with the pairing that the config sets, if its family allows it."""
     for key in PAIRING_KEYS:
@@ -219,7 +214,7 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
             raise ValueError(f"{key} must be true or false, got {shown(value)}")
         if value is (conventions.pairing == "interleaved"):
             continue
-        if key == pairing_key(conventions):
+        if key == conventions.pairing_key:
             return replace(conventions, pairing="half")
         raise ValueError(
             f"{key} must be {str(not value).lower()} or absent for this model, which has pairing "

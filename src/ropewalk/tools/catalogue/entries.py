@@ -22,7 +22,7 @@ from ropewalk.rotary.config.scaling_rules import (
     ORIGINAL_LENGTH,
     RULES_BY_ROPE_TYPE,
 )
-from ropewalk.rotary.config.sections import STACK_KEYS, pairing_key
+from ropewalk.rotary.config.sections import STACK_KEYS
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.catalogue.records import (
@@ -83,7 +83,7 @@ def _rope(conventions: RopeConventions, vectors: Vectors) -> RopeOfType:
     made = RopeOfType(
         pairing=rope.pairing,
         write_pairing=rope.write_pairing,
-        pairing_key=pairing_key(conventions),
+        pairing_key=conventions.pairing_key,
         rotary_part=rotary_part(rope),
         rotary_part_default=conventions.rope_defaults.get("partial_rotary_factor"),
         rotary_part_keys=_rotary_part_keys(conventions),

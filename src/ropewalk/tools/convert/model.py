@@ -17,7 +17,7 @@ from ropewalk.rotary.config.conventions import (
 )
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.sections import find_sections, normalize_section, pairing_key
+from ropewalk.rotary.config.sections import find_sections, normalize_section
 from ropewalk.rotary.config.source import MAX_BYTES, load_config
 from ropewalk.rotary.config.values import positive_int
 from ropewalk.rotary.layer_spec import LayerSpec
@@ -95,7 +95,7 @@ def new_config(
     """
     text = content.decode("utf-8")
     before = _section(text, path)
-    family_key = pairing_key(conventions)
+    family_key = conventions.pairing_key
     key = CONVERTED_PAIRING_KEY if family_key is None else family_key
     value: object = to if family_key is None else to == "interleaved"
     written = text
@@ -204,8 +204,8 @@ def _nothing_to_do(
         )
     if read_as == stated:
         return f"there is nothing to do: the weights are {before} already, as config.json says"
-    key = pairing_key(conventions) or CONVERTED_PAIRING_KEY
-    value: object = before if pairing_key(conventions) is None else before == "interleaved"
+    key = conventions.pairing_key or CONVERTED_PAIRING_KEY
+    value: object = before if conventions.pairing_key is None else before == "interleaved"
     return (
         f"there is nothing to do: weights that are {before} already need only "
         f"{json.dumps(key)}: {json.dumps(value)} in config.json"
