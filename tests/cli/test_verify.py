@@ -165,6 +165,16 @@ def test_a_model_is_verified_layer_by_layer(run, model_folder):
     assert json.loads(out)["faults"] == ["uninitialised-frequencies"]
 
 
+def test_converted_weights_have_a_hint(run, model_folder):
+    """The model's own code does not read `rope_pairing`, so the fault is true until patched."""
+    config = json.loads((model_folder / "config.json").read_text())
+    (model_folder / "config.json").write_text(json.dumps({**config, "rope_pairing": "interleaved"}))
+    status, out, err = run("--model", "model")
+    assert status == 1
+    assert "FAULT" in out
+    assert "ropewalk.patch(model) does, and makes this right" in err
+
+
 def test_a_model_is_compared_with_another_config(run, model_folder):
     config = json.loads((model_folder / "config.json").read_text())
     config["rope_parameters"]["rope_theta"] = 5e5

@@ -22,11 +22,11 @@ from ropewalk.lab import processes, run
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.locks import is_locked, locked
 from ropewalk.lab.models import build_model, fewest_parameters, load_model
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
+from ropewalk.locks import is_locked, locked
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ropewalk.lab.config import Config
 
 MOST_PATH_BYTES = 4_096  # the limit of Linux
+INTACT = "; files written before are intact"
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # no system could open such a path
 
 
@@ -169,7 +170,9 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         where = f"{shown_path(error.filename)}: " if error.filename else ""
         if error.errno in _NO_PATH:
             _fail(f"{where}{error.strerror}; use another path", 2)
-        _fail(f"{where}{error.strerror or error}; files written before are intact", 1)
+        says = str(error.strerror or error)
+        intact = "" if "not written" in says or "nothing was" in says else INTACT
+        _fail(f"{where}{says}{intact}", 1)
     except RuntimeError as error:
         if type(error).__name__ != "CellFailed":
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -132,6 +132,7 @@ def _of_model(
     folder: str, like: str | None, length: str | None, meta: bool, trust_remote_code: bool
 ) -> Report:
     """Load a model and verify it; what its code prints goes to standard error."""
+    from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
     from ropewalk.tools.verify import load_model, verify_model
 
     with redirect_stdout(sys.stderr):
@@ -139,7 +140,16 @@ def _of_model(
         assert path is not None
         loaded = load_model(path, meta=meta, trust_remote_code=trust_remote_code)
         wanted = path_of("--like", like) or path
-        return verify_model(loaded, wanted, length=_number("--length", length, 64))
+        report = verify_model(loaded, wanted, length=_number("--length", length, 64))
+    config: Any = getattr(loaded, "config", None)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    if "pairing" in report.faults and getattr(text, CONVERTED_PAIRING_KEY, None) is not None:
+        print(
+            f"{CONVERTED_PAIRING_KEY} in config.json: these weights were converted. The model's "
+            f"own code does not read that key; ropewalk.patch(model) does, and makes this right.",
+            file=sys.stderr,
+        )
+    return report
 
 
 def print_report(report: Report) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.locks import is_locked
 from ropewalk.lab.sweep import Goal, settings_to_json
 from ropewalk.lab.worker import BUSY, INTERRUPTED, STOP_WITH_PARENT
+from ropewalk.locks import is_locked
 from ropewalk.machine import cores
 
 #: Receives the events of a cell.

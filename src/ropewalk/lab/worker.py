@@ -34,13 +34,13 @@ from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.ending import end_with, interrupt_once
 from ropewalk.lab.former_names import current_facts
-from ropewalk.lab.locks import Busy, locked
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
 from ropewalk.lab.sweep import DECODING_FIELDS, Goal, points, settings_from_json
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record, Trainer, check_facts, read_record, stopping_signals
 from ropewalk.lab.tuning import try_decoding
+from ropewalk.locks import Busy, locked
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]

@@ -19,6 +19,7 @@ from safetensors_files import LLAMA, llama_folder, tensors_file
 
 from ropewalk import tools
 from ropewalk.files import machine_name
+from ropewalk.locks import locked
 
 CONVERT, TARGET = (sys.modules[f"ropewalk.tools.convert.{name}"] for name in ("convert", "target"))
 
@@ -266,6 +267,18 @@ def test_parts_of_dead_processes_are_removed_and_others_stay(model):
     tools.convert(model, model.parent / "out", to="interleaved")
     assert {name: (model.parent / name).exists() for name in parts} == parts
     assert names(model) == sorted([*contents(model)])
+
+
+def test_a_part_that_another_process_has_locked_stays(model):
+    """Its process may be in another container, where its number is not seen."""
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    part = model.parent / f".out.{machine_name()}-{int(ended.stdout)}-0011aabb.partial"
+    with locked(part):
+        tools.convert(model, model.parent / "out", to="interleaved")
+        assert part.is_dir()
+    tools.convert(model, model.parent / "again", to="interleaved")
+    assert not part.exists()
 
 
 KILLS = """

@@ -87,7 +87,8 @@ def convert(
 
     Rows of the weights, biases and norms of queries and keys change places, so that the model
     computes the same if its rope pairs dimensions as `to` says. Names, shapes, dtypes, metadata and
-    all other tensors are the same, and converting back restores every byte.
+    all other tensors are the same. Converting back restores every byte of the weights, and of
+    config.json if it did not state a pairing before.
 
     source: a folder with config.json and safetensors, in one file or several with their index;
         messages call it IN.

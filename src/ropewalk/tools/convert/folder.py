@@ -20,7 +20,19 @@ INDEX = ".safetensors.index.json"
 # Weights that would have the old pairing, next to a config that states the new one.
 OTHER_WEIGHTS = (
     *(".bin", ".ckpt", ".engine", ".gguf", ".ggml", ".h5", ".keras", ".mlmodel", ".msgpack"),
-    *(".nemo", ".npz", ".onnx", ".pt", ".pt2", ".pte", ".pth", ".tflite"),
+    *(
+        ".nemo",
+        ".npy",
+        ".npz",
+        ".onnx",
+        ".pickle",
+        ".pkl",
+        ".pt",
+        ".pt2",
+        ".pte",
+        ".pth",
+        ".tflite",
+    ),
 )
 NO_WEIGHTS = ("training_args.bin", "scheduler.pt", "rng_state.pth")
 ADAPTERS = ("adapter_config.json", "adapter_model.safetensors")
@@ -106,6 +118,14 @@ def _check_name(file: Path) -> None:
         raise ValueError(
             f"{shown_path(file)}: an adapter (LoRA) is not converted, and would not fit converted "
             f"weights; merge it into the model first"
+        )
+    known = file.name.endswith(".safetensors") or ".safetensors" not in name
+    if (
+        not known and ".safetensors.index." not in file.name
+    ):  # such as MODEL.SAFETENSORS and model.safetensors.bak
+        raise ValueError(
+            f"{shown_path(file)}: weights are in names that end in .safetensors, and a copy would "
+            f"keep the old pairing; rename it, or move it out of the folder"
         )
     wrong = name.endswith(OTHER_WEIGHTS) and name not in NO_WEIGHTS
     if wrong and not name.startswith("rng_state"):

@@ -59,6 +59,11 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     section, conventions = find_sections(config, model_type)["text"]
     _check_quantization(config)
     _check_quantization(section)
+    if config.get("auto_map") and read_as is None:
+        raise ValueError(
+            f"config.json names code of its own (auto_map), which may pair dimensions in another "
+            f"way than {model_type}; say with --from what the weights are"
+        )
     settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
     reason = layout.refused(settings)
     if reason is not None:
@@ -188,9 +193,10 @@ def _not_supported(config: Mapping[str, Any]) -> str:
     model_type, text = config.get("model_type"), config.get("text_config")
     inside = text.get("model_type") if isinstance(text, Mapping) else None
     return (
-        f"model_type must be one that is tested to compute the same after a conversion, got "
-        f"{shown(model_type)}{'' if inside is None else f' with the text model {shown(inside)}'}; "
-        f"these are: {', '.join(sorted({*LAYOUTS, *TEXT_TYPES}))}"
+        f"model_type must be one of the {len({*LAYOUTS, *TEXT_TYPES})} that are tested to compute "
+        f"the same after a conversion, got {shown(model_type)}"
+        f"{'' if inside is None else f' with the text model {shown(inside)}'}; see LAYOUTS in "
+        f"ropewalk.tools.convert.layouts and TEXT_TYPES in ropewalk.tools.convert.multimodal"
     )
 
 
@@ -200,7 +206,7 @@ def _nothing_to_do(
     if read_as is None:
         return (
             f"there is nothing to do: config.json says that the weights are {before} already; if "
-            f"they are not, say what they are with --from (read_as)"
+            f"they are not, say what they are with --from"
         )
     if read_as == stated:
         return f"there is nothing to do: the weights are {before} already, as config.json says"

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ropewalk.files import is_alive, machine_name, shown_path
+from ropewalk.locks import is_locked, locked
 
 MOST_OF_A_NAME = 30  # characters of the target's name in that of its part
 _PART = re.compile(r"\..*\.(\w+)-(\d{1,9})-\w+\.partial", re.DOTALL)
@@ -58,9 +59,10 @@ def complete_folder(target: Path) -> Iterator[Path]:
     _own_parts.add(part.name)
     try:
         part.mkdir()
-        yield part
-        _synchronize(part)
-        _move(part, target)
+        with locked(part):
+            yield part
+            _synchronize(part)
+            _move(part, target)
         _synchronize(target.parent)
     finally:
         with suppress(OSError):
@@ -75,7 +77,9 @@ def remove_parts_of_folders(parent: Path) -> None:
         if found is None or found[1] != machine_name() or part.name in _own_parts:
             continue
         own = int(found[2]) == os.getpid()  # an earlier process had the same number
-        if (own or not is_alive(int(found[2]))) and part.is_dir() and not part.is_symlink():
+        dead = own or not is_alive(int(found[2]))
+        # A process in another container is not seen, but its lock is.
+        if dead and part.is_dir() and not part.is_symlink() and not is_locked(part):
             shutil.rmtree(part, ignore_errors=True)
 
 

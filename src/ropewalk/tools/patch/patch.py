@@ -16,6 +16,11 @@ from ropewalk.tools.patch.rebind import MARK
 from ropewalk.tools.patch.report import Change, Patch
 from ropewalk.tools.patch.rule import ConfigChange, with_rule
 
+UNDONE_CONVERTED = (
+    f"the weights of this model were converted ({CONVERTED_PAIRING_KEY} in its config), so that it "
+    f"computes wrong results unless it is patched"
+)
+
 
 def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     """Put exact tables and the fast rotation of q and k into a transformers model.
@@ -28,6 +33,9 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     scaling: a rule of `ropewalk.scaling` for the ropes of the text, instead of the config's. The
         model gets a config that says so, and `save_pretrained` writes it. Attributes of the model's
         own rotary modules (`inv_freq`) stay as they were.
+
+    A model with converted weights (`rope_pairing` in its config) is right only while it is patched,
+    so undoing warns.
 
     Returns a `Patch`: call it to restore the model, or use it in a `with` statement; it lists what
     was taken and what was left, with the reason. Weights do not change, so saved weights are those
@@ -85,15 +93,16 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         )
     _check_complete(plan, spec, new_ropes)
     changes, left, name = plan.changes, plan.left, type(model).__name__
+    warning = None if plan.converted is None else UNDONE_CONVERTED
     if new_config is None:
-        return Patch(name, changes, left).apply()
+        return Patch(name, changes, left, warning).apply()
     _check_saved(plan, new_config, new_ropes)
     configs = ConfigChange(config, new_config)
     for path, module in model.named_modules():
         new = configs.new_of(vars(module).get("config"))
         if new is not None:
             changes.append(Change(path, module, attributes={"config": new}))
-    return Patch(name, changes, left, configs.carry_over).apply()
+    return Patch(name, changes, left, warning, configs.carry_over).apply()
 
 
 def _spec_of(config: Any) -> ModelSpec:

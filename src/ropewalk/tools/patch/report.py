@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -88,9 +89,11 @@ class Patch:
         name: str,
         changes: Sequence[Change],
         left: Sequence[tuple[str, str]],
+        warning: str | None = None,
         before_undo: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
+        self._warning = warning
         self._before_undo = before_undo
         self._changes = tuple(changes)
         self._active = False
@@ -129,6 +132,8 @@ class Patch:
             change.undo()
         self._active = False
         self._changes = ()  # let go of the model
+        if self._warning is not None:
+            warnings.warn(self._warning, stacklevel=2)
 
     def __enter__(self) -> Patch:
         if not self._active:

@@ -1,4 +1,4 @@
-"""A lock on a cell's folder; the system frees it when the process ends."""
+"""A lock on a folder; the system frees it when the process ends."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from ropewalk.lab.locks import Busy, is_locked, locked
+from ropewalk.locks import Busy, is_locked, locked
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 HOLD = (
     "import sys, pathlib\n"
-    "from ropewalk.lab.locks import locked\n"
+    "from ropewalk.locks import locked\n"
     "with locked(pathlib.Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
