@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ropewalk.figures.encodings import bias_by_distance, position_similarity, position_vectors
+    from ropewalk.figures.errors import angle_error
     from ropewalk.figures.picture import Picture
     from ropewalk.figures.rotation import corkscrew, cos_sin_tables, pair_planes
     from ropewalk.figures.scores import moved_together, score_by_distance
@@ -17,22 +19,30 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Picture": "picture",
+    "angle_error": "errors",
+    "bias_by_distance": "encodings",
     "corkscrew": "rotation",
     "cos_sin_tables": "rotation",
     "frequency_usage": "wavelengths",
     "moved_together": "scores",
     "pair_planes": "rotation",
+    "position_similarity": "encodings",
+    "position_vectors": "encodings",
     "score_by_distance": "scores",
     "wavelengths_by_pair": "wavelengths",
 }
 
 __all__ = [
     "Picture",
+    "angle_error",
+    "bias_by_distance",
     "corkscrew",
     "cos_sin_tables",
     "frequency_usage",
     "moved_together",
     "pair_planes",
+    "position_similarity",
+    "position_vectors",
     "score_by_distance",
     "wavelengths_by_pair",
 ]

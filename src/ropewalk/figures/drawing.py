@@ -74,9 +74,13 @@ def heat_map(
     return image
 
 
-def scale(figure: Figure, axes: Any, scheme: Scheme, image: Any, unit: str) -> None:
-    """Draw what the shades of a map mean, next to the panels `axes`."""
-    bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02)
+def scale(
+    figure: Figure, axes: Any, scheme: Scheme, image: Any, unit: str, *, below: bool = False
+) -> Any:
+    """Draw what the shades of a map mean, to the right of the panels `axes` or below them."""
+    place = {"location": "bottom", "pad": 0.02} if below else {"fraction": 0.06, "pad": 0.02}
+    bar = figure.colorbar(image, ax=axes, **place)
     bar.ax.tick_params(colors=scheme.ink, labelsize=8)
     bar.set_label(unit, color=scheme.ink, fontsize=9)
     bar.outline.set_edgecolor(scheme.faint)
+    return bar

@@ -87,6 +87,7 @@ def named(name: str, value: Any) -> dict[str, Any]:
 
 def short(number: float) -> str:
     """Return a number as alternative texts write it: at most three digits, or a whole number."""
+    number += 0.0  # -0.0 would be written "-0"
     if number and not 1e-3 <= abs(number) < 1e10:
         return f"{number:.2g}"
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
@@ -120,4 +121,4 @@ def _array(name: str, value: Any, what: str, axes: int) -> Any:
         raise ValueError(f"{name} must be {what}, got {shown(value)}") from None
     if array.ndim != axes:
         raise ValueError(f"{name} must be {what}, got shape {array.shape}")
-    return array
+    return array + 0.0  # -0.0 becomes 0.0
