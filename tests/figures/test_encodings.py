@@ -31,7 +31,7 @@ def test_vectors_are_what_encodings_add():
     limits = [axes.images[0].get_clim() for axes in picture.figure().axes if axes.images]
     assert limits[:2] == [(0, 11), (0, 1)]  # shades start at 0, except for negative numbers
     assert limits[2] == (-1, 1)
-    assert "integer, 12 positions by 16 columns, from 0 to 11" in picture.alt
+    assert "integer, 12 positions by 16 columns, 0 to 11" in picture.alt
 
 
 def test_similarity_is_the_cosine_of_two_vectors():
@@ -43,7 +43,7 @@ def test_similarity_is_the_cosine_of_two_vectors():
     assert drawn(picture)[0] == [pytest.approx(each, abs=1e-6) for each in wanted.tolist()]
     assert picture.data["similarity"]["integer"][3][7] == pytest.approx(1)
     assert all(math.isnan(number) for number in picture.data["similarity"]["integer"][0])
-    assert "integer: 1 for neighbors, undefined for the first and the last" in picture.alt
+    assert "integer, 1 for neighbors, undefined for the first and the last" in picture.alt
     assert len(picture.figure().axes) == 3  # two panels and a scale
 
 

@@ -21,7 +21,7 @@ def test_errors_are_what_was_given():
     assert (math.isnan(first), second, math.isnan(third)) == (True, 1e-9, True)
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert set(axes.lines[2].get_ydata()) == {math.pi}
-    assert "float32: 1e-06 at 10, 0.5 at 100,000, at most 0.5" in picture.alt
+    assert "float32, 1e-06 at 10, 0.5 at 100,000, at most 0.5" in picture.alt
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_decay_is_that_of_roformer():
     assert decay == pytest.approx((sums / sums[0]).tolist())
     assert every == pytest.approx(turns.real.mean(1).tolist())
     assert alone == pytest.approx(turns.real[:, 0].tolist())
-    assert f"all 8 pairs: 1 at 0, {every[-1]:.3g} at 49" in picture.alt
+    assert f"all 8 pairs, 1 at 0, {every[-1]:.3g} at 49" in picture.alt
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_ropes_and_contexts_are_drawn():
     assert set(axes.lines[2].get_ydata()) == {50}
     assert axes.get_yscale() == "log"
     assert b"context 50" in picture.svg()
-    assert "plain: from 6.28 to 62.8; of 2 pairs, 1 within context 50 make" in picture.alt
+    assert "plain, 6.28 to 62.8 (of 2 pairs, 1 within context 50 make a full turn)" in picture.alt
 
 
 def test_a_rule_is_drawn_relative_to_the_rope_without_it():

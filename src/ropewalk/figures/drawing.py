@@ -23,10 +23,10 @@ def blank(scheme: Scheme, width: float, height: float) -> Figure:
     return figure
 
 
-def title(axes: Axes, scheme: Scheme, text: str) -> None:
-    """Write a panel's title above its left end."""
+def title(axes: Axes, scheme: Scheme, text: str, pad: float = 6) -> None:
+    """Write a panel's title above its left end, `pad` points away; give it the page's color."""
     axes.set_facecolor(scheme.page)
-    axes.set_title(text, loc="left", fontsize=9, color=scheme.ink)
+    axes.set_title(text, loc="left", fontsize=9, color=scheme.ink, pad=pad)
 
 
 def note(axes: Axes, scheme: Scheme, text: str, **place: Any) -> None:

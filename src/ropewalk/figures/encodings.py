@@ -15,6 +15,7 @@ from ropewalk.figures.numbers import (
     named,
     numpy,
     short,
+    span,
     table,
 )
 from ropewalk.figures.palette import COLORS, Scheme, style
@@ -63,11 +64,11 @@ def position_vectors(vectors: Mapping[str, Any]) -> Picture:
         return figure
 
     told = [
-        f"{name}, {len(rows)} positions by {len(rows[0])} columns, from {short(ends[name][0])} to "
-        f"{short(ends[name][1])}"
+        f"{name}, {len(rows)} positions by {len(rows[0])} columns, {span([*ends[name]])}"
         for name, rows in found.items()
     ]
-    alt = f"Vectors of positions as shades, each panel with its own scale: {'; '.join(told)}."
+    alt = "Vectors of positions as shades, each panel with its own scale. "
+    alt += f"The panels: {'; '.join(told)}."
     return Picture(draw, alt, {"vectors": found})
 
 
@@ -108,8 +109,8 @@ def position_similarity(vectors: Mapping[str, Any]) -> Picture:
     for name, rows in similarity.items():
         near, far = _mean_diagonal(rows, 1), rows[0][-1]
         ends = "undefined" if math.isnan(far) else short(round(far, 3))
-        told.append(f"{name}: {near} for neighbors, {ends} for the first and the last")
-    alt = f"Cosine similarity of the vectors of positions. {'; '.join(told)}."
+        told.append(f"{name}, {near} for neighbors, {ends} for the first and the last")
+    alt = f"Cosine similarity of the vectors of positions. The panels: {'; '.join(told)}."
     return Picture(draw, alt, {"similarity": similarity})
 
 
@@ -165,7 +166,7 @@ def bias_by_distance(biases: Mapping[str, Any], distances: Any = None) -> Pictur
         f"{_spread(heads, -1)} at {short(away[-1])}"
         for name, heads in found.items()
     ]
-    alt = f"What encodings add to a score by distance in positions. {'; '.join(told)}."
+    alt = f"What encodings add to a score by distance in positions. The panels: {'; '.join(told)}."
     return Picture(draw, alt, {"distances": away, "biases": found})
 
 
@@ -194,8 +195,7 @@ def _panels(
 
 def _spread(heads: Table, place: int) -> str:
     """Return the least and the largest bias of all heads at a distance, in words."""
-    low, high = (short(each(head[place] for head in heads)) for each in (min, max))
-    return low if low == high else f"{low} to {high}"
+    return span([head[place] for head in heads])
 
 
 def _range(rows: Table) -> tuple[float, float]:

@@ -82,9 +82,10 @@ def angle_error(positions: Any, errors: Mapping[str, Any]) -> Picture:
         return figure
 
     told = [
-        f"{name}: {short(held[0])} at {short(places[0])}, "
+        f"{name}, {short(held[0])} at {short(places[0])}, "
         f"{short(held[-1])} at {short(places[-1])}, at most {short(max(held))}"
         for name, held in found.items()
     ]
-    alt = f"Error of angles in radians by position, on logarithmic axes. {'; '.join(told)}."
+    alt = "Error of angles in radians by position, on logarithmic axes. "
+    alt += f"The lines: {'; '.join(told)}."
     return Picture(draw, alt, {"positions": places, "errors": found})

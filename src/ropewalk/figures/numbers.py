@@ -93,6 +93,12 @@ def short(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
+def span(numbers: list[float], join: str = "to") -> str:
+    """Return the least and the largest number in words, or one word if these are the same."""
+    low, high = short(min(numbers)), short(max(numbers))
+    return low if low == high else f"{low} {join} {high}"
+
+
 def listed(words: list[str]) -> str:
     """Return the words as a sentence lists them."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -91,7 +91,7 @@ def corkscrew(frequencies: Any, positions: Any) -> Picture:
     paths = [[[math.cos(p * f), math.sin(p * f)] for p in places] for f in speeds]
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.2, 2.0 * len(speeds) + 0.1)
+        figure = blank(scheme, 7.2, 1.8 * len(speeds) + 0.1)
         panels = figure.subplots(len(speeds), 1, squeeze=False)[:, 0]
         for axes, speed, path in zip(panels, speeds, paths, strict=True):
             _path(axes, scheme, speed, places, path)
@@ -101,7 +101,7 @@ def corkscrew(frequencies: Any, positions: Any) -> Picture:
     told = [f"{short(t)} turns at {short(f)} rad" for f, t in zip(speeds, turns, strict=True)]
     alt = (
         f"Paths of a pair over positions {short(places[0])} to {short(places[-1])}, like "
-        f"corkscrews: {listed(told)} per position. Each position adds the same angle."
+        f"corkscrews. The panels: {listed(told)} per position. Each position adds the same angle."
     )
     return Picture(draw, alt, {"frequencies": speeds, "positions": places, "paths": paths})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
 from ropewalk.figures.drawing import blank, calm, legend, note, title
-from ropewalk.figures.numbers import Row, increasing, like, named, row, short, table
+from ropewalk.figures.numbers import Row, increasing, like, named, row, short, span, table
 from ropewalk.figures.palette import COLORS, Scheme, style
 from ropewalk.figures.picture import Picture
 
@@ -89,12 +89,14 @@ def score_by_distance(
         return figure
 
     told = [
-        f"{name}: {short(held[0])} at {short(away[0])}, {short(held[-1])} at {short(away[-1])}, "
-        f"between {short(min(held))} and {short(max(held))}"
+        f"{name}, {short(held[0])} at {short(away[0])}, {short(held[-1])} at {short(away[-1])}, "
+        f"overall {span(held)}"
         for name, held in scores.items()
     ]
     unit = ", relative to distance 0" if q is None else ""
-    alt = f"Score of a query and a key by distance in positions{unit}. {'; '.join(told)}."
+    alt = (
+        f"Score of a query and a key by distance in positions{unit}. The lines: {'; '.join(told)}."
+    )
     return Picture(draw, alt, {"distances": away, "scores": scores})
 
 
@@ -172,7 +174,7 @@ def _change(scores: Row) -> str:
     low, high = min(scores), max(scores)
     if high - low <= 1e-5 * max(abs(low), abs(high)):
         return f"stay at {short(low)}, up to rounding"
-    return f"change by {short(high - low)}, from {short(low)} to {short(high)}"
+    return f"change by {short(high - low)}, from {span(scores)}"
 
 
 def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequence[str]) -> None:

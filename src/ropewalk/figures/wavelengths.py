@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
 from ropewalk.figures.drawing import blank, calm, heat_map, legend, note, scale, title
-from ropewalk.figures.numbers import Row, Table, like, listed, named, positive, short, table
+from ropewalk.figures.numbers import Row, Table, like, listed, named, positive, short, span, table
 from ropewalk.figures.palette import Scheme, style
 from ropewalk.figures.picture import Picture
 
@@ -127,7 +127,7 @@ def frequency_usage(
         for axes, (name, heads) in zip(panels, shares.items(), strict=True):
             percent = [[100 * share for share in head] for head in heads]
             image = heat_map(axes, scheme, percent, 100 * most, signed=False)
-            title(axes, scheme, name)
+            title(axes, scheme, name, pad=16 if lengths else 6)
             _usage_axes(axes, scheme, waves, lengths, len(heads), heads_per_layer)
         scale(figure, panels, scheme, image, "% of the squared norm")
         return figure
@@ -135,7 +135,7 @@ def frequency_usage(
     told = [f"{_largest(heads)} for {name}" for name, heads in shares.items()]
     alt = (
         f"Shares of the squared norm by head and pair, up to {100 * most:.0f} %, wavelengths "
-        f"{short(waves[0])} to {short(waves[-1])} positions. Pair with the largest mean share: "
+        f"{span(waves)} positions. Pair with the largest mean share: "
         f"{listed(told)}."
     )
     for label, length in lengths.items():
@@ -218,20 +218,15 @@ def _wavelengths_in_words(
     lengths: Mapping[str, float],
     relative_to: str | None,
 ) -> str:
-    if ratios:
-        told = [
-            f"{name} from {short(min(known))} to {short(max(known))}"
-            for name, held in ratios.items()
-            if name != relative_to and (known := [n for n in held if not math.isnan(n)])
-        ]
-        return f"Wavelength of each pair, relative to {relative_to}: {'; '.join(told)}."
-    text = "Wavelength of each pair, in positions per full turn."
-    for name, held in ropes.items():
-        turning = [n for n in held if not math.isnan(n)]
-        if not turning:
-            text += f" {name}: no pair rotates."
-            continue
-        text += f" {name}: from {short(min(turning))} to {short(max(turning))}"
-        told = [f"{sum(n <= at for n in turning)} within {what}" for what, at in lengths.items()]
-        text += f"; of {len(held)} pairs, {listed(told)} make a full turn." if told else "."
-    return text
+    lines = []
+    for name, held in (ratios or ropes).items():
+        known = [number for number in held if not math.isnan(number)]
+        if known and name != relative_to:
+            lines.append(f"{name}, {span(known)}")
+        elif not known:
+            lines.append(f"{name}, no pair rotates")
+        inside = [f"{sum(n <= at for n in known)} within {what}" for what, at in lengths.items()]
+        if known and inside and not ratios:
+            lines[-1] += f" (of {len(held)} pairs, {listed(inside)} make a full turn)"
+    unit = f"divided by that {relative_to}" if ratios else "in positions per full turn"
+    return f"Wavelength of each pair, {unit}. The lines: {'; '.join(lines)}."
