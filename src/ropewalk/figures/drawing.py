@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures.numbers import Table
@@ -34,9 +33,12 @@ def note(axes: Axes, scheme: Scheme, text: str, **place: Any) -> None:
     axes.annotate(text, fontsize=8, color=scheme.ink, **place)
 
 
-def legend(axes: Axes, scheme: Scheme, **place: Any) -> None:
-    """Name the lines of a panel."""
-    axes.legend(frameon=False, fontsize=8, labelcolor=scheme.ink, **place)
+def legend(axes: Axes, scheme: Scheme, room: int = 88) -> None:
+    """Name the lines of a panel above it, in as many columns as `room` characters allow."""
+    names = axes.get_legend_handles_labels()[1]
+    columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **look)
 
 
 def heat_map(
@@ -46,7 +48,7 @@ def heat_map(
     most: float,
     *,
     signed: bool = True,
-    extent: Sequence[float] | None = None,
+    extent: tuple[float, float, float, float] | None = None,
 ) -> Any:
     """Draw numbers as shades: orange below 0, the page's color at 0, blue above.
 
@@ -65,7 +67,7 @@ def heat_map(
         vmax=most,
         aspect="auto",
         interpolation="none",  # one pixel for each number, in SVG too
-        extent=None if extent is None else tuple(extent),
+        extent=extent,
     )
     axes.spines[:].set_color(scheme.faint)
     axes.tick_params(colors=scheme.ink, labelsize=8)

@@ -77,7 +77,7 @@ def angle_error(positions: Any, errors: Mapping[str, Any]) -> Picture:
         title(axes, scheme, "")
         axes.set_xlabel("position")
         axes.set_ylabel("error of an angle, in radians")
-        legend(axes, scheme, loc="lower left", bbox_to_anchor=(0, 1), ncols=min(4, len(found)))
+        legend(axes, scheme)
         calm(axes, scheme)
         return figure
 

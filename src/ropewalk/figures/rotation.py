@@ -217,8 +217,8 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
 def _ticks(first: float, last: float) -> Row:
     from matplotlib.ticker import MaxNLocator
 
-    values: Row = MaxNLocator(8).tick_values(first, last).tolist()
-    return [value for value in values if first <= value <= last]
+    ticks = MaxNLocator(8).tick_values(first, last)
+    return [float(tick) for tick in ticks if first <= tick <= last]
 
 
 def _still(numbers: list[Row]) -> int:

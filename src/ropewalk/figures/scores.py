@@ -84,7 +84,7 @@ def score_by_distance(
         title(axes, scheme, "")
         axes.set_xlabel("distance in positions")
         axes.set_ylabel("score, share of that at distance 0" if q is None else "score")
-        legend(axes, scheme, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        legend(axes, scheme)
         calm(axes, scheme)
         return figure
 
@@ -152,7 +152,7 @@ def moved_together(
             )  # fmt: skip
         title(right, scheme, "")
         right.set_xlabel("score of the two words")
-        legend(right, scheme, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        legend(right, scheme, room=46)
         right.margins(x=0.12)
         for axes in (left, right):
             calm(axes, scheme)

@@ -75,9 +75,8 @@ def wavelengths_by_pair(
         axes.set_facecolor(scheme.page)
         axes.set_xlabel("pair")
         per_turn = "positions per full turn"
-        axes.set_ylabel(f"{per_turn}, × {relative_to}" if relative_to is not None else per_turn)
-        columns = 1 if max(map(len, drawn)) > 36 else min(4, len(drawn))
-        legend(axes, scheme, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
+        axes.set_ylabel(per_turn if relative_to is None else f"wavelength, × {relative_to}")
+        legend(axes, scheme)
         calm(axes, scheme)
         return figure
 
