@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures.drawing import blank, calm, heat_map, scale, title
 from ropewalk.figures.numbers import (
+    Matrix,
+    Numbers,
     Row,
     Table,
     increasing,
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8  # heads that a legend names
 
 
-def position_vectors(vectors: Mapping[str, Any]) -> Picture:
+def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
     """Return vectors of positions as shades, a panel for each encoding: positions down.
 
-    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, … Each panel
-    has its own scale, because encodings differ much in size.
+    Each panel has its own scale, because encodings differ much in size.
+
+    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, …
 
     Example:
         >>> import torch
@@ -72,12 +75,14 @@ def position_vectors(vectors: Mapping[str, Any]) -> Picture:
     return Picture(draw, alt, {"vectors": found})
 
 
-def position_similarity(vectors: Mapping[str, Any]) -> Picture:
+def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
     """Return the cosine similarity of all pairs of positions as shades, a panel for each encoding.
 
-    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, … For a rope,
-    use cos and sin of all pairs as one vector: its similarity is the mean cosine of the angles
-    between two positions. A vector of zeros has no direction: its row and column are gray.
+    For a rope, use cos and sin of all pairs as one vector: its similarity is the mean cosine of
+    the angles between two positions. A vector of zeros has no direction: its row and column are
+    gray.
+
+    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, …
 
     Example:
         >>> import torch
@@ -114,11 +119,12 @@ def position_similarity(vectors: Mapping[str, Any]) -> Picture:
     return Picture(draw, alt, {"similarity": similarity})
 
 
-def bias_by_distance(biases: Mapping[str, Any], distances: Any = None) -> Picture:
+def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) -> Picture:
     """Return what encodings add to a score by distance: a panel for each, a line for each head.
 
     biases: `(heads, S)` by the name of the encoding, for each distance of a query from an earlier
-    key. distances: 0, 1, … by default.
+        key.
+    distances: in positions, increasing; 0, 1, … by default.
 
     Example:
         >>> import torch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ropewalk.figures.drawing import blank, calm, legend, note, title
-from ropewalk.figures.numbers import increasing, like, named, positive, row, short
+from ropewalk.figures.numbers import Numbers, increasing, like, named, positive, row, short
 from ropewalk.figures.palette import Scheme, style
 from ropewalk.figures.picture import Picture
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 OPPOSITE = math.pi
 
 
-def angle_error(positions: Any, errors: Mapping[str, Any]) -> Picture:
+def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
     """Return the errors of angles by position, a line for each dtype, on logarithmic axes.
 
-    positions: increasing, above 0. errors: in radians, from 0 to π, by the name of the dtype or
-    library, one for each position, such as the largest one of all pairs. An error of 0 cannot be
-    drawn, so the line has a gap there.
+    positions: increasing, above 0.
+    errors: in radians, from 0 to π, by the name of the dtype or library, one for each position,
+        such as the largest one of all pairs. A line has a gap at an error of 0.
 
     Example:
         >>> import math, torch

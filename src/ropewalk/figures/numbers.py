@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ropewalk.checks import shown
 
 Row = list[float]
 Table = list[Row]
+
+Numbers: TypeAlias = Any
+"""A row of numbers: a list, a range, an array or a tensor."""
+
+Matrix: TypeAlias = Any
+"""Rows of numbers, all of the same length: lists, an array or a tensor."""
 
 
 def row(name: str, value: Any, *, least: int = 1, gaps: bool = False) -> Row:

@@ -49,10 +49,12 @@ _STYLE = (
 class Picture:
     """A drawing that notebooks show, and that can be saved as SVG or PNG, light or dark.
 
-    alt: the alternative text, for readers who do not see the picture: what is drawn, ranges, and
-    what the numbers show. data: the numbers that are drawn, as lists by name. The functions of
-    `ropewalk.figures` return pictures. The same numbers always give the same bytes. In an SVG,
-    words stay words.
+    The functions of `ropewalk.figures` return pictures. The same numbers always give the same
+    bytes. In an SVG, words stay words.
+
+    draw: returns a new matplotlib figure in the colors of a scheme.
+    alt: the alternative text, for readers who do not see the picture: what is drawn, with ranges.
+    data: the numbers that are drawn, as lists by name.
 
     Example:
         >>> from ropewalk import RotarySpec, figures

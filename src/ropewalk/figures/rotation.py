@@ -7,7 +7,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures.drawing import blank, heat_map, note, scale, title
-from ropewalk.figures.numbers import Row, increasing, like, listed, row, short, table
+from ropewalk.figures.numbers import (
+    Matrix,
+    Numbers,
+    Row,
+    increasing,
+    like,
+    listed,
+    row,
+    short,
+    table,
+)
 from ropewalk.figures.palette import COLORS, Scheme
 from ropewalk.figures.picture import Picture
 
@@ -20,11 +30,11 @@ _LONG = 14  # positions, in the unit of the dimensions
 _NEAR = 0.3  # radians: labels of hands that are closer would overlap
 
 
-def pair_planes(frequencies: Any, positions: Any) -> Picture:
+def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
     """Return a dial for each pair, with a hand at the angle of each position.
 
-    frequencies: radians per position, one for each pair, at most 64. positions: increasing. Hands
-    of later positions are thicker. Raises ValueError if an argument is anything else.
+    frequencies: radians per position, one for each pair, at most 64.
+    positions: increasing. Hands of later positions are thicker.
 
     Example:
         >>> from ropewalk import RotarySpec, figures
@@ -67,12 +77,11 @@ def pair_planes(frequencies: Any, positions: Any) -> Picture:
     return Picture(draw, alt, {"frequencies": speeds, "positions": places, "angles": angles})
 
 
-def corkscrew(frequencies: Any, positions: Any) -> Picture:
-    """Return the path of a pair over positions, a panel for each of at most 4 frequencies.
+def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
+    """Return the path of a pair over positions, a panel for each frequency.
 
-    Position 0 points along the first dimension of the pair, (1, 0). A path looks like a corkscrew:
-    at each position the pair has moved by its frequency, in radians. Raises ValueError if positions
-    do not increase.
+    frequencies: radians per position, at most 4.
+    positions: increasing. At position 0 the pair is (1, 0), its first dimension.
 
     Example:
         >>> from ropewalk import RotarySpec, figures
@@ -106,11 +115,11 @@ def corkscrew(frequencies: Any, positions: Any) -> Picture:
     return Picture(draw, alt, {"frequencies": speeds, "positions": places, "paths": paths})
 
 
-def cos_sin_tables(cos: Any, sin: Any, positions: Any = None) -> Picture:
+def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Picture:
     """Return tables of cos and sin as shades: positions down, pairs across.
 
-    cos, sin: `(S, R/2)`, as `RotaryEmbedding.tables` returns them. positions: of the rows, 0, 1, …
-    by default, evenly spaced. Raises ValueError if the shapes differ.
+    cos, sin: `(S, R/2)`, as `RotaryEmbedding.tables` returns them.
+    positions: those of the rows, evenly spaced; 0, 1, … by default.
 
     Example:
         >>> import torch

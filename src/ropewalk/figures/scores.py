@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
 from ropewalk.figures.drawing import blank, calm, legend, note, title
-from ropewalk.figures.numbers import Row, increasing, like, named, row, short, span, table
+from ropewalk.figures.numbers import (
+    Matrix,
+    Numbers,
+    Row,
+    increasing,
+    like,
+    named,
+    row,
+    short,
+    span,
+    table,
+)
 from ropewalk.figures.palette import COLORS, Scheme, style
 from ropewalk.figures.picture import Picture
 
@@ -20,21 +31,22 @@ MOST_STARTS = 24
 
 
 def score_by_distance(
-    frequencies: Any,
-    distances: Any,
+    frequencies: Numbers,
+    distances: Numbers,
     *,
-    q: Any = None,
-    k: Any = None,
+    q: Matrix = None,
+    k: Matrix = None,
     pair: int = 0,
-    measured: Mapping[str, Any] | None = None,
+    measured: Mapping[str, Numbers] | None = None,
 ) -> Picture:
     """Return the score of a query and a key by distance: of one pair, of all pairs, and its decay.
 
-    frequencies: radians per position, one for each pair. distances: position of the query minus
-    position of the key, increasing. q, k: `(R/2, 2)`, the two numbers of each pair before rotation,
-    such as those of a trained model; without them, q and k are equal in every pair, and scores are
-    relative to distance 0. pair: the one drawn alone. measured: other scores at the same distances,
-    by name.
+    frequencies: radians per position, one for each pair.
+    distances: position of the query minus position of the key, increasing.
+    q, k: `(R/2, 2)`, the two numbers of each pair before rotation, such as those of a trained
+        model. Without them, q and k are equal in every pair, and scores are relative to distance 0.
+    pair: the one that is drawn alone.
+    measured: other scores at the same distances, by name.
 
     The decay, drawn without q and k, is the mean over j of |S_j|, the sum of the first j pairs as
     complex numbers, relative to distance 0: RoFormer's bound (arXiv 2104.09864, section 3.4.3).
@@ -101,16 +113,19 @@ def score_by_distance(
 
 
 def moved_together(
-    starts: Any,
+    starts: Numbers,
     gap: int,
-    scores: Mapping[str, Any],
+    scores: Mapping[str, Numbers],
     words: Sequence[str] = ("key", "query"),
 ) -> Picture:
     """Return the scores of two words that move together through a sentence, a row for each place.
 
-    starts: positions of the first word, increasing, at most 24. gap: by how many positions the
-    second word follows. scores: by name, one for each start. words: what to call the two. With a
-    rope, the score is the same in each row, because the distance is.
+    With a rope, the score is the same in each row, because the distance is.
+
+    starts: positions of the first word, increasing, at most 24.
+    gap: by how many positions the second word follows.
+    scores: by name of the encoding, one for each start.
+    words: the two words.
 
     Example:
         >>> import torch

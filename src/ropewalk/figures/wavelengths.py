@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
 from ropewalk.figures.drawing import blank, calm, heat_map, legend, note, scale, title
-from ropewalk.figures.numbers import Row, Table, like, listed, named, positive, short, span, table
+from ropewalk.figures.numbers import (
+    Matrix,
+    Numbers,
+    Row,
+    Table,
+    like,
+    listed,
+    named,
+    positive,
+    short,
+    span,
+    table,
+)
 from ropewalk.figures.palette import Scheme, style
 from ropewalk.figures.picture import Picture
 
@@ -19,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def wavelengths_by_pair(
-    wavelengths: Mapping[str, Any],
+    wavelengths: Mapping[str, Numbers],
     contexts: Mapping[str, float] | None = None,
     *,
     dashed: Collection[str] = (),
@@ -28,9 +40,11 @@ def wavelengths_by_pair(
     """Return the wavelength of each pair for one or several ropes, with lines at contexts.
 
     wavelengths: positions per full turn, by the name of the rope; inf or nan if a pair does not
-    rotate. contexts: lengths in positions, by their label. Pairs below a context's line make a full
-    turn within it. dashed: names of ropes to draw dashed. relative_to: the name of a rope; then
-    each wavelength is divided by that rope's, and the axis is linear.
+        rotate.
+    contexts: lengths in positions, by label. Pairs below a context's line make a full turn in it.
+    dashed: names of ropes to draw dashed.
+    relative_to: the name of a rope; then each wavelength is divided by that rope's, the axis is
+        linear, and contexts are not drawn.
 
     Example:
         >>> from ropewalk import RotarySpec, figures, scaling
@@ -85,17 +99,19 @@ def wavelengths_by_pair(
 
 
 def frequency_usage(
-    norms: Mapping[str, Any],
-    wavelengths: Any,
+    norms: Mapping[str, Matrix],
+    wavelengths: Numbers,
     contexts: Mapping[str, float] | None = None,
     *,
     heads_per_layer: int | None = None,
 ) -> Picture:
     """Return how much of each head's squared norm each pair has, as shades.
 
-    norms: `(heads, R/2)` by name, such as queries and keys: the norm of each pair, a row for each
-    head. wavelengths: of the pairs, increasing, in positions per full turn. contexts: lengths in
-    positions by label, drawn where the wavelengths exceed them. heads_per_layer: separates layers.
+    norms: `(heads, R/2)` by name, such as queries and keys: the norm of each pair in each head.
+    wavelengths: those of the pairs, increasing, in positions per full turn.
+    contexts: lengths in positions, by label. Pairs right of a context's line have longer
+        wavelengths.
+    heads_per_layer: draws a line between layers of so many heads.
 
     Example:
         >>> from ropewalk import RotarySpec, figures
