@@ -120,3 +120,64 @@ def test_every_public_name_is_there_and_listed():
     assert all(getattr(figures, name).__name__ == name for name in figures.__all__)
     with pytest.raises(AttributeError, match=r"module 'ropewalk\.figures' has no attribute 'pie'"):
         figures.pie  # noqa: B018
+
+
+SMALLEST = {
+    "pair_planes": lambda: figures.pair_planes([0.0], [5]),
+    "corkscrew": lambda: figures.corkscrew([0.0], [0, 1]),
+    "cos_sin_tables": lambda: figures.cos_sin_tables([[0.0]], [[0.0]]),
+    "wavelengths_by_pair": lambda: figures.wavelengths_by_pair({"a": [math.inf]}, {"b": 8}),
+    "frequency_usage": lambda: figures.frequency_usage({"q": [[1.0]]}, [6.28]),
+    "score_by_distance": lambda: figures.score_by_distance([0.0], [0, 1]),
+    "moved_together": lambda: figures.moved_together([0], 1, {"a": [0.0]}),
+    "position_vectors": lambda: figures.position_vectors({"a": [[0.0]]}),
+    "position_similarity": lambda: figures.position_similarity({"a": [[0.0]]}),
+    "bias_by_distance": lambda: figures.bias_by_distance({"a": [[0.0]]}),
+    "angle_error": lambda: figures.angle_error([1, 2], {"a": [0.0, 0.0]}),
+}
+
+
+def test_every_figure_is_drawn_from_the_fewest_numbers():
+    assert set(SMALLEST) == set(figures.__all__) - {"Picture"}
+
+
+STILL = {"no pair rotates": lambda: figures.wavelengths_by_pair({"a": [math.inf]})}
+
+
+@pytest.mark.parametrize("make", (SMALLEST | STILL).values(), ids=SMALLEST | STILL)
+def test_the_fewest_numbers_are_drawn_without_a_warning(make):
+    picture = make()
+    assert "nan" not in picture.alt
+    assert "-0 " not in picture.alt
+    assert picture.svg()
+    assert picture.svg(dark=True)
+
+
+def test_names_are_written_as_they_are():
+    picture = figures.wavelengths_by_pair({"_a$b$": [1.0, 2.0], "<c>": [1.0, 3.0]})
+    text = picture.svg().decode()
+    assert "_a$b$</text>" in text
+    assert "&lt;c&gt;</text>" in text
+    assert "&lt;c&gt;" in picture._repr_html_().partition(">")[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: figures.pair_planes([1.0] * 64, range(65)), "at most 64 numbers for 64 dials"),
+        (lambda: figures.corkscrew([1.0], [0, 2000]), "at most 160 turns, got 318 at 1 rad"),
+        (
+            lambda: figures.position_similarity({"a": [[1.0]] * 1025}),
+            r"vectors\['a'\] must have at most 1,024 positions, got 1,025",
+        ),
+        (lambda: table("x", [[0.0] * 1024] * 1025), r"x must have at most 2\^20 .* x\[::8\]"),
+        (lambda: figures.pair_planes([1.0], [0]).png(dpi=0), "dpi must be at least 1, got 0"),
+        (
+            lambda: figures.score_by_distance([1.0], [0, 1], measured={"all 1 pairs": [1, 2]}),
+            "measured must not use the name of a line of the rope, got 'all 1 pairs'",
+        ),
+    ],
+)
+def test_too_much_is_refused_with_a_way_out(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["blank", "calm", "heat_map", "legend", "note", "scale", "title"]
+__all__ = ["blank", "calm", "heat_map", "legend", "note", "plain", "scale", "title"]
 
 
 def blank(scheme: Scheme, width: float, height: float) -> Figure:
@@ -22,15 +22,20 @@ def blank(scheme: Scheme, width: float, height: float) -> Figure:
     return figure
 
 
+def plain(text: str) -> str:
+    """Return words so that matplotlib writes them as they are: no formulas, no hidden names."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
 def title(axes: Axes, scheme: Scheme, text: str, pad: float = 6) -> None:
     """Write a panel's title above its left end, `pad` points away; give it the page's color."""
     axes.set_facecolor(scheme.page)
-    axes.set_title(text, loc="left", fontsize=9, color=scheme.ink, pad=pad)
+    axes.set_title(plain(text), loc="left", fontsize=9, color=scheme.ink, pad=pad)
 
 
 def note(axes: Axes, scheme: Scheme, text: str, **place: Any) -> None:
     """Write words at a place in the panel."""
-    axes.annotate(text, fontsize=8, color=scheme.ink, **place)
+    axes.annotate(plain(text), fontsize=8, color=scheme.ink, **place)
 
 
 def legend(axes: Axes, scheme: Scheme, room: int = 88) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures.drawing import blank, calm, heat_map, scale, title
 from ropewalk.figures.numbers import (
+    MOST_SHADES,
     Matrix,
     Numbers,
     Row,
@@ -96,6 +97,11 @@ def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
     similarity: dict[str, Table] = {}
     for name, held in named("vectors", vectors).items():
         rows = np.asarray(table(f"vectors[{name!r}]", held))
+        if len(rows) ** 2 > MOST_SHADES:
+            raise ValueError(
+                f"vectors[{name!r}] must have at most {math.isqrt(MOST_SHADES):,} positions, got "
+                f"{len(rows):,}; choose some of them"
+            )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         units = rows / np.where(lengths > 0, lengths, np.nan)
         similarity[name] = np.clip(units @ units.T, -1, 1).tolist()

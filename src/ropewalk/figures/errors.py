@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ropewalk.figures.drawing import blank, calm, legend, note, title
+from ropewalk.figures.drawing import blank, calm, legend, note, plain, title
 from ropewalk.figures.numbers import Numbers, increasing, like, named, positive, row, short
 from ropewalk.figures.palette import Scheme, style
 from ropewalk.figures.picture import Picture
@@ -64,7 +64,7 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
             look = style(place)
             axes.plot(
                 places, [n or math.nan for n in held], look.line, color=look.color,
-                marker=look.marker, markersize=4, linewidth=1.6, label=name,
+                marker=look.marker, markersize=4, linewidth=1.6, label=plain(name),
             )  # fmt: skip
         axes.axhline(OPPOSITE, color=scheme.ink, linewidth=0.8, linestyle=":")
         note(
@@ -73,7 +73,9 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         )  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_ylim(top=OPPOSITE * 6)
+        drawn = [number for held in found.values() for number in held if number]
+        axes.set_xlim(places[0] / 1.5, places[-1] * 1.5)
+        axes.set_ylim(min([*drawn, OPPOSITE]) / 4, OPPOSITE * 6)
         title(axes, scheme, "")
         axes.set_xlabel("position")
         axes.set_ylabel("error of an angle, in radians")

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 from ropewalk.checks import shown
 
+MOST_SHADES = 2**20  # more than a screen has pixels for
+
 Row = list[float]
 Table = list[Row]
 
@@ -38,6 +40,11 @@ def row(name: str, value: Any, *, least: int = 1, gaps: bool = False) -> Row:
 def table(name: str, value: Any) -> Table:
     """Return rows of the same length, at least one, with at least one number each."""
     array = _array(name, value, "rows of numbers, all of the same length", 2)
+    if array.size > MOST_SHADES:
+        raise ValueError(
+            f"{name} must have at most 2^20 numbers, got shape {array.shape}; choose some rows, "
+            f"such as {name}[::8]"
+        )
     if not array.size:
         raise ValueError(f"{name} must have at least one number, got shape {array.shape}")
     rows: Table = array.tolist()

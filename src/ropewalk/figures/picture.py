@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.checks import shown
+from ropewalk.checks import check_int, shown
 from ropewalk.figures.palette import DARK, LIGHT, Scheme
 from ropewalk.files import write_bytes
 
@@ -82,6 +82,7 @@ class Picture:
 
     def png(self, *, dark: bool = False, dpi: int = 150) -> bytes:
         """Return a PNG file with so many pixels per inch."""
+        check_int("dpi", dpi, 1)
         return self._file("png", dark, dpi)
 
     def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:

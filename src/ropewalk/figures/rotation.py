@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PLANES, MOST_PATHS = 64, 4
+MOST_PLANES, MOST_HANDS, MOST_PATHS, MOST_TURNS = 64, 4096, 4, 160
 _LONG = 14  # positions, in the unit of the dimensions
 _NEAR = 0.3  # radians: labels of hands that are closer would overlap
 
@@ -50,6 +50,11 @@ def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
             f"got {len(speeds)}; choose some of them, such as frequencies[::4]"
         )
     places = increasing("positions", positions)
+    if len(speeds) * len(places) > MOST_HANDS:
+        raise ValueError(
+            f"positions must have at most {MOST_HANDS // len(speeds)} numbers for "
+            f"{_count(len(speeds), 'dial')}, got {len(places)}; choose some of them"
+        )
     angles = [[place * speed for place in places] for speed in speeds]
 
     def draw(scheme: Scheme) -> Figure:
@@ -97,6 +102,12 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
             f"got {len(speeds)}; choose some of them"
         )
     places = increasing("positions", positions, least=2)
+    turns = [abs(f) * (places[-1] - places[0]) / (2 * math.pi) for f in speeds]
+    if max(turns) > MOST_TURNS:
+        raise ValueError(
+            f"positions must make at most {MOST_TURNS} turns, got {short(max(turns))} at "
+            f"{short(speeds[turns.index(max(turns))])} rad per position; use fewer or a slower pair"
+        )
     paths = [[[math.cos(p * f), math.sin(p * f)] for p in places] for f in speeds]
 
     def draw(scheme: Scheme) -> Figure:
@@ -106,7 +117,6 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
             _path(axes, scheme, speed, places, path)
         return figure
 
-    turns = [abs(f) * (places[-1] - places[0]) / (2 * math.pi) for f in speeds]
     told = [f"{short(t)} turns at {short(f)} rad" for f, t in zip(speeds, turns, strict=True)]
     alt = (
         f"Paths of a pair over positions {short(places[0])} to {short(places[-1])}, like "
@@ -204,7 +214,8 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
     for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1)):
         line([[first, x, y], [last, x, y]], color=scheme.faint, lw=0.7)
     line([[first, 0, 0], [last, 0, 0]], color=scheme.quiet, lw=0.8)
-    steps = [first + (last - first) * step / 600 for step in range(601)]
+    count = max(600, round(24 * abs(speed) * (last - first) / (2 * math.pi)))  # 24 in a turn
+    steps = [first + (last - first) * step / count for step in range(count + 1)]
     line([[p, math.cos(p * speed), math.sin(p * speed)] for p in steps], color=COLORS[0], lw=1.2)
     dots = [[p, *point] for p, point in zip(places, path, strict=True)]
     line(dots, "o", color=COLORS[1], markersize=2.5)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
-from ropewalk.figures.drawing import blank, calm, legend, note, title
+from ropewalk.figures.drawing import blank, calm, legend, note, plain, title
 from ropewalk.figures.numbers import (
     Matrix,
     Numbers,
@@ -80,6 +80,8 @@ def score_by_distance(
         scores[alone] = by_pair[pair]
         scores[every] = [sum(each) for each in zip(*by_pair, strict=True)]
     for name, held in named("measured", measured).items() if measured is not None else ():
+        if name in scores:
+            raise ValueError(f"measured must not use the name of a line of the rope, got {name!r}")
         found = row(f"measured[{name!r}]", held)
         scores[name] = like(f"measured[{name!r}]", found, "distances", away)
 
@@ -92,7 +94,7 @@ def score_by_distance(
             color, dashes, wide = (
                 looks[place] if place < len(looks) else (other.color, other.line, 1.6)
             )
-            axes.plot(away, held, dashes, color=color, linewidth=wide, label=name)
+            axes.plot(away, held, dashes, color=color, linewidth=wide, label=plain(name))
         title(axes, scheme, "")
         axes.set_xlabel("distance in positions")
         axes.set_ylabel("score, share of that at distance 0" if q is None else "score")
@@ -163,7 +165,7 @@ def moved_together(
             look = style(place)
             right.plot(
                 held, rows, look.line, color=look.color, marker=look.marker, markersize=4,
-                linewidth=1.2, label=name,
+                linewidth=1.2, label=plain(name),
             )  # fmt: skip
         title(right, scheme, "")
         right.set_xlabel("score of the two words")

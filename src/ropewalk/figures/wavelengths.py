@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
-from ropewalk.figures.drawing import blank, calm, heat_map, legend, note, scale, title
+from ropewalk.figures.drawing import blank, calm, heat_map, legend, note, plain, scale, title
 from ropewalk.figures.numbers import (
     Matrix,
     Numbers,
@@ -80,16 +80,18 @@ def wavelengths_by_pair(
         for place, (name, held) in enumerate(drawn.items()):
             look = style(place)
             mark = "--" if name in dashed else look.line
-            axes.plot(held, mark, color=look.color, linewidth=1.8, label=name, marker=_dot(held))
+            (line,) = axes.plot(held, mark, color=look.color, linewidth=1.8, marker=_dot(held))
+            line.set_label(plain(name))
         if relative_to is None:
-            axes.set_yscale("log")
+            if lengths or not all(math.isnan(n) for held in ropes.values() for n in held):
+                axes.set_yscale("log")
             _context_lines(axes, scheme, lengths)
         else:
             axes.set_ylim(bottom=0)
         axes.set_facecolor(scheme.page)
         axes.set_xlabel("pair")
         per_turn = "positions per full turn"
-        axes.set_ylabel(per_turn if relative_to is None else f"wavelength, × {relative_to}")
+        axes.set_ylabel(per_turn if relative_to is None else f"wavelength, × {plain(relative_to)}")
         legend(axes, scheme)
         calm(axes, scheme)
         return figure
