@@ -68,6 +68,9 @@ def test_two_words_move_together():
     assert list(left.lines[-2].get_xdata()) == [0, 5, 10]
     assert list(left.lines[-1].get_xdata()) == [3, 8, 13]
     assert {text.get_text() for text in left.texts} == {"cat", "sat"}
+    rounded = figures.moved_together([0, 5], 3, {"rotary": [2.0, 2.000001]})
+    low, high = rounded.figure().axes[1].get_xlim()
+    assert high - low > 0.1  # errors of rounding do not look like a change
     assert "rotary stay at 2, up to rounding; absolute change by 2, from 1 to 3" in picture.alt
 
 

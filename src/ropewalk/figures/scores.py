@@ -170,7 +170,10 @@ def moved_together(
         title(right, scheme, "")
         right.set_xlabel("score of the two words")
         legend(right, scheme, room=46)
-        right.margins(x=0.12)
+        low, high = (end(s for held in found.values() for s in held) for end in (min, max))
+        # Wide enough that errors of rounding do not look like a change.
+        room = max(0.12 * (high - low), 0.1 * max(abs(low), abs(high)), 1e-6)
+        right.set_xlim(low - room, high + room)
         for axes in (left, right):
             calm(axes, scheme)
             axes.tick_params(left=False, labelleft=False)
@@ -207,7 +210,7 @@ def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequenc
     axes.plot([place + gap for place in places], rows, "o", color=COLORS[0], markersize=6)
     for word, x, side in ((words[0], places[0], "right"), (words[1], places[0] + gap, "left")):
         note(
-            axes, scheme, word, xy=(x, 0), xytext=(5 if side == "right" else -5, 7), ha=side,
+            axes, scheme, word, xy=(x, 0), xytext=(-1 if side == "right" else 1, 7), ha=side,
             textcoords="offset points",
         )  # fmt: skip
     title(axes, scheme, "")

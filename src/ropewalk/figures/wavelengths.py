@@ -185,6 +185,7 @@ def _context_lines(axes: Axes, scheme: Scheme, lengths: Mapping[str, float]) -> 
         note(
             axes, scheme, label, xy=(at, length), xytext=(0, 2), ha=side,
             xycoords=("axes fraction", "data"), textcoords="offset points",
+            bbox={"facecolor": scheme.page, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
         )  # fmt: skip
 
 
