@@ -71,7 +71,7 @@ def test_two_words_move_together():
     rounded = figures.moved_together([0, 5], 3, {"rotary": [2.0, 2.000001]})
     low, high = rounded.figure().axes[1].get_xlim()
     assert high - low > 0.1  # errors of rounding do not look like a change
-    assert "rotary stay at 2, up to rounding; absolute change by 2, from 1 to 3" in picture.alt
+    assert "rotary, 2 at each place, up to rounding; absolute, 1 to 3, a change of 2" in picture.alt
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def moved_together(
         left.grid(visible=False)
         return figure
 
-    told = [f"{name} {_change(held)}" for name, held in found.items()]
+    told = [f"{name}, {_change(held)}" for name, held in found.items()]
     alt = (
         f"Two words, {words[0]} and {words[1]}, {gap} positions apart, move together from position "
         f"{short(places[0])} to {short(places[-1])}. Scores: {'; '.join(told)}."
@@ -193,8 +193,8 @@ def _change(scores: Row) -> str:
     """Return how scores change, in words; errors of rounding are no change."""
     low, high = min(scores), max(scores)
     if high - low <= 1e-5 * max(abs(low), abs(high)):
-        return f"stay at {short(low)}, up to rounding"
-    return f"change by {short(high - low)}, from {span(scores)}"
+        return f"{short(low)} at each place, up to rounding"
+    return f"{span(scores)}, a change of {short(high - low)}"
 
 
 def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequence[str]) -> None:
