@@ -19,6 +19,7 @@ PUBLIC_MODULES = [
     "ropewalk.encodings",
     "ropewalk.model",
     "ropewalk.tools",
+    "ropewalk.figures",
     "ropewalk.testing",
 ]
 

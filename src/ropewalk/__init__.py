@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk import axes, interop, positions, scaling
+    from ropewalk import axes, figures, interop, positions, scaling
     from ropewalk.rotary import (
         LayerSpec,
         LearnedRotaryEmbedding,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _TOOLS = ("patch",)
-_MODULES = ("axes", "interop", "positions", "scaling", "testing", "tools")
+_MODULES = ("axes", "figures", "interop", "positions", "scaling", "testing", "tools")
 
 __all__ = [
     "LayerSpec",
@@ -37,6 +37,7 @@ __all__ = [
     "XPosEmbedding",
     "__version__",
     "axes",
+    "figures",
     "interop",
     "patch",
     "positions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from ropewalk.figures.palette import COLORS, DARK_PAGE, LIGHT_PAGE, style
+from ropewalk.figures.palette import COLORS, DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, style
 
 
 def test_colors_can_be_seen_and_told_apart():
@@ -17,6 +17,22 @@ def test_colors_can_be_seen_and_told_apart():
     looks = [style(place) for place in range(35)]
     assert len({(look.color, look.symbol) for look in looks}) == 35
     assert len({(look.color, look.dash, look.line) for look in looks[:20]}) == 20
+
+
+def test_words_and_shades_can_be_read_in_both_schemes():
+    """4.5 : 1 for words and 3 : 1 for lines (WCAG 2.2, 1.4.3 and 1.4.11)."""
+    assert (LIGHT.page, DARK.page) == (LIGHT_PAGE, DARK_PAGE)
+    for scheme in (LIGHT, DARK):
+        assert _contrast(scheme.ink, scheme.page) >= 4.5
+        assert _contrast(scheme.quiet, scheme.page) >= 3
+        for matrix in _SEEN_AS.values():
+            assert min(_distance(end, scheme.page, matrix) for end in _ends(scheme)) > 40
+            assert _distance(*_ends(scheme), matrix) > 40
+        assert min(_contrast(end, scheme.page) for end in _ends(scheme)) >= 4.5
+
+
+def _ends(scheme):
+    return scheme.above, scheme.below
 
 
 def _linear(color: str) -> list[float]:

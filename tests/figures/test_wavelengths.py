@@ -1,25 +1,76 @@
-"""The figure of wavelengths: a line for each rope, and one for each context.
+"""Pictures of wavelengths: a line for each rope, and one for each context.
 
-These fail if a rope or a context is not drawn, or if a pair that does not rotate is drawn.
+These fail if a rope or a context is not drawn, if a pair that does not rotate is drawn, or if the
+shares of a head's norm are wrong.
 """
 
 import math
 
 import pytest
 
-from ropewalk.figures.static import svg
-from ropewalk.figures.wavelengths import Line, wavelength_figure
+from ropewalk import RotarySpec, figures, scaling
+
+pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
+
+ROPES = {"plain": [6.28, 62.8], "p-RoPE": [6.28, math.inf]}
 
 
 def test_ropes_and_contexts_are_drawn():
-    pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
-    lines = [Line("plain", (6.28, 62.8), dashed=True), Line("p-RoPE", (6.28, math.nan))]
-    figure = wavelength_figure(lines, {"context 50": 50})
-    (axes,) = figure.axes
+    picture = figures.wavelengths_by_pair(ROPES, {"context 50": 50}, dashed=["plain"])
+    (axes,) = picture.figure().axes
     assert [line.get_label() for line in axes.lines[:2]] == ["plain", "p-RoPE"]
+    assert [line.get_linestyle() for line in axes.lines[:2]] == ["--", "-"]
+    assert list(axes.lines[0].get_ydata()) == ROPES["plain"]
     assert math.isnan(axes.lines[1].get_ydata()[1])
     assert set(axes.lines[2].get_ydata()) == {50}
     assert axes.get_yscale() == "log"
-    content = svg(figure)
-    assert b"context 50" in content
-    assert svg(wavelength_figure(lines, {"context 50": 50})) == content  # the same bytes each time
+    assert b"context 50" in picture.svg()
+    assert "plain, 6.28 to 62.8 (of 2 pairs, 1 within context 50 make a full turn)" in picture.alt
+
+
+def test_a_rule_is_drawn_relative_to_the_rope_without_it():
+    plain = RotarySpec(head_dim=16)
+    linear = RotarySpec(head_dim=16, scaling=scaling.Linear(8))
+    ropes = {"plain": plain.wavelengths(), "Linear": linear.wavelengths()}
+    picture = figures.wavelengths_by_pair(ropes, relative_to="plain")
+    assert picture.data["ratios"] == {"plain": [1.0] * 8, "Linear": pytest.approx([8.0] * 8)}
+    axes = picture.figure().axes[0]
+    assert list(axes.lines[1].get_ydata()) == picture.data["ratios"]["Linear"]
+    assert axes.get_yscale() == "linear"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"relative_to": "YaRN"}, r"must name ropes of wavelengths \(plain, p-RoPE\), got 'YaRN'"),
+        ({"contexts": {"none": 0}}, r"contexts must be above 0, got 0\.0 at index 0"),
+    ],
+)
+def test_wrong_names_and_contexts_are_refused(more, message):
+    with pytest.raises(ValueError, match=message):
+        figures.wavelengths_by_pair(ROPES, **more)
+
+
+def test_shares_of_a_norm_are_drawn_in_percent():
+    norms = {"queries": [[3.0, 1.0], [0.0, 2.0]], "keys": [[1.0, 1.0], [2.0, 0.0]]}
+    picture = figures.frequency_usage(norms, [6.28, 628.0], {"context": 100}, heads_per_layer=1)
+    assert picture.data["shares"]["queries"] == [[0.9, 0.1], [0.0, 1.0]]
+    images = [axes.images[0] for axes in picture.figure().axes if axes.images]
+    assert images[0].get_array().tolist() == [[90.0, 10.0], [0.0, 100.0]]
+    assert "above context (100) have 55 % of queries and 25 % of keys" in picture.alt
+    first = picture.figure().axes[0]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["layer 0", "layer 1"]
+
+
+@pytest.mark.parametrize(
+    ("norms", "wavelengths", "message"),
+    [
+        ([[1.0, 1.0]], [628.0, 6.28], "wavelengths must be finite and increase"),
+        ([[1.0, 1.0]], [6.28, math.inf], "wavelengths must be finite and increase"),
+        ([[1.0]], [6.28, 628.0], r"norms\['q'\] must have one number for each of the 2"),
+        ([[0.0, 0.0]], [6.28, 628.0], r"norms\['q'\] must have a number above 0 in each row"),
+    ],
+)
+def test_wrong_norms_are_refused(norms, wavelengths, message):
+    with pytest.raises(ValueError, match=message):
+        figures.frequency_usage({"q": norms}, wavelengths)

@@ -1,4 +1,4 @@
-"""The look of each encoding, in every figure and on every page."""
+"""Colors of the two schemes, light and dark; the look of each encoding in every figure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,26 @@ from dataclasses import dataclass
 # five as different.
 COLORS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Colors around the data: the page, words and axes, and what is less prominent."""
+
+    page: str
+    ink: str  # words and axes: at least 4.5 : 1 on the page (WCAG 2.2, 1.4.3)
+    quiet: str  # circles and comparison lines: at least 3 : 1
+    faint: str  # grid lines, which carry no information
+    above: str  # ends of shades, for numbers above 0 and below: at least 4.5 : 1
+    below: str
+
+
+LIGHT = Scheme(
+    LIGHT_PAGE, ink="#1f2328", quiet="#7a828b", faint="#d8dce1", above="#0072B2", below="#B34F00"
+)
+DARK = Scheme(
+    DARK_PAGE, ink="#e6e9ed", quiet="#868e97", faint="#343a42", above="#56B4E9", below="#F08A3C"
+)
 
 # 7 shapes and 5 colors are coprime: a pair of both repeats only after 35 encodings.
 _SHAPES = (  # plotly's name, matplotlib's

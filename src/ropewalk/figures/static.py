@@ -18,7 +18,7 @@ from ropewalk.figures.data import (
     means_by_length,
     spans_decades,
 )
-from ropewalk.figures.palette import LIGHT_PAGE, style
+from ropewalk.figures.palette import LIGHT, LIGHT_PAGE, Scheme, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Matrix = Sequence[Sequence[float]]
 
-INK, _FAINT = "#1f2328", "#d8dce1"
+INK, _FAINT = LIGHT.ink, LIGHT.faint
 
 
 def loss_curves(
@@ -208,12 +208,12 @@ def _draw_map(axes: Axes, weights: Matrix, color: str) -> Any:
     )
 
 
-def calm(axes: Axes) -> None:
+def calm(axes: Axes, scheme: Scheme = LIGHT) -> None:
     """Make axes less prominent than the data."""
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(INK)
-    axes.tick_params(colors=INK, labelsize=8)
-    axes.xaxis.label.set(size=9, color=INK)
-    axes.yaxis.label.set(size=9, color=INK)
-    axes.grid(color=_FAINT, linewidth=0.6)
+    axes.spines[["left", "bottom"]].set_color(scheme.ink)
+    axes.tick_params(colors=scheme.ink, labelsize=8)
+    axes.xaxis.label.set(size=9, color=scheme.ink)
+    axes.yaxis.label.set(size=9, color=scheme.ink)
+    axes.grid(color=scheme.faint, linewidth=0.6)
     axes.set_axisbelow(True)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.figures.static import png, svg
-from ropewalk.figures.wavelengths import Line, wavelength_figure
-from ropewalk.files import write_bytes
+from ropewalk.figures.wavelengths import wavelengths_by_pair
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.ranges import ranges
+
+_WITHOUT = ", without the rule"
 
 
 def save_wavelengths(path: Path, reports: Sequence[ModelReport]) -> None:
     """Save the wavelengths of each kind of layer of the text, as PNG or SVG."""
-    lines: list[Line] = []
+    lines: dict[str, Sequence[float]] = {}
     for report in reports:
         prefix = f"{Path(report.source).name}: " if len(reports) > 1 else ""
-        lines += [line for kind in _kinds(report) for line in _lines(kind, prefix)]
+        for kind in _kinds(report):
+            lines |= _lines(kind, prefix)
     if not lines:
         raise ValueError("--plot needs a model with a rope, got one without")
-    figure = wavelength_figure(lines, _contexts(reports))
-    write_bytes(path, svg(figure) if path.suffix == ".svg" else png(figure))
+    dashed = [name for name in lines if name.endswith(_WITHOUT)]
+    wavelengths_by_pair(lines, _contexts(reports), dashed=dashed).save(path)
 
 
 def _kinds(report: ModelReport) -> list[LayerKind]:
@@ -30,20 +30,15 @@ def _kinds(report: ModelReport) -> list[LayerKind]:
     return [kind for kind in rotating if kind.stack == "text"] or rotating
 
 
-def _lines(kind: LayerKind, prefix: str) -> Iterator[Line]:
+def _lines(kind: LayerKind, prefix: str) -> dict[str, Sequence[float]]:
+    """Return wavelengths by the name of the line; with a rule, those without it come first."""
     rope = kind.rope
     assert rope is not None
     layers = ", ".join(kind.layer_types) or f"layers {ranges(kind.layers)}"
     name = f"{prefix}{kind.stack}, {layers}"
     if rope.plain_wavelengths == rope.wavelengths:
-        yield Line(name, _finite(rope.wavelengths))
-        return
-    yield Line(f"{name}, without the rule", _finite(rope.plain_wavelengths), dashed=True)
-    yield Line(f"{name}, {rope.rule}", _finite(rope.wavelengths))
-
-
-def _finite(wavelengths: Sequence[float]) -> tuple[float, ...]:
-    return tuple(math.nan if each == math.inf else each for each in wavelengths)
+        return {name: rope.wavelengths}
+    return {f"{name}{_WITHOUT}": rope.plain_wavelengths, f"{name}, {rope.rule}": rope.wavelengths}
 
 
 def _contexts(reports: Sequence[ModelReport]) -> dict[str, int]:

@@ -1,0 +1,225 @@
+"""Encodings side by side: vectors of positions, their similarity, biases by distance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.figures.drawing import blank, calm, heat_map, scale, title
+from ropewalk.figures.numbers import (
+    MOST_SHADES,
+    Matrix,
+    Numbers,
+    Row,
+    Table,
+    increasing,
+    like,
+    named,
+    numpy,
+    short,
+    span,
+    table,
+)
+from ropewalk.figures.palette import COLORS, Scheme, style
+from ropewalk.figures.picture import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_NAMED = 8  # heads that a legend names
+
+
+def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
+    """Return vectors of positions as shades, a panel for each encoding: positions down.
+
+    Each panel has its own scale, because encodings differ much in size.
+
+    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, …
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import figures
+        >>> from ropewalk.encodings import StackShape, build
+        >>> shape = StackShape(layers=1, heads=4, kv_heads=4, head_dim=8, width=32, causal=True)
+        >>> none, positions = torch.zeros(64, 32), torch.arange(64)
+        >>> names = ("integer", "binary", "sinusoidal")
+        >>> vectors = {name: build(name, shape).embed(none, positions) for name in names}
+        >>> picture = figures.position_vectors(vectors)
+        >>> picture.data["vectors"]["binary"][6][:4]
+        [0.0, 1.0, 1.0, 0.0]
+    """
+    found = {n: table(f"vectors[{n!r}]", v) for n, v in named("vectors", vectors).items()}
+    ends = {name: _range(rows) for name, rows in found.items()}
+
+    def draw(scheme: Scheme) -> Figure:
+        figure, panels = _panels(scheme, len(found), 2.1, 3.9)
+        for axes, (name, rows) in zip(panels, found.items(), strict=True):
+            low, high = ends[name]
+            most = max(-low, high) or 1.0
+            image = heat_map(axes, scheme, rows, most, signed=low < 0)
+            title(axes, scheme, name)
+            axes.set_xlabel("column")
+            axes.set_ylabel("position")
+            bar = scale(figure, axes, scheme, image, "value", below=True)
+            bar.set_ticks([-most, 0, most] if low < 0 else [0, most / 2, most])
+            bar.ax.set_xticklabels([short(tick) for tick in bar.get_ticks()])
+        return figure
+
+    told = [
+        f"{name}, {len(rows)} positions by {len(rows[0])} columns, {span([*ends[name]])}"
+        for name, rows in found.items()
+    ]
+    alt = "Vectors of positions as shades, each panel with its own scale. "
+    alt += f"The panels: {'; '.join(told)}."
+    return Picture(draw, alt, {"vectors": found})
+
+
+def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
+    """Return the cosine similarity of all pairs of positions as shades, a panel for each encoding.
+
+    For a rope, use cos and sin of all pairs as one vector: its similarity is the mean cosine of
+    the angles between two positions. A vector of zeros has no direction: its row and column are
+    gray.
+
+    vectors: `(S, width)` by the name of the encoding, a row for each position 0, 1, …
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, figures
+        >>> tables = RotaryEmbedding(RotarySpec(head_dim=64)).tables(torch.arange(64))
+        >>> picture = figures.position_similarity({"rotary": torch.cat(tables, dim=-1)})
+        >>> [round(number, 2) for number in picture.data["similarity"]["rotary"][10][10:13]]
+        [1.0, 0.97, 0.88]
+    """
+    np = numpy()
+    similarity: dict[str, Table] = {}
+    for name, held in named("vectors", vectors).items():
+        rows = np.asarray(table(f"vectors[{name!r}]", held))
+        if len(rows) ** 2 > MOST_SHADES:
+            raise ValueError(
+                f"vectors[{name!r}] must have at most {math.isqrt(MOST_SHADES):,} positions, got "
+                f"{len(rows):,}; choose some of them"
+            )
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        units = rows / np.where(lengths > 0, lengths, np.nan)
+        similarity[name] = np.clip(units @ units.T, -1, 1).tolist()
+
+    def draw(scheme: Scheme) -> Figure:
+        figure, panels = _panels(scheme, len(similarity), 2.2, 2.4, more=1.0)
+        for axes, (name, rows) in zip(panels, similarity.items(), strict=True):
+            image = heat_map(axes, scheme, rows, 1.0)
+            title(axes, scheme, name)
+            axes.set_xlabel("position")
+            axes.set_ylabel("position")
+        scale(figure, panels, scheme, image, "cosine similarity")
+        return figure
+
+    told = []
+    for name, rows in similarity.items():
+        near, far = _mean_diagonal(rows, 1), rows[0][-1]
+        ends = "undefined" if math.isnan(far) else short(round(far, 3))
+        told.append(f"{name}, {near} for neighbors, {ends} for the first and the last")
+    alt = f"Cosine similarity of the vectors of positions. The panels: {'; '.join(told)}."
+    return Picture(draw, alt, {"similarity": similarity})
+
+
+def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) -> Picture:
+    """Return what encodings add to a score by distance: a panel for each, a line for each head.
+
+    biases: `(heads, S)` by the name of the encoding, for each distance of a query from an earlier
+        key.
+    distances: in positions, increasing; 0, 1, … by default.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import figures
+        >>> from ropewalk.encodings import Placement, StackShape, build
+        >>> shape = StackShape(layers=1, heads=4, kv_heads=4, head_dim=8, width=32, causal=True)
+        >>> at = Placement(queries=torch.tensor([63]), keys=torch.arange(63, -1, -1))
+        >>> bias = build("alibi", shape).for_layer(0).bias(at)[:, 0]  # (heads, distances)
+        >>> picture = figures.bias_by_distance({"ALiBi": bias})
+        >>> picture.data["biases"]["ALiBi"][0][:4]
+        [0.0, -0.25, -0.5, -0.75]
+    """
+    found = {n: table(f"biases[{n!r}]", b) for n, b in named("biases", biases).items()}
+    longest = max(len(heads[0]) for heads in found.values())
+    away = [float(d) for d in range(longest)]
+    if distances is not None:
+        away = increasing("distances", distances)
+    for name, heads in found.items():
+        like(f"biases[{name!r}]", heads[0], "distances", away)
+
+    def draw(scheme: Scheme) -> Figure:
+        columns = min(2, len(found))
+        rows = -(-len(found) // columns)
+        figure = blank(scheme, 3.6 * columns, 2.2 * rows + 0.4)
+        panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
+        for place, axes in enumerate(panels.flat):
+            axes.axis("off") if place >= len(found) else None
+        for axes, (name, heads) in zip(panels.flat, found.items(), strict=False):
+            _bias_panel(axes, scheme, name, heads, away)
+        for axes in panels[:, 0]:
+            axes.set_ylabel("added to the score")
+        for place in range(max(0, len(found) - columns), len(found)):
+            panels.flat[place].set_xlabel("distance in positions")
+            panels.flat[place].tick_params(labelbottom=True)
+        most = max(found.values(), key=len)
+        if 1 < len(most) <= _MOST_NAMED:
+            names = panels.flat[list(found.values()).index(most)].get_legend_handles_labels()
+            look = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
+            figure.legend(*names, loc="outside upper left", ncols=len(most), **look)
+        return figure
+
+    told = [
+        f"{name}, {len(heads)} head{'s' if len(heads) > 1 else ''}: "
+        f"{_spread(heads, 0)} at distance {short(away[0])}, "
+        f"{_spread(heads, -1)} at {short(away[-1])}"
+        for name, heads in found.items()
+    ]
+    alt = f"What encodings add to a score by distance in positions. The panels: {'; '.join(told)}."
+    return Picture(draw, alt, {"distances": away, "biases": found})
+
+
+def _bias_panel(axes: Axes, scheme: Scheme, name: str, heads: Table, away: Row) -> None:
+    for place, held in enumerate(heads):
+        look = style(place)
+        color = look.color if len(heads) <= _MOST_NAMED else COLORS[0]
+        line = look.line if len(heads) <= _MOST_NAMED else "-"
+        axes.plot(away, held, line, color=color, linewidth=1.4, label=f"head {place}")
+    title(axes, scheme, name if len(heads) <= _MOST_NAMED else f"{name}, {len(heads)} heads")
+    calm(axes, scheme)
+
+
+def _panels(
+    scheme: Scheme, count: int, width: float, height: float, more: float = 0.0
+) -> tuple[Figure, Any]:
+    """Return a figure and its panels, up to 4 next to each other, or rows of 3."""
+    columns = count if count <= 4 else 3
+    rows = -(-count // columns)
+    figure = blank(scheme, max(3.0, width * columns + more), height * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels[count:]:
+        axes.axis("off")
+    return figure, panels[:count]
+
+
+def _spread(heads: Table, place: int) -> str:
+    """Return the least and the largest bias of all heads at a distance, in words."""
+    return span([head[place] for head in heads])
+
+
+def _range(rows: Table) -> tuple[float, float]:
+    numbers = [number for each in rows for number in each]
+    return min(numbers), max(numbers)
+
+
+def _mean_diagonal(rows: Table, away: int) -> str:
+    """Return the mean similarity of positions so far apart, in words."""
+    known: Row = [
+        rows[place][place + away]
+        for place in range(len(rows) - away)
+        if not math.isnan(rows[place][place + away])
+    ]
+    return short(round(sum(known) / len(known), 3)) if known else "undefined"

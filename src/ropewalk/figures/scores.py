@@ -1,0 +1,243 @@
+"""Scores of a rotated query and key: by their distance, and moved together through a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.checks import check_int, shown
+from ropewalk.figures.drawing import blank, calm, legend, note, plain, title
+from ropewalk.figures.numbers import (
+    Matrix,
+    Numbers,
+    Row,
+    increasing,
+    like,
+    named,
+    row,
+    short,
+    span,
+    table,
+)
+from ropewalk.figures.palette import COLORS, Scheme, style
+from ropewalk.figures.picture import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_STARTS = 24
+
+
+def score_by_distance(
+    frequencies: Numbers,
+    distances: Numbers,
+    *,
+    q: Matrix = None,
+    k: Matrix = None,
+    pair: int = 0,
+    measured: Mapping[str, Numbers] | None = None,
+) -> Picture:
+    """Return the score of a query and a key by distance: of one pair, of all pairs, and its decay.
+
+    frequencies: radians per position, one for each pair.
+    distances: position of the query minus position of the key, increasing.
+    q, k: `(R/2, 2)`, the two numbers of each pair before rotation, such as those of a trained
+        model. Without them, q and k are equal in every pair, and scores are relative to distance 0.
+    pair: the one that is drawn alone.
+    measured: other scores at the same distances, by name.
+
+    The decay, drawn without q and k, is the mean over j of |S_j|, the sum of the first j pairs as
+    complex numbers, relative to distance 0: RoFormer's bound (arXiv 2104.09864, section 3.4.3).
+
+    Example:
+        >>> from ropewalk import RotarySpec, figures
+        >>> frequencies = RotarySpec(head_dim=128).inverse_frequencies()
+        >>> picture = figures.score_by_distance(frequencies, range(401), pair=16)
+        >>> [round(picture.data["scores"]["all 64 pairs"][d], 2) for d in (0, 10, 100, 400)]
+        [1.0, 0.67, 0.48, 0.28]
+    """
+    speeds, away = row("frequencies", frequencies), increasing("distances", distances, least=2)
+    check_int("pair", pair, 0)
+    if pair >= len(speeds):
+        raise ValueError(f"pair must be below {len(speeds)}, the number of pairs, got {pair}")
+    if (q is None) != (k is None):
+        raise ValueError(f"q and k must be given together, got only {'k' if q is None else 'q'}")
+    alone = f"pair {pair} alone, {short(speeds[pair])} rad per position"
+    every = f"all {len(speeds)} pairs"
+    scores: dict[str, Row] = {}
+    if q is None:
+        scores[alone] = [math.cos(d * speeds[pair]) for d in away]
+        scores[every] = [sum(math.cos(d * f) for f in speeds) / len(speeds) for d in away]
+        scores["decay: mean of |S_j|, RoFormer"] = [_decay(speeds, d) for d in away]
+    else:
+        parts = _parts(_pairs("q", q, speeds), _pairs("k", k, speeds))
+        by_pair = [
+            [a * math.cos(d * f) - b * math.sin(d * f) for d in away]
+            for (a, b), f in zip(parts, speeds, strict=True)
+        ]
+        scores[alone] = by_pair[pair]
+        scores[every] = [sum(each) for each in zip(*by_pair, strict=True)]
+    for name, held in named("measured", measured).items() if measured is not None else ():
+        if name in scores:
+            raise ValueError(f"measured must not use the name of a line of the rope, got {name!r}")
+        found = row(f"measured[{name!r}]", held)
+        scores[name] = like(f"measured[{name!r}]", found, "distances", away)
+
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 7.0, 3.8)
+        axes = figure.subplots()
+        looks = [(COLORS[1], "-", 0.9), (COLORS[0], "-", 2.0), (COLORS[2], "--", 1.6)]
+        for place, (name, held) in enumerate(scores.items()):
+            other = style(place)
+            color, dashes, wide = (
+                looks[place] if place < len(looks) else (other.color, other.line, 1.6)
+            )
+            axes.plot(away, held, dashes, color=color, linewidth=wide, label=plain(name))
+        title(axes, scheme, "")
+        axes.set_xlabel("distance in positions")
+        axes.set_ylabel("score, share of that at distance 0" if q is None else "score")
+        legend(axes, scheme)
+        calm(axes, scheme)
+        return figure
+
+    told = [
+        f"{name}, {short(held[0])} at {short(away[0])}, {short(held[-1])} at {short(away[-1])}, "
+        f"overall {span(held)}"
+        for name, held in scores.items()
+    ]
+    unit = ", relative to distance 0" if q is None else ""
+    alt = (
+        f"Score of a query and a key by distance in positions{unit}. The lines: {'; '.join(told)}."
+    )
+    return Picture(draw, alt, {"distances": away, "scores": scores})
+
+
+def moved_together(
+    starts: Numbers,
+    gap: int,
+    scores: Mapping[str, Numbers],
+    words: Sequence[str] = ("key", "query"),
+) -> Picture:
+    """Return the scores of two words that move together through a sentence, a row for each place.
+
+    With a rope, the score is the same in each row, because the distance is.
+
+    starts: positions of the first word, increasing, at most 24.
+    gap: by how many positions the second word follows.
+    scores: by name of the encoding, one for each start.
+    words: the two words.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import RotaryEmbedding, RotarySpec, figures
+        >>> rope = RotaryEmbedding(RotarySpec(head_dim=64))
+        >>> torch.manual_seed(0)
+        <torch._C.Generator object at ...>
+        >>> k, q = torch.randn(2, 1, 1, 1, 64)
+        >>> starts, at = range(0, 30, 6), lambda x, m: rope.rotate(x, torch.tensor([m])).flatten()
+        >>> scores = [float(at(k, m) @ at(q, m + 3)) for m in starts]
+        >>> picture = figures.moved_together(starts, 3, {"rotary": scores})
+        >>> max(scores) - min(scores) < 1e-5
+        True
+    """
+    places = increasing("starts", starts)
+    if len(places) > MOST_STARTS:
+        raise ValueError(
+            f"starts must have at most {MOST_STARTS} numbers, one for each row, got {len(places)}; "
+            "choose some of them"
+        )
+    check_int("gap", gap, 1)
+    if len(words) != 2 or isinstance(words, str):
+        raise ValueError(f"words must be two words, got {shown(words)}")
+    found = {
+        name: like(f"scores[{name!r}]", row(f"scores[{name!r}]", held), "starts", places)
+        for name, held in named("scores", scores).items()
+    }
+
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 7.4, 1.5 + 0.2 * len(places))
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2), sharey=True)
+        _sentences(left, scheme, places, gap, words)
+        rows = list(range(len(places)))
+        for place, (name, held) in enumerate(found.items()):
+            look = style(place)
+            right.plot(
+                held, rows, look.line, color=look.color, marker=look.marker, markersize=4,
+                linewidth=1.2, label=plain(name),
+            )  # fmt: skip
+        title(right, scheme, "")
+        right.set_xlabel("score of the two words")
+        legend(right, scheme, room=46)
+        low, high = (end(s for held in found.values() for s in held) for end in (min, max))
+        # Wide enough that errors of rounding do not look like a change.
+        room = max(0.12 * (high - low), 0.1 * max(abs(low), abs(high)), 1e-6)
+        right.set_xlim(low - room, high + room)
+        for axes in (left, right):
+            calm(axes, scheme)
+            axes.tick_params(left=False, labelleft=False)
+            axes.spines[["left"]].set_visible(False)
+        left.grid(visible=False)
+        return figure
+
+    told = [f"{name}, {_change(held)}" for name, held in found.items()]
+    alt = (
+        f"Two words, {words[0]} and {words[1]}, {gap} positions apart, move together from position "
+        f"{short(places[0])} to {short(places[-1])}. Scores: {'; '.join(told)}."
+    )
+    return Picture(draw, alt, {"starts": places, "gap": gap, "scores": found})
+
+
+def _change(scores: Row) -> str:
+    """Return how scores change, in words; errors of rounding are no change."""
+    low, high = min(scores), max(scores)
+    if high - low <= 1e-5 * max(abs(low), abs(high)):
+        return f"{short(low)} at each place, up to rounding"
+    return f"{span(scores)}, a change of {short(high - low)}"
+
+
+def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequence[str]) -> None:
+    rows = list(range(len(places)))
+    last = places[-1] + gap
+    if last - places[0] <= 48:  # each position is a dot; farther apart, they would run together
+        others = [places[0] + step for step in range(int(last - places[0]) + 1)]
+        for y in rows:
+            axes.plot(others, [y] * len(others), ".", color=scheme.quiet, markersize=2)
+    for place, y in zip(places, rows, strict=True):
+        axes.plot([place, place + gap], [y, y], color=scheme.quiet, linewidth=1)
+    axes.plot(places, rows, "s", color=COLORS[1], markersize=6)
+    axes.plot([place + gap for place in places], rows, "o", color=COLORS[0], markersize=6)
+    for word, x, side in ((words[0], places[0], "right"), (words[1], places[0] + gap, "left")):
+        note(
+            axes, scheme, word, xy=(x, 0), xytext=(-1 if side == "right" else 1, 7), ha=side,
+            textcoords="offset points",
+        )  # fmt: skip
+    title(axes, scheme, "")
+    axes.set_ylim(len(places) - 0.4, -1.2)
+    axes.margins(x=0.12)
+    axes.set_xlabel("position in the sentence")
+
+
+def _pairs(name: str, value: Any, speeds: Row) -> list[Row]:
+    numbers = table(name, value)
+    if (len(numbers), len(numbers[0])) != (len(speeds), 2):
+        raise ValueError(
+            f"{name} must have the shape ({len(speeds)}, 2), two numbers for each frequency, "
+            f"got ({len(numbers)}, {len(numbers[0])})"
+        )
+    return numbers
+
+
+def _parts(q: list[Row], k: list[Row]) -> list[tuple[float, float]]:
+    """Return the real and the imaginary part of q times conjugate k, for each pair."""
+    return [(a * c + b * d, b * c - a * d) for (a, b), (c, d) in zip(q, k, strict=True)]
+
+
+def _decay(speeds: Row, distance: float) -> float:
+    """Return the mean length of the sums of the first j pairs, relative to distance 0."""
+    total, lengths = 0j, 0.0
+    for speed in speeds:
+        total += complex(math.cos(distance * speed), math.sin(distance * speed))
+        lengths += abs(total)
+    return lengths / (len(speeds) * (len(speeds) + 1) / 2)

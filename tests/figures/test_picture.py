@@ -1,0 +1,183 @@
+"""Pictures: two schemes, the same bytes each time, files, HTML, and checks of their numbers.
+
+These fail if a picture depends on the user's settings of matplotlib, if an SVG has no words, or if
+a wrong argument is drawn.
+"""
+
+import base64
+import math
+import re
+import sys
+
+import pytest
+import torch
+
+from ropewalk import figures
+from ropewalk.figures.numbers import increasing, like, named, positive, row, short, table
+from ropewalk.figures.palette import DARK, LIGHT
+
+matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
+
+
+@pytest.fixture
+def picture():
+    return figures.pair_planes([1.0, 0.1], range(4))
+
+
+def test_the_same_numbers_give_the_same_bytes_whatever_the_settings(picture):
+    before = picture.svg(), picture.png()
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
+        again = figures.pair_planes([1.0, 0.1], range(4))
+        assert (again.svg(), again.png()) == before
+        assert matplotlib.rcParams["font.size"] == 30
+    assert not re.search(rb"\d{4}-\d\d-\d\d|matplotlib v|Matplotlib v", before[0])
+
+
+def test_an_svg_has_its_words_and_its_alternative_text(picture):
+    text = picture.svg().decode()
+    assert "0.1 rad per position</text>" in text
+    assert picture.alt in text
+    assert '<svg role="img" ' in text
+
+
+@pytest.mark.parametrize(("dark", "scheme"), [(False, LIGHT), (True, DARK)])
+def test_a_scheme_has_its_own_page_and_words(picture, dark, scheme):
+    text = picture.svg(dark=dark).decode()
+    assert f"fill: {scheme.page}" in text
+    assert f"fill: {scheme.ink}" in text
+    figure = picture.figure(dark=dark)
+    assert matplotlib.colors.to_hex(figure.get_facecolor()) == scheme.page
+    assert picture.png(dark=dark) != picture.png(dark=not dark)
+
+
+def test_files(picture, tmp_path):
+    picture.save(tmp_path / "a.svg", dark=True)
+    picture.save(str(tmp_path / "a.png"))
+    assert (tmp_path / "a.svg").read_bytes() == picture.svg(dark=True)
+    assert (tmp_path / "a.png").read_bytes() == picture.png()
+    with pytest.raises(ValueError, match=r"path must end with \.svg or \.png, got 'a\.gif'"):
+        picture.save("a.gif")
+
+
+def test_a_notebook_gets_both_schemes_and_one_alternative_text(picture):
+    html = picture._repr_html_()
+    images = re.findall(r'<img class="ropewalk-(\w+)" alt="" src="[^"]*base64,([^"]+)">', html)
+    assert [name for name, _ in images] == ["light", "dark"]
+    drawn = [base64.b64decode(code) for _, code in images]
+    assert drawn == [picture.svg(), picture.svg(dark=True)]
+    assert f'role="img" aria-label="{picture.alt}"' in html
+    assert "prefers-color-scheme:dark" in html
+
+
+def test_anything_that_numpy_reads_is_a_row():
+    assert row("x", torch.tensor([1, 2], dtype=torch.bfloat16)) == [1.0, 2.0]
+    assert row("x", torch.nn.Parameter(torch.ones(1))) == [1.0]
+    assert table("x", [(1, 2), (3, 4)]) == [[1.0, 2.0], [3.0, 4.0]]
+    assert math.isnan(row("x", [math.nan], gaps=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: row("x", [1.0, math.nan]), "x must be finite, got nan at index 1"),
+        (lambda: row("x", [math.inf], gaps=True), "x must be finite, got inf at index 0"),
+        (lambda: row("x", []), "x must have at least 1 number, got 0"),
+        (lambda: row("x", [[1.0]]), r"x must be a row of numbers, got shape \(1, 1\)"),
+        (lambda: row("x", "abc"), "x must be a row of numbers, got 'abc'"),
+        (lambda: table("x", [[1.0], [1.0, 2.0]]), "x must be rows of numbers, all of the same"),
+        (lambda: table("x", [[]]), r"x must have at least one number, got shape \(1, 0\)"),
+        (lambda: table("x", [[1.0, math.nan]]), "x must be finite, got nan in row 0, column 1"),
+        (lambda: positive("x", [0.0]), r"x must be above 0, got 0\.0 at index 0"),
+        (lambda: increasing("x", [1, 1]), r"x must increase, got 1\.0 after 1\.0; sort them"),
+        (lambda: like("x", [1.0], "pairs", [1.0, 2.0]), "x must have one number for each of the 2"),
+        (lambda: named("x", {}), "x must have at least one entry, got an empty dict"),
+    ],
+)
+def test_other_values_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_row_without_names_is_refused():
+    with pytest.raises(TypeError, match=r"x must be a dict from names to numbers, got \[1\]"):
+        named("x", [1])
+
+
+def test_numbers_in_words():
+    assert [short(n) for n in (0, 0.25, -1 / 3, 54410.2, 9.5e-7, 3e12)] == [
+        "0", "0.25", "-0.333", "54,410", "9.5e-07", "3e+12",
+    ]  # fmt: skip
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"figures need .* pip install 'ropewalk\[lab\]'"):
+        figures.pair_planes([1.0], [0])
+
+
+def test_every_public_name_is_there_and_listed():
+    assert set(figures.__all__) <= set(dir(figures))
+    assert all(getattr(figures, name).__name__ == name for name in figures.__all__)
+    with pytest.raises(AttributeError, match=r"module 'ropewalk\.figures' has no attribute 'pie'"):
+        figures.pie  # noqa: B018
+
+
+SMALLEST = {
+    "pair_planes": lambda: figures.pair_planes([0.0], [5]),
+    "corkscrew": lambda: figures.corkscrew([0.0], [0, 1]),
+    "cos_sin_tables": lambda: figures.cos_sin_tables([[0.0]], [[0.0]]),
+    "wavelengths_by_pair": lambda: figures.wavelengths_by_pair({"a": [math.inf]}, {"b": 8}),
+    "frequency_usage": lambda: figures.frequency_usage({"q": [[1.0]]}, [6.28]),
+    "score_by_distance": lambda: figures.score_by_distance([0.0], [0, 1]),
+    "moved_together": lambda: figures.moved_together([0], 1, {"a": [0.0]}),
+    "position_vectors": lambda: figures.position_vectors({"a": [[0.0]]}),
+    "position_similarity": lambda: figures.position_similarity({"a": [[0.0]]}),
+    "bias_by_distance": lambda: figures.bias_by_distance({"a": [[0.0]]}),
+    "angle_error": lambda: figures.angle_error([1, 2], {"a": [0.0, 0.0]}),
+}
+
+
+def test_every_figure_is_drawn_from_the_fewest_numbers():
+    assert set(SMALLEST) == set(figures.__all__) - {"Picture"}
+
+
+STILL = {"no pair rotates": lambda: figures.wavelengths_by_pair({"a": [math.inf]})}
+
+
+@pytest.mark.parametrize("make", (SMALLEST | STILL).values(), ids=SMALLEST | STILL)
+def test_the_fewest_numbers_are_drawn_without_a_warning(make):
+    picture = make()
+    assert "nan" not in picture.alt
+    assert "-0 " not in picture.alt
+    assert picture.svg()
+    assert picture.svg(dark=True)
+
+
+def test_names_are_written_as_they_are():
+    picture = figures.wavelengths_by_pair({"_a$b$": [1.0, 2.0], "<c>": [1.0, 3.0]})
+    text = picture.svg().decode()
+    assert "_a$b$</text>" in text
+    assert "&lt;c&gt;</text>" in text
+    assert "&lt;c&gt;" in picture._repr_html_().partition(">")[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: figures.pair_planes([1.0] * 64, range(65)), "at most 64 numbers for 64 dials"),
+        (lambda: figures.corkscrew([1.0], [0, 2000]), "at most 160 turns, got 318 at 1 rad"),
+        (
+            lambda: figures.position_similarity({"a": [[1.0]] * 1025}),
+            r"vectors\['a'\] must have at most 1,024 positions, got 1,025",
+        ),
+        (lambda: table("x", [[0.0] * 1024] * 1025), r"x must have at most 2\^20 .* x\[::8\]"),
+        (lambda: figures.pair_planes([1.0], [0]).png(dpi=0), "dpi must be at least 1, got 0"),
+        (
+            lambda: figures.score_by_distance([1.0], [0, 1], measured={"all 1 pairs": [1, 2]}),
+            "measured must not use the name of a line of the rope, got 'all 1 pairs'",
+        ),
+    ],
+)
+def test_too_much_is_refused_with_a_way_out(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
