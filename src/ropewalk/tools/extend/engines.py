@@ -76,8 +76,8 @@ def sglang(request: Request) -> Fragment:
     warnings = [*mrope_note(request, "SGLang"), *amplitude_note(request, "SGLang")]
     if method == "ntk":
         warnings.append(
-            "SGLang on transformers 4 ignores rope_theta inside rope_scaling; there, set rope_theta "
-            "in config.json"
+            "SGLang on transformers 4 ignores rope_theta inside rope_scaling; there, set "
+            "rope_theta in config.json"
         )
     if method == "dynamic":
         warnings.append(

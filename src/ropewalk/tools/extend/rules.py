@@ -47,11 +47,13 @@ class Followed:
 #: transformers does not have, the code next to the weights.
 FOLLOWED: Mapping[str, Followed] = {
     **dict.fromkeys(("codegen", "gptj", "roformer", "phi-msft"), Followed((), _FIXED)),
-    **dict.fromkeys(("esm", "recurrent_gemma", "ernie4_5_vl_moe_text"), Followed(("ntk",), _NO_RULE)),
+    "esm": Followed(("ntk",), _NO_RULE),
+    "recurrent_gemma": Followed(("ntk",), _NO_RULE),
+    "ernie4_5_vl_moe_text": Followed(("ntk",), _NO_RULE),
     "chatglm": Followed((), "its code reads only rope_ratio, a factor of theta"),
     "phi3": Followed(("ntk", "longrope"), "its config accepts no rule but longrope"),
     "phi3_v": Followed(("ntk", "longrope"), "its config accepts no rule but longrope"),
-    "phimoe": Followed(("ntk", "longrope"), "its config accepts no rule without longrope's mscales"),
+    "phimoe": Followed(("ntk", "longrope"), "its config requires longrope's mscales"),
     "internlm2": Followed(("linear", "dynamic", "ntk"), "its code has only linear and dynamic"),
     "minicpm": Followed(
         ("linear", "dynamic", "ntk", "longrope"), "its code has only linear, dynamic and longrope"
