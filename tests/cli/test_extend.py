@@ -34,7 +34,7 @@ def test_the_table_the_recommendation_and_one_fragment(extend):
         "yarn     1 to 4 times      0 of 64 (0%)           1.139",
         "try first: yarn",
         "transformers 5, yarn: run by ropewalk's tests",
-        "remove   rope_scaling, rope_theta",
+        "remove  rope_theta",
         '"original_max_position_embeddings": 32768',
     ):
         assert said in out

@@ -54,7 +54,7 @@ def extend(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")
     ] = None,
 ) -> None:  # fmt: skip
-    """Compare scaling rules for a longer context, and print what to paste into an engine.
+    """Compare scaling rules for a longer context, for an engine.
 
     For each rule: how far wavelengths move, which pairs reach angles that training never reached,
     and the mean score by distance. Then a recommendation with its limits, and the block of

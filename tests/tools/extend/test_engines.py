@@ -1,8 +1,8 @@
 """The fragments of `extend`, run in the engine where that is possible here.
 
-These fail if transformers computes another rope from a fragment than `ModelSpec` reads, if a command
-line is not quoted for the shell, if GGUF keys read back are another rope, if a model's code ignores
-a rule that `extend` offers, or if a field that an engine drops has no warning.
+These fail if transformers computes another rope from a fragment than `ModelSpec` reads, if a
+command line is not quoted for the shell, if GGUF keys read back are another rope, if a model's code
+ignores a rule that `extend` offers, or if a field that an engine drops has no warning.
 """
 
 import copy
@@ -150,15 +150,11 @@ def test_llama_cpp_has_flags_for_three_rules():
 def test_gguf_keys_read_back_are_the_rope_of_the_fragment(method, tmp_path):
     config = PUBLISHED["qwen2-7b-instruct"]
     found = rw.tools.extend(config, 131_072, method)
-    keys = {
-        "general.architecture": "qwen2",
-        "qwen2.block_count": 2,
-        "qwen2.embedding_length": 3584,
-        "qwen2.attention.head_count": 28,
-        "qwen2.rope.freq_base": 1_000_000.0,
-        **json.loads(found.fragment("gguf").text),
-    }
-    path = write_gguf(tmp_path / "model.gguf", keys)
+    keys = json.loads(found.fragment("gguf").text)
+    own = {key.removeprefix("qwen2."): value for key, value in keys.items()}
+    sizes = {"rope.dimension_count": 128, "rope.freq_base": 1_000_000.0}
+    sizes |= {"embedding_length": 3584, "attention.head_count": 28}
+    path = write_gguf(tmp_path / "model.gguf", "qwen2", **{**sizes, **own})
     rope = next(kind.rope for kind in rw.tools.inspect(path).kinds if kind.rope)
     after = rw.ModelSpec.from_config(pasted(config, found.fragment("transformers")))
     wanted = after.layers[0].rope.wavelengths().tolist()

@@ -151,9 +151,7 @@ def test_what_the_recommendation_names_is_usable(name):
 
 
 def test_the_recommendation_follows_the_factor_and_the_rule_of_the_config():
-    limits = [
-        " ".join(rw.tools.extend(QWEN, s * 32_768).recommendation.limits) for s in (2, 4, 16)
-    ]
+    limits = [" ".join(rw.tools.extend(QWEN, s * 32_768).recommendation.limits) for s in (2, 4, 16)]
     assert "more than 2" in limits[0]
     assert "not proven" in limits[1]
     assert "400 steps" in limits[2]
@@ -174,7 +172,11 @@ def test_a_rule_of_the_config_is_replaced_relative_to_the_original_length():
     assert (found.original_length, found.current_length, found.factor) == (4_096, 163_840, 80)
     assert "the rule YaRN; each rule here replaces it" in found.notes[0]
     rule = found.result("yarn").rule
-    assert (rule.factor, rule.mscale, rule.mscale_all_dim) == (80, 1.0, 1.0)  # its other fields stay
+    assert (rule.factor, rule.mscale, rule.mscale_all_dim) == (
+        80,
+        1.0,
+        1.0,
+    )
     gpt_oss = rw.tools.extend(PUBLISHED["gpt-oss-20b"], 262_144).result("yarn").rule
     assert gpt_oss.truncate is False
 

@@ -27,6 +27,7 @@ class TextConfig:
     """A config and its section of the text.
 
     path: the section's dotted path, "" for the file itself. length_key: the key of the context.
+    pairing: as the caller passed it, for a model type that is not known.
     """
 
     config: JsonObject
@@ -35,6 +36,7 @@ class TextConfig:
     section: JsonObject
     conventions: RopeConventions | None
     length_key: str
+    pairing: str | None = None
 
     @property
     def model_type(self) -> str | None:
@@ -49,7 +51,9 @@ class TextConfig:
         return self.conventions is not None and self.conventions.head_layout == "latent"
 
 
-def text_config(config: JsonObject, model: ModelSpec, length_key: str | None) -> TextConfig:
+def text_config(
+    config: JsonObject, model: ModelSpec, length_key: str | None, pairing: str | None
+) -> TextConfig:
     """Return the section of the text of a config that was read as `model`."""
     own_type = config.get("model_type")
     try:
@@ -61,7 +65,7 @@ def text_config(config: JsonObject, model: ModelSpec, length_key: str | None) ->
         path = STACK_KEYS["text"]
         if own_type in MULTIMODAL_MODELS:
             path = MULTIMODAL_MODELS[own_type]["text"][0]
-    return TextConfig(config, model, path, section, conventions, length_key or LENGTH)
+    return TextConfig(config, model, path, section, conventions, length_key or LENGTH, pairing)
 
 
 def scales(layer: LayerSpec, text: TextConfig) -> bool:
@@ -116,7 +120,7 @@ def section_keys(text: TextConfig, rule: Scaling, to: int) -> dict[str, Any]:
     top = getattr(rule, "original_length", None)
     if top is not None and (ORIGINAL_LENGTH in written or ORIGINAL_LENGTH in text.section):
         keys[ORIGINAL_LENGTH] = top
-    read = ModelSpec.from_config(applied(text, keys)).layers
+    read = ModelSpec.from_config(applied(text, keys), pairing=text.pairing).layers
     if read != layers:
         raise ValueError("read back, its config would have other ropes")
     return keys
@@ -167,7 +171,7 @@ def removed_keys(text: TextConfig) -> tuple[str, ...]:
     by_type = {} if conventions is None else conventions.keys_by_layer_type
     thetas = {name for keys in by_type.values() for name in keys.values() if "rope" in name}
     earlier = {"rope_scaling", *ROPE_KEYS, *thetas} - {"partial_rotary_factor", "rotary_pct"}
-    return tuple(key for key in text.section if key in earlier)
+    return tuple(k for k, value in text.section.items() if k in earlier and value is not None)
 
 
 def applied(text: TextConfig, keys: Mapping[str, Any]) -> dict[str, Any]:

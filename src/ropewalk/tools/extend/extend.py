@@ -52,7 +52,7 @@ def extend(
         >>> found.factor, found.recommendation.method
         (4.0, 'yarn')
         >>> [(each.method, len(each.numbers[0].leaving)) for each in found.results if each.numbers]
-        [('none', 24), ('linear', 0), ('ntk', 23), ('dynamic', 0), ('yarn', 0), ('llama3', 4)]
+        [('none', 24), ('linear', 0), ('ntk', 23), ('dynamic', 0), ('yarn', 0), ('llama3', 0)]
     """
     check_int("to", to, 2)
     if to > MAX_LENGTH:
@@ -66,7 +66,7 @@ def extend(
         )
     reading = read_with_repairs(source.config, pairing)
     report = inspect(reading.config, pairing=pairing)
-    text = text_config(reading.config, reading.model, report.max_length_key)
+    text = text_config(reading.config, reading.model, report.max_length_key, pairing)
     kinds = _scaled_kinds(report, text)
     length, today = _lengths(kinds, report, original)
     _check_target(to, length, today)

@@ -105,7 +105,7 @@ def make_rule(method: str, factor: float, original: int, current: Scaling | None
         changes["original_length"] = original
     if isinstance(current, (YaRN, LongRoPE)):
         changes["attention_factor"] = None  # it depends on the factor
-    return dataclasses.replace(current, **changes)  # type: ignore[type-var, no-any-return]
+    return dataclasses.replace(current, **changes)  # type: ignore[type-var]
 
 
 def _usual(method: str, factor: float, original: int, current: Scaling | None) -> Scaling:
