@@ -6,8 +6,11 @@ ignores a rule that `extend` offers, or if a field that an engine drops has no w
 """
 
 import copy
+import importlib.util
 import json
 import shlex
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -62,8 +65,8 @@ QUICK = ["llama", "qwen3", "gemma3_text", "gpt_neox", "glm4", "qwen2_vl_text", "
 )
 def test_transformers_computes_the_rope_of_the_fragment(model_type):
     """For each rule that `extend` offers: build a tiny model from the edited config."""
-    config = any_tiny_model(model_type).config
-    before = config.to_dict()
+    tiny = any_tiny_model(model_type)
+    config, before = tiny.config, tiny.config.to_dict()
     report = rw.tools.inspect(before)
     ropes = [kind.rope for kind in report.kinds if kind.rope]
     today = [rope.extended_length or rope.original_length or 0 for rope in ropes]
@@ -78,7 +81,7 @@ def test_transformers_computes_the_rope_of_the_fragment(model_type):
         fragment = found.fragment("transformers")
         assert fragment.run
         after = pasted(before, fragment)
-        model = type(any_tiny_model(model_type))(type(config).from_dict(copy.deepcopy(after)))
+        model = type(tiny)(type(config).from_dict(copy.deepcopy(after)))
         computed = computed_frequencies(model)
         for layer in set(rw.ModelSpec.from_config(after).layers):
             if layer.rope is None:
@@ -192,9 +195,62 @@ def test_onnx_genai_gets_what_its_builder_reads():
     assert fragment("qwen2-7b-instruct", "dynamic").text is None
     assert fragment("qwen2-7b-instruct", "llama3").text is None
     assert fragment("llama-3-8b", "llama3").text is not None
+    assert fragment("starcoder2-7b", "yarn").text is None
     silent = fragment("llama-3-8b", "yarn")
     assert silent.text is None
     assert "silently ignores yarn" in silent.warnings[0]
+
+
+BUILD = """
+import copy, dataclasses, json, sys, torch
+import onnxruntime_genai.models  # puts its folder on the path
+import onnx_ir as ir
+from builders import LlamaModel, Qwen3Model
+from transformers import LlamaConfig, Qwen3Config
+import ropewalk as rw
+
+model_type, method = sys.argv[1:]
+builder, config_class = {
+    "llama": (LlamaModel, LlamaConfig), "qwen3": (Qwen3Model, Qwen3Config)
+}[model_type]
+config = {
+    "model_type": model_type, "vocab_size": 64, "hidden_size": 512, "intermediate_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 128,
+    "rope_theta": 1e6, "max_position_embeddings": 4096, "hidden_act": "silu", "bos_token_id": 1,
+    "eos_token_id": 2, "pad_token_id": 0,
+}
+fragment = rw.tools.extend(config, 16_384, method).fragment("onnxruntime-genai")
+assert fragment.run
+for key in fragment.remove:
+    config.pop(key)
+config.update(json.loads(fragment.text))
+made = config_class.from_dict(copy.deepcopy(config))
+made.architectures, made._name_or_path = [model_type], "tiny"
+model = builder(made, ir.DataType.FLOAT, ir.DataType.FLOAT, "cpu", "cache", {"hf_token": None})
+tables = model.make_rotary_embedding_caches_from_scratch()
+spec = rw.ModelSpec.from_config(config).layers[0].rope
+if method == "yarn":  # it never rounds the band
+    spec = dataclasses.replace(spec, scaling=dataclasses.replace(spec.scaling, truncate=False))
+exact = rw.RotaryEmbedding(spec).tables(torch.arange(16_384))
+for own, table in zip(tables, exact, strict=True):
+    assert own.shape[0] == 16_384
+    error = (own[:, :64] - table).abs().max()
+    assert error < 0.005, error  # its angles are float32
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model_type", "method"),
+    [("qwen3", "yarn"), ("qwen3", "linear"), ("qwen3", "ntk"), ("llama", "llama3")],
+)
+def test_onnx_genai_computes_the_rope_of_the_fragment(model_type, method, tmp_path):
+    """Its model builder computes cos and sin of a tiny model from the edited config."""
+    if importlib.util.find_spec("onnxruntime_genai") is None:
+        pytest.skip("needs onnxruntime-genai: pip install onnxruntime-genai==0.18.0")
+    command = [sys.executable, "-c", BUILD, model_type, method]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_amplitude_that_servers_compute_otherwise_has_a_warning():
@@ -224,7 +280,10 @@ def test_each_fragment_names_its_version_and_source():
         assert each.version
         assert each.source
         assert not any(warning.endswith(".") for warning in each.warnings)
-    assert [each.engine for each in found.fragments if each.run] == ["transformers"]
+    assert [each.engine for each in found.fragments if each.run] == [
+        "transformers",
+        "onnxruntime-genai",
+    ]
     with pytest.raises(ValueError, match="engine must be one with a fragment"):
         found.fragment("ollama")
     with pytest.raises(ValueError, match="method must be one that was computed"):

@@ -13,6 +13,14 @@ from ropewalk.tools.extend.request import Request, is_nested
 #: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
 GENAI_LLAMA = ("llama", "nemotron", "smollm3")
 GENAI_LONGROPE = ("phi3", "phi3_v", "phimoe")
+#: Model types of the text that its builder has (builder.py, create_model).
+GENAI_TYPES = frozenset(
+    """
+    chatglm ernie4_5 gemma gemma2 gemma3_text gemma4_text gpt_oss granite granitemoehybrid
+    hunyuan_v1_dense internlm2 lfm2 lfm2_moe ministral3 mistral olmo phi qwen2 qwen2_5_vl_text qwen3
+    qwen3_5_moe_text qwen3_5_text qwen3_vl_text
+    """.split()  # noqa: SIM905
+) | {*GENAI_LLAMA, *GENAI_LONGROPE}
 
 
 def transformers(request: Request) -> Fragment:
@@ -55,7 +63,7 @@ def tensorrt_llm(request: Request) -> Fragment:
     rule, written = request.result.rule, request.rope_parameters
     common: dict[str, Any] = {
         "engine": "tensorrt-llm",
-        "version": "1.0, commit 000a01d",
+        "version": "commit 000a01d",
         "source": "_torch/attention_backend/interface.py, RopeParams.from_config",
         "place": f"config.json; then: trtllm-serve DIR --max_seq_len {request.to}",
     }
@@ -131,10 +139,13 @@ def onnx_genai(request: Request) -> Fragment:
         remove=removed_keys(request.text),
         ignores=tuple(ignores),
         warnings=tuple(warnings),
+        run=True,
     )
 
 
 def _genai_refuses(method: str, model_type: str, nested: bool) -> str | None:
+    if model_type not in GENAI_TYPES:
+        return f"its builder does not know model type {model_type}"
     if nested:
         return "it reads one rope for all layers, and this model has ropes by type of layer"
     if method == "dynamic":
@@ -146,6 +157,8 @@ def _genai_refuses(method: str, model_type: str, nested: bool) -> str | None:
         )
     if method == "llama3" and model_type not in GENAI_LLAMA:
         return "it stops with an error: only its builder for Llama knows this rule"
+    if method == "ntk" and model_type in GENAI_LONGROPE:
+        return "its builder requires LongRoPE of a Phi-3 whose context exceeds the original one"
     if method == "longrope" and model_type not in GENAI_LONGROPE:
         return "only its builders for Phi know this rule"
     return None

@@ -94,8 +94,8 @@ def sglang(request: Request) -> Fragment:
     command += ["--context-length", str(request.to)]
     return Fragment(
         engine="sglang",
-        version="0.5",
-        source="Qwen's deployment guide and model cards; rotary_embedding/factory.py of 108c36c",
+        version="commit 108c36c",
+        source="Qwen's deployment guide and model cards; rotary_embedding/factory.py",
         place="shell",
         text="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 " + shlex.join(command),
         ignores=_ignored_by_servers(request),
