@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ropewalk.rotary.scaling import LongRoPE, YaRN
 from ropewalk.tools.extend.block import at_path, removed_keys
 from ropewalk.tools.extend.facts import Fragment
-from ropewalk.tools.extend.request import Request, is_nested
+from ropewalk.tools.extend.request import Request, is_nested, pretty
 
 #: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
 GENAI_LLAMA = ("llama", "nemotron", "smollm3")
@@ -51,7 +50,7 @@ def transformers(request: Request) -> Fragment:
         version="5",
         source="transformers 5.23, modeling_rope_utils.py",
         place="config.json",
-        text=_pretty(at_path(request.text.path, request.result.section)),
+        text=pretty(at_path(request.text.path, request.result.section)),
         remove=removed,
         warnings=tuple(warnings),
         run=True,
@@ -100,7 +99,7 @@ def tensorrt_llm(request: Request) -> Fragment:
         warnings.append("it computes the rule once, for one length: short inputs change too")
     return Fragment(
         **common,
-        text=_pretty(at_path(request.text.path, keys)),
+        text=pretty(at_path(request.text.path, keys)),
         remove=("rope_parameters",) if "rope_parameters" in request.text.section else (),
         ignores=("rope_parameters", "attention_factor", "truncate"),
         warnings=tuple(warnings),
@@ -135,11 +134,11 @@ def onnx_genai(request: Request) -> Fragment:
             warnings.append("with YaRN it silently drops mrope_section: images get wrong positions")
     return Fragment(
         **common,
-        text=_pretty(at_path(request.text.path, section)),
+        text=pretty(at_path(request.text.path, section)),
         remove=removed_keys(request.text),
         ignores=tuple(ignores),
         warnings=tuple(warnings),
-        run=True,
+        run=method != "longrope",
     )
 
 
@@ -162,7 +161,3 @@ def _genai_refuses(method: str, model_type: str, nested: bool) -> str | None:
     if method == "longrope" and model_type not in GENAI_LONGROPE:
         return "only its builders for Phi know this rule"
     return None
-
-
-def _pretty(keys: dict[str, Any]) -> str:
-    return json.dumps(keys, indent=2)

@@ -31,15 +31,7 @@ def fragments(text: TextConfig, result: RuleResult, original: int, to: int) -> t
 def vllm(request: Request) -> Fragment:
     """Return a command line for vLLM. A dictionary at the top level replaces the config's."""
     text, method = request.text, request.result.method
-    keys: dict[str, Any] = {"rope_parameters": request.rope_parameters}
-    length_key = text.length_key
-    # vLLM multiplies the config's context by the factor of these rules, others it leaves.
-    if method in ("linear", "dynamic"):
-        keys[length_key] = request.original
-    elif method != "yarn":
-        keys[length_key] = request.to
-    if ORIGINAL_LENGTH in request.result.section:
-        keys[ORIGINAL_LENGTH] = request.original
+    keys = {"rope_parameters": request.rope_parameters, **_lengths(request)}
     warnings = [*mrope_note(request, "vLLM"), *amplitude_note(request, "vLLM")]
     if method == "dynamic":
         warnings.append(
@@ -70,9 +62,7 @@ def sglang(request: Request) -> Fragment:
     text, method = request.text, request.result.method
     # `rope_scaling` also reaches versions on transformers 4; 5 takes it as another name.
     name = "rope_parameters" if text.path else "rope_scaling"
-    keys: dict[str, Any] = {name: request.rope_parameters}
-    if ORIGINAL_LENGTH in request.result.section:
-        keys[ORIGINAL_LENGTH] = request.original
+    keys = {name: request.rope_parameters, **_lengths(request)}
     warnings = [*mrope_note(request, "SGLang"), *amplitude_note(request, "SGLang")]
     if method == "ntk":
         warnings.append(
@@ -101,6 +91,22 @@ def sglang(request: Request) -> Fragment:
         ignores=_ignored_by_servers(request),
         warnings=tuple(warnings),
     )
+
+
+def _lengths(request: Request) -> dict[str, int]:
+    """Return the lengths that servers read next to the rope.
+
+    They multiply the config's context by the factor of linear and dynamic rules, and read YaRN's
+    own original length; for other rules the config states the new context.
+    """
+    keys: dict[str, int] = {}
+    if request.result.method in ("linear", "dynamic"):
+        keys[request.text.length_key] = request.original
+    elif request.result.method != "yarn":
+        keys[request.text.length_key] = request.to
+    if ORIGINAL_LENGTH in request.result.section:
+        keys[ORIGINAL_LENGTH] = request.original
+    return keys
 
 
 def _ignored_by_servers(request: Request) -> tuple[str, ...]:

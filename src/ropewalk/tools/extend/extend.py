@@ -77,7 +77,7 @@ def extend(
         results.append(_result(each, kinds, text, length, to, current))
     if wanted is not None and results[-1].refused is not None:
         raise ValueError(f"method {wanted} cannot be used: {results[-1].refused}")
-    recommendation = recommend(tuple(results), text.model_type, factor, current)
+    recommendation = recommend(tuple(results), text.model_type, factor, current, to / today)
     chosen = wanted or recommendation.method
     rule = next((each for each in results if each.method == chosen), None)
     return Extension(

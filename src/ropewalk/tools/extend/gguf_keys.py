@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.tools.extend.facts import Fragment
-from ropewalk.tools.extend.request import Request, is_nested
+from ropewalk.tools.extend.request import Request, is_nested, pretty
 
 # The architecture of a GGUF file by model type, where it is certain (gguf 0.19).
 ARCHITECTURES = {
@@ -117,7 +116,7 @@ def gguf(request: Request) -> Fragment:
         )
     return Fragment(
         engine="gguf", version=VERSION, source=SOURCE, place="keys of the GGUF file",
-        text=json.dumps(keys, indent=2), ignores=tuple(ignores), warnings=tuple(warnings),
+        text=pretty(keys), ignores=tuple(ignores), warnings=tuple(warnings),
     )  # fmt: skip
 
 

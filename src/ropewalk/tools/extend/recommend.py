@@ -19,7 +19,7 @@ PREFERRED = ("yarn", "llama3", "ntk", "dynamic", "linear")
 STATIC = (
     "The rule is static: it changes short inputs too. Qwen's model cards say that static YaRN may "
     "lower the quality on shorter texts, and advise it only if long inputs are needed. If most "
-    "inputs are short, serve them without the rule."
+    "inputs are short, serve them with the config as it is."
 )
 UNKNOWN = (
     "These numbers say which angles the model has not seen, not how well it answers. Test the "
@@ -33,9 +33,17 @@ TRAIN = (
 
 
 def recommend(
-    results: tuple[RuleResult, ...], model_type: str | None, factor: float, current: Scaling | None
+    results: tuple[RuleResult, ...],
+    model_type: str | None,
+    factor: float,
+    current: Scaling | None,
+    growth: float,
 ) -> Recommendation:
-    """Return the rule to try first. results: of all methods that were computed."""
+    """Return the rule to try first.
+
+    results: of all methods that were computed. factor: the target divided by the original length.
+    current: the rule of the config. growth: the target divided by the context of today.
+    """
     usable = {each.method: each for each in results if each.usable}
     by_method = {each.method: each for each in results}
     if not usable:
@@ -68,7 +76,8 @@ def recommend(
             ),
         )
     reason = _reason(usable[method], plain, own=method in own)
-    return Recommendation(method, reason, _limits(method, factor, current))
+    limits = _limits(method, growth if method in own else factor, current)
+    return Recommendation(method, reason, limits)
 
 
 def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
@@ -101,22 +110,24 @@ def _share(result: RuleResult) -> str:
     return f"{leaving or 'none'} of {pairs} pairs"
 
 
-def _limits(method: str, factor: float, current: Scaling | None) -> tuple[str, ...]:
+def _limits(method: str, times: float, current: Scaling | None) -> tuple[str, ...]:
+    """Return the limits. times: how much longer the context becomes than one that was trained."""
     found = []
-    if factor <= PROVEN:
+    if times <= PROVEN:
         found.append(
-            f"Without training: the factor {factor:g} is within what the YaRN paper reports "
-            f"without fine-tuning (more than 2, with a factor that grows with the length)."
+            f"Without training: {times:.3g} times the context is within what the YaRN paper "
+            f"reports without fine-tuning (more than 2, with a factor that grows with the length)."
         )
-    elif factor <= DOCUMENTED:
+    elif times <= DOCUMENTED:
         found.append(
             f"Without training: Qwen's model cards document YaRN with the factor 4 for Qwen2.5 and "
-            f"Qwen3. For other models the factor {factor:g} without training is not proven."
+            f"Qwen3. For other models, {times:.3g} times the context without training is not "
+            f"proven."
         )
     else:
         found.append(
-            f"Without training, the factor {factor:g} is beyond all published results that we "
-            f"know (2 to 4). {TRAIN}"
+            f"Without training, {times:.3g} times the context is beyond all published results that "
+            f"we know (2 to 4). {TRAIN}"
         )
     if method == "linear":
         found.append(
@@ -126,7 +137,7 @@ def _limits(method: str, factor: float, current: Scaling | None) -> tuple[str, .
         found.append(STATIC)
     if current is not None and not isinstance(current, BY_METHOD[method]):
         found.append(
-            f"The weights may have been trained with the config's rule {type(current).__name__}. "
+            f"The weights were probably trained with the config's rule {type(current).__name__}. "
             f"Another rule then needs training, at any length."
         )
     found.append(UNKNOWN)

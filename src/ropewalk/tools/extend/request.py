@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,12 @@ class Request:
     def factor(self) -> float:
         """The target length divided by the original one."""
         return self.to / self.original
+
+
+def pretty(keys: Mapping[str, Any]) -> str:
+    """Return JSON with an indent, and each list of numbers on one line."""
+    text = json.dumps(keys, indent=2)
+    return re.sub(r"\[[^][{}\"]*\]", lambda found: json.dumps(json.loads(found[0])), text)
 
 
 def is_nested(rope_parameters: Mapping[str, Any]) -> bool:
