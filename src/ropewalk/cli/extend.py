@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.cli.common import errors, one_line, path_of
 from ropewalk.cli.listing import print_rows
 
@@ -21,7 +22,7 @@ def extend(
             metavar="CONFIG", help="config.json, model folder, or name on the Hugging Face hub."
         ),
     ],
-    to: Annotated[int, typer.Option(metavar="N", help="The new context, in tokens.")],
+    to: Annotated[str, typer.Option(metavar="N", help="The new context, in tokens.")],
     method: Annotated[
         str,
         typer.Option(
@@ -37,7 +38,7 @@ def extend(
         ),
     ] = "transformers",
     original: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             metavar="N", help="Context in training, if config.json does not state it.",
             show_default=False,
@@ -62,7 +63,6 @@ def extend(
     """
     with errors():
         from ropewalk.bench.plan import check_target
-        from ropewalk.checks import did_you_mean, shown
         from ropewalk.tools.extend import extend as run
         from ropewalk.tools.extend.as_text import summary_blocks
         from ropewalk.tools.extend.engines import ENGINES
@@ -76,7 +76,9 @@ def extend(
             )
         picture = path_of("--plot", plot)
         check_target("--plot", picture, [".png", ".svg"])
-        found = run(config, to, method, original=original, pairing=pairing)
+        length = _tokens("--to", to)
+        trained = None if original is None else _tokens("--original", original)
+        found = run(config, length, method, original=trained, pairing=pairing)
         if picture is not None:
             save_rules(picture, found)
         if as_json:
@@ -87,6 +89,13 @@ def extend(
             if rows:
                 print_rows(("", *row) for row in rows)
         print_fragments(found, engine)
+
+
+def _tokens(option: str, text: str) -> int:
+    """Return a number of tokens from the command line."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 12:
+        raise ValueError(f"{option} must be a number of tokens such as 131072, got {shown(text)}")
+    return int(text)
 
 
 def print_fragments(found: Extension, engine: str) -> None:
