@@ -6,6 +6,7 @@ text, or if a line that is not to be pasted is wider than a terminal.
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from published import FOLDER
@@ -42,6 +43,14 @@ def test_the_table_the_recommendation_and_one_fragment(extend):
     json.loads(out[out.index("\n{") :])  # what is to be pasted comes last
 
 
+def test_the_table_of_the_docs_is_printed(extend):
+    _, out, _ = extend("qwen3-0.6b.json", "--to", "131072", "--original", "32768")
+    page = (Path(__file__).parents[2] / "docs" / "extend-a-context.md").read_text("utf-8")
+    table = page.partition("```text\n")[2].partition("```")[0].splitlines()
+    assert len(table) > 5
+    assert {line for line in table if line.strip() != "..."} <= set(out.splitlines())
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "all"])
 def test_other_engines(extend, engine):
     _, out, _ = extend("qwen3.5-9b.json", "--to", "524288", "--engine", engine)
@@ -54,6 +63,7 @@ def test_one_method(extend):
     _, out, _ = extend("llama-2-7b.json", "--to", "8192", "--method", "linear")
     assert "transformers 5, linear" in out
     assert "\n  yarn " not in out
+    assert "try first: yarn" in out  # the advice is the same as without --method
 
 
 def test_a_model_that_follows_no_rule(extend):

@@ -103,7 +103,7 @@ def print_fragments(found: Extension, engine: str) -> None:
     from ropewalk.tools.extend.as_text import fragment_rows, fragment_title
 
     if not found.fragments and any(each.usable for each in found.results):
-        print("\nnothing to paste; --method METHOD prints a rule in spite of that")
+        print("\nnothing to paste; --method METHOD prints a rule anyway")
     for fragment in found.fragments:
         if engine in (fragment.engine, "all"):
             print("\n" + one_line(fragment_title(fragment, found.method)))

@@ -11,6 +11,7 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,9 +20,10 @@ from published import PUBLISHED, changed
 from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk as rw
+from ropewalk.rotary.config.text_models import TEXT
 from ropewalk.tools.extend.engines import ENGINES
 from ropewalk.tools.extend.gguf_keys import ARCHITECTURES
-from ropewalk.tools.extend.rules import METHODS
+from ropewalk.tools.extend.rules import FOLLOWED, METHODS
 
 
 def pasted(config, fragment):
@@ -98,6 +100,30 @@ def test_transformers_computes_the_rope_of_the_fragment(model_type):
             assert near, (method, layer.rope)
         tried += 1
     assert tried or model_type in ("codegen", "gptj", "mimo_v2_flash", "roformer")
+
+
+def modeling_files():
+    """The model types of texts that transformers has, and the source of each."""
+    import transformers.models
+
+    folder = Path(transformers.models.__file__).parent
+    for model_type in TEXT:
+        name = model_type.removesuffix("_text").replace("-", "_")
+        sources = list((folder / name).glob("modeling_*.py"))
+        if sources:
+            yield model_type, "".join(source.read_text("utf-8") for source in sources)
+
+
+def test_types_whose_code_has_no_rules_are_known():
+    """`ROPE_INIT_FUNCTIONS` has the rules of transformers; code without it follows none."""
+    without = {
+        model_type
+        for model_type, source in modeling_files()
+        if "ROPE_INIT_FUNCTIONS" not in source and "apply_rotary" in source
+    }
+    known = {name for name, each in FOLLOWED.items() if set(each.methods) <= {"ntk"}}
+    assert without <= known
+    assert known - without <= {"phi-msft", "chatglm", "esm_rotary", "SaProtConfig"}
 
 
 @pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3.5-9b", "qwen2-vl-7b-resaved-default"])

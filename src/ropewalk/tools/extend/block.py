@@ -71,16 +71,16 @@ def text_config(
 def scales(layer: LayerSpec, text: TextConfig) -> bool:
     """Return whether a longer context changes the rope of a layer.
 
-    Layers with sliding attention keep theirs if the config describes each type of layers apart:
-    they see only the distances of their window.
+    Layers with sliding attention keep theirs if the config describes each type of layers
+    separately: they see only the distances of their window.
     """
     if layer.rope is None:
         return False
     ropes = {each.rope for each in text.model.layers if each.rope is not None}
     conventions = text.conventions
     unscaled = frozenset() if conventions is None else conventions.unscaled_layer_types
-    apart = len(ropes) > 1 and layer.layer_type == SLIDING
-    return layer.layer_type not in unscaled and not apart
+    separate = len(ropes) > 1 and layer.layer_type == SLIDING
+    return layer.layer_type not in unscaled and not separate
 
 
 def with_rule(rope: RotarySpec, rule: Scaling, text: TextConfig) -> RotarySpec:

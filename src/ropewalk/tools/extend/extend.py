@@ -12,7 +12,7 @@ from ropewalk.tools.extend.engines import fragments
 from ropewalk.tools.extend.facts import Extension, RuleResult
 from ropewalk.tools.extend.measures import numbers
 from ropewalk.tools.extend.recommend import recommend
-from ropewalk.tools.extend.rules import METHODS, check_method, make_rule, why_not
+from ropewalk.tools.extend.rules import METHODS, OWN_CODE, check_method, make_rule, why_not
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport
 from ropewalk.tools.inspect.measures import without_rule
 from ropewalk.tools.inspect.repairs import read_with_repairs
@@ -72,12 +72,13 @@ def extend(
     _check_target(to, length, today)
     factor = to / length
     current = kinds[0].rope.spec.scaling if kinds[0].rope else None
+    _check_usable(wanted, why_not(wanted, text.model_type, current) if wanted else None)
     results = [_without_rule(kinds, length, to)]
-    for each in METHODS if wanted is None else (wanted,):
-        results.append(_result(each, kinds, text, length, to, current))
-    if wanted is not None and results[-1].refused is not None:
-        raise ValueError(f"method {wanted} cannot be used: {results[-1].refused}")
+    results += [_result(each, kinds, text, length, to, current) for each in METHODS]
     recommendation = recommend(tuple(results), text.model_type, factor, current, to / today)
+    if wanted is not None:
+        results = [each for each in results if each.method in ("none", wanted)]
+        _check_usable(wanted, results[-1].refused)
     chosen = wanted or recommendation.method
     rule = next((each for each in results if each.method == chosen), None)
     return Extension(
@@ -147,6 +148,11 @@ def _check_target(to: int, original: int, today: int) -> None:
         )
 
 
+def _check_usable(method: str | None, refused: str | None) -> None:
+    if refused is not None:
+        raise ValueError(f"method {method} cannot be used: {refused}")
+
+
 def _without_rule(kinds: list[LayerKind], original: int, to: int) -> RuleResult:
     """Return the numbers of the ropes without any rule at the target length."""
     plain = [
@@ -210,9 +216,9 @@ def _notes(
             f"layers {ranges(kind.layers)} ({types}) keep their rope: their attention sees only a "
             f"window, or the model's code does not scale them"
         )
-    if text.conventions is None:
+    if text.conventions is None or text.model_type in OWN_CODE:
         notes.append(
-            f"model type {text.model_type} is not known, so it is not known which rules its code "
-            f"follows"
+            f"transformers has no code for model type {text.model_type}, so it is not known which "
+            f"rules its code follows"
         )
     return notes

@@ -67,8 +67,8 @@ def recommend(
     if plain.numbers and not any(each.leaving for each in plain.numbers):
         return Recommendation(
             None,
-            "Without any rule no pair leaves the range of angles of the training: each makes a "
-            "full turn within the original context.",
+            "Without any rule no pair leaves the range of angles of the training: each pair that "
+            "rotates makes a full turn within the original context.",
             (
                 "The distances themselves are still longer than any in training, and the model may "
                 "fail at them. State the longer context and test; if it fails, fine-tune.",
@@ -85,11 +85,11 @@ def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
     moved = f"Without a rule {_share(plain)} leave the range of angles of the training"
     kept = f"with it {_share(result)} do"
     reasons = {
-        "yarn": "YaRN leaves the pairs that turn often, so near distances stay sharp, and slows "
+        "yarn": "YaRN leaves the pairs that rotate often, so near distances stay sharp, and slows "
         "the others by the factor. Its paper reports better perplexity than linear and NTK-aware "
         "scaling, with and without fine-tuning.",
-        "llama3": "The rule of Llama 3.1 leaves the pairs that turn often and slows the others by "
-        "the factor.",
+        "llama3": "The rule of Llama 3.1 leaves the pairs that rotate often and slows the others "
+        "by the factor.",
         "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the "
         "rule of Llama 3.1. It keeps the fastest pair and slows the slowest by the factor.",
         "dynamic": "Inputs up to the original length keep their angles exactly.",

@@ -47,7 +47,7 @@ class Followed:
 #: transformers does not have, the code next to the weights.
 FOLLOWED: Mapping[str, Followed] = {
     **dict.fromkeys(("codegen", "gptj", "roformer", "phi-msft"), Followed((), _FIXED)),
-    "esm": Followed(("ntk",), _NO_RULE),
+    **dict.fromkeys(("esm", "esm_rotary", "SaProtConfig"), Followed((), _FIXED)),
     "recurrent_gemma": Followed(("ntk",), _NO_RULE),
     "ernie4_5_vl_moe_text": Followed(("ntk",), _NO_RULE),
     "chatglm": Followed((), "its code reads only rope_ratio, a factor of theta"),
@@ -59,6 +59,9 @@ FOLLOWED: Mapping[str, Followed] = {
         ("linear", "dynamic", "ntk", "longrope"), "its code has only linear, dynamic and longrope"
     ),
 }  # fmt: skip
+
+#: Model types whose code is next to the weights, and is not in transformers 5.23.
+OWN_CODE = frozenset({"Yi", "deepseek", "hunyuan"})
 
 
 def check_method(method: str | None) -> str | None:
