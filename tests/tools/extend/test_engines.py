@@ -190,6 +190,24 @@ def test_gguf_keys_read_back_are_the_rope_of_the_fragment(method, tmp_path):
     assert list(rope.wavelengths) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_an_alpha_becomes_a_larger_theta_in_llama_cpp():
+    found = rw.tools.extend(PUBLISHED["hunyuan-7b-instruct"], 2**20, "ntk", original=32_768)
+    spec = found.result("ntk").rule
+    dims = 128
+    theta = 10_000 * spec.factor ** (dims / (dims - 2))
+    words = shlex.split(found.fragment("llama.cpp").text)
+    assert float(words[words.index("--rope-freq-base") + 1]) == pytest.approx(theta)
+    (base,) = (v for k, v in json.loads(found.fragment("gguf").text).items() if "base" in k)
+    assert base == pytest.approx(theta)
+    assert found.recommendation.method is None
+    assert "1000, is no ratio of lengths" in found.recommendation.reason
+
+
+def test_latent_attention_has_its_amplitude_in_the_file():
+    text = rw.tools.extend(PUBLISHED["deepseek-v3"], 327_680).fragment("llama.cpp").text
+    assert "--yarn-attn-factor" not in text
+
+
 def test_the_architectures_are_names_of_gguf():
     gguf = pytest.importorskip("gguf")
     assert set(ARCHITECTURES.values()) <= set(gguf.MODEL_ARCH_NAMES.values())

@@ -9,6 +9,7 @@ from ropewalk.tools.extend.block import at_path, removed_keys
 from ropewalk.tools.extend.facts import Fragment
 from ropewalk.tools.extend.request import Request, is_nested, pretty
 
+YARN_ONLY = ("attention_factor", "truncate")  # fields of YaRN that two engines ignore
 #: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
 GENAI_LLAMA = ("llama", "nemotron", "smollm3")
 GENAI_LONGROPE = ("phi3", "phi3_v", "phimoe")
@@ -101,7 +102,7 @@ def tensorrt_llm(request: Request) -> Fragment:
         **common,
         text=pretty(at_path(request.text.path, keys)),
         remove=("rope_parameters",) if "rope_parameters" in request.text.section else (),
-        ignores=("rope_parameters", "attention_factor", "truncate"),
+        ignores=("rope_parameters", *YARN_ONLY * isinstance(rule, YaRN)),
         warnings=tuple(warnings),
     )
 
@@ -123,9 +124,10 @@ def onnx_genai(request: Request) -> Fragment:
     section = dict(request.result.section)
     if isinstance(rule, LongRoPE):  # its code reads `type` here
         section["rope_parameters"] = {**request.rope_parameters, "type": "longrope"}
-    warnings, ignores = [], []
+    warnings: list[str] = []
+    ignores: list[str] = []
     if isinstance(rule, YaRN):
-        ignores = ["attention_factor", "truncate"]
+        ignores += YARN_ONLY
         warnings.append(
             "beta_fast and beta_slow must be stated, as here: without them it computes with 0. It "
             "never rounds the band of blended pairs, so some of them differ from transformers"
@@ -138,7 +140,7 @@ def onnx_genai(request: Request) -> Fragment:
         remove=removed_keys(request.text),
         ignores=tuple(ignores),
         warnings=tuple(warnings),
-        run=method != "longrope",
+        run=method != "longrope" and "alpha" not in request.rope_parameters,
     )
 
 

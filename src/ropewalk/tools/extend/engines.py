@@ -64,7 +64,7 @@ def sglang(request: Request) -> Fragment:
     name = "rope_parameters" if text.path else "rope_scaling"
     keys = {name: request.rope_parameters, **_lengths(request)}
     warnings = [*mrope_note(request, "SGLang"), *amplitude_note(request, "SGLang")]
-    if method == "ntk":
+    if method == "ntk" and "alpha" not in request.rope_parameters:
         warnings.append(
             "SGLang on transformers 4 ignores rope_theta inside rope_scaling; there, set "
             "rope_theta in config.json"

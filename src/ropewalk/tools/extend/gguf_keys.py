@@ -39,7 +39,8 @@ def llama_cpp(request: Request) -> Fragment:
         if rule.beta_fast != 32 or rule.beta_slow != 1:
             flags += ["--yarn-beta-fast", _number(rule.beta_fast)]
             flags += ["--yarn-beta-slow", _number(rule.beta_slow)]
-        if rule.amplitude(None) != rule.sharpening(1.0):
+        # In latent attention, llama.cpp computes it from yarn_log_multiplier of the file.
+        if rule.amplitude(None) != rule.sharpening(1.0) and not request.text.is_latent:
             ratio = rule.amplitude(None) / rule.sharpening(1.0)
             flags += ["--yarn-attn-factor", _number(ratio)]
         ignores.append("truncate: the band of blended pairs is always rounded")
@@ -49,10 +50,7 @@ def llama_cpp(request: Request) -> Fragment:
         flags += ["--rope-scaling", "linear", "--rope-scale", _number(request.factor)]
         flags += ["--override-kv", f"{_architecture(request)}.context_length=int:{request.to}"]
     elif method == "ntk" and not is_nested(request.rope_parameters):
-        theta = request.rope_parameters.get("rope_theta", 0.0)
-        if "alpha" in request.rope_parameters:
-            return _none(request, f"llama.cpp has no flag for alpha: {CONVERT}")
-        flags += ["--rope-scaling", "none", "--rope-freq-base", _number(theta)]
+        flags += ["--rope-scaling", "none", "--rope-freq-base", _number(_larger_theta(request))]
         flags += ["--override-kv", f"{_architecture(request)}.context_length=int:{request.to}"]
     elif method == "dynamic":
         return _none(request, "llama.cpp has no dynamic rule; use --method yarn or ntk")
@@ -92,9 +90,9 @@ def gguf(request: Request) -> Fragment:
     elif method == "linear":
         keys[f"{scaling}.type"] = "linear"
         keys[f"{scaling}.factor"] = request.factor
-    elif method == "ntk" and "rope_theta" in request.rope_parameters:
+    elif method == "ntk" and not is_nested(request.rope_parameters):
         keys[f"{scaling}.type"] = "none"
-        keys[f"{name}.rope.freq_base"] = request.rope_parameters["rope_theta"]
+        keys[f"{name}.rope.freq_base"] = _larger_theta(request)
     else:
         why = (
             "GGUF has no dynamic rule"
@@ -118,6 +116,13 @@ def gguf(request: Request) -> Fragment:
         engine="gguf", version=VERSION, source=SOURCE, place="keys of the GGUF file",
         text=pretty(keys), ignores=tuple(ignores), warnings=tuple(warnings),
     )  # fmt: skip
+
+
+def _larger_theta(request: Request) -> float:
+    """Return the theta of the NTK-aware rule, which config.json has as theta or as alpha."""
+    numbers = request.result.numbers[0]
+    dims = 2 * len(numbers.growth)
+    return float(numbers.theta * request.factor ** (dims / (dims - 2)))
 
 
 def _architecture(request: Request) -> str:

@@ -61,6 +61,13 @@ def recommend(
                 UNKNOWN,
             ),
         )
+    if isinstance(current, NTKAware):
+        return Recommendation(
+            None,
+            f"The config's alpha, {current.factor:g}, is no ratio of lengths but a part of how the "
+            f"model was trained, and each rule here would replace it.",
+            ("A longer context then needs training with any rule.", UNKNOWN),
+        )
     plain = by_method["none"]
     own = [name for name, rule in BY_METHOD.items() if isinstance(current, rule)]
     method = next(each for each in (*own, *PREFERRED, *usable) if each in usable)
@@ -91,7 +98,7 @@ def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
         "llama3": "The rule of Llama 3.1 leaves the pairs that rotate often and slows the others "
         "by the factor.",
         "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the "
-        "rule of Llama 3.1. It keeps the fastest pair and slows the slowest by the factor.",
+        "rule of Llama 3.1; it keeps the fastest pair and slows the slowest by the factor.",
         "dynamic": "Inputs up to the original length keep their angles exactly.",
         "linear": "Linear scaling keeps each pair within its range.",
     }
