@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from ropewalk.tools.extend.facts import Extension, Fragment, Numbers, RuleResult
 from ropewalk.tools.extend.measures import NEAR
-from ropewalk.tools.extend.rules import PARAMETERS
+from ropewalk.tools.extend.rules import REMARKS
+from ropewalk.tools.inspect.as_text import fields_text
+from ropewalk.tools.inspect.measures import rule_fields
 from ropewalk.tools.ranges import ranges
 
 Rows = list[tuple[str, ...]]
@@ -25,9 +27,13 @@ def summary_blocks(found: Extension) -> Iterator[tuple[str, Rows]]:
         if len(ropes) > 1:
             title = f"layers {ranges(rope.layers)}: {title}"
         yield title, list(_table(found, place))
-    used = [each.method for each in found.results if each.method in PARAMETERS and not each.refused]
+    used: Rows = [
+        (each.method, fields_text(rule_fields(each.rule)) + REMARKS.get(each.method, ""))
+        for each in found.results
+        if each.usable
+    ]
     if used:
-        yield "parameters", [(name, PARAMETERS[name]) for name in used]
+        yield "parameters", used
     refused: dict[str, list[str]] = {}
     for each in found.results:
         if each.refused:
@@ -57,7 +63,8 @@ def _table(found: Extension, place: int) -> Iterator[tuple[str, ...]]:
 def _row(result: RuleResult, numbers: Numbers, places: list[int]) -> tuple[str, ...]:
     count = len(numbers.leaving)
     share = f"{count} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
-    ends = [f"{end:.3g}" for end in (min(numbers.growth), max(numbers.growth))]
+    both = (min(numbers.growth), max(numbers.growth))
+    ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
     growth = f"{' to '.join(dict.fromkeys(ends))} times"
     scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
     return result.method, growth, share, f"{numbers.amplitude:.4g}", scores

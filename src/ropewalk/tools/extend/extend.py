@@ -202,8 +202,7 @@ def _notes(
     if given is None and str(text.model_type).startswith("qwen3") and length == QWEN3_STATED:
         notes.append(
             f"the config states {length:,}, but Qwen3's model cards name {QWEN3_TRAINED:,} as the "
-            f"context in training and the rest as room for the output: pass --original "
-            f"{QWEN3_TRAINED}"
+            f"context in training: pass --original {QWEN3_TRAINED}"
         )
     kept = [
         kind for kind in report.kinds

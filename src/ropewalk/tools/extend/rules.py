@@ -19,14 +19,10 @@ from ropewalk.rotary.scaling import (
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3", "longrope")
 
-#: The parameters besides the factor, target / original, as `ropewalk extend` prints them.
-PARAMETERS = {
-    "linear": "factor s",
-    "ntk": "theta · s^(R/(R-2))",
-    "dynamic": "factor s; theta grows with the length of the sequence",
-    "yarn": "factor s, beta_fast 32, beta_slow 1",
-    "llama3": "factor s, low_freq_factor 1, high_freq_factor 4",
-    "longrope": "the config's own short_factor and long_factor",
+#: What `ropewalk extend` prints after the fields of a rule; s is the factor, R the rotary_dim.
+REMARKS = {
+    "ntk": ": theta · s^(R/(R-2))",
+    "dynamic": ": theta grows with the length of the sequence",
 }
 
 _ITS_OWN = "its code computes the rope itself and ignores"
