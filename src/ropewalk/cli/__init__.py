@@ -15,6 +15,7 @@ try:
     from ropewalk.cli.compare import compare
     from ropewalk.cli.convert import convert
     from ropewalk.cli.encodings import encodings
+    from ropewalk.cli.extend import extend
     from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
     from ropewalk.cli.inspect import inspect
@@ -56,7 +57,7 @@ def _root(
 
 
 TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
-TOOLS = (verify, inspect, convert, catalogue, bench)
+TOOLS = (verify, inspect, extend, convert, catalogue, bench)
 for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 

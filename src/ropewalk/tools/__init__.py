@@ -2,6 +2,7 @@
 
 from ropewalk.tools.catalogue import catalogue, catalogue_vectors
 from ropewalk.tools.convert import convert
+from ropewalk.tools.extend import extend
 from ropewalk.tools.inspect import compare_ropes, inspect
 from ropewalk.tools.patch import Patch, patch
 from ropewalk.tools.verify import load_model, verify, verify_model
@@ -12,6 +13,7 @@ __all__ = [
     "catalogue_vectors",
     "compare_ropes",
     "convert",
+    "extend",
     "inspect",
     "load_model",
     "patch",

@@ -1,0 +1,88 @@
+"""An extension as text for a terminal: titles with rows of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ropewalk.tools.extend.facts import Extension, Fragment, Numbers, RuleResult
+from ropewalk.tools.extend.measures import NEAR
+from ropewalk.tools.extend.rules import REMARKS
+from ropewalk.tools.inspect.as_text import fields_text
+from ropewalk.tools.inspect.measures import rule_fields
+from ropewalk.tools.ranges import ranges
+
+Rows = list[tuple[str, ...]]
+
+
+def summary_blocks(found: Extension) -> Iterator[tuple[str, Rows]]:
+    """Yield the lengths, the table of rules for each rope, refused rules and the recommendation."""
+    yield (
+        f"{found.source}: {found.model_type or 'no model type'}, {found.original_length:,} -> "
+        f"{found.to:,} tokens, factor s = {found.factor:.4g}",
+        [("note", f"{note}.") for note in found.notes],
+    )
+    ropes = found.results[0].numbers
+    for place, rope in enumerate(ropes):
+        title = f"theta {rope.theta:,.10g}, {len(rope.growth)} pairs"
+        if len(ropes) > 1:
+            title = f"layers {ranges(rope.layers)}: {title}"
+        yield title, list(_table(found, place))
+    used: Rows = [
+        (each.method, fields_text(rule_fields(each.rule)) + REMARKS.get(each.method, ""))
+        for each in found.results
+        if each.usable
+    ]
+    if used:
+        yield "parameters", used
+    refused: dict[str, list[str]] = {}
+    for each in found.results:
+        if each.refused:
+            refused.setdefault(each.refused, []).append(each.method)
+    if refused:
+        yield "not for this model", [(", ".join(of), f"{why}.") for why, of in refused.items()]
+    advice = found.recommendation
+    rows: Rows = [("why", advice.reason)]
+    rows += [("limits" if not i else "", limit) for i, limit in enumerate(advice.limits)]
+    yield f"try first: {advice.method or 'no rule'}", rows
+
+
+def _table(found: Extension, place: int) -> Iterator[tuple[str, ...]]:
+    distances = found.results[0].numbers[place].distances
+    shown = (min(NEAR, found.to), found.original_length, found.to)
+    places = [distances.index(each) for each in shown]
+    where = ", ".join(f"{each:,}" for each in shown)
+    yield (
+        "method", "wavelengths grow", "pairs beyond training", "amplitude",
+        f"mean score at distance {where}",
+    )  # fmt: skip
+    for result in found.results:
+        if result.numbers and not result.refused:
+            yield _row(result, result.numbers[place], places)
+
+
+def _row(result: RuleResult, numbers: Numbers, places: list[int]) -> tuple[str, ...]:
+    count = len(numbers.leaving)
+    share = f"{count} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
+    both = (min(numbers.growth), max(numbers.growth))
+    ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
+    growth = f"{' to '.join(dict.fromkeys(ends))} times"
+    scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
+    return result.method, growth, share, f"{numbers.amplitude:.4g}", scores
+
+
+def fragment_title(fragment: Fragment, method: str | None) -> str:
+    """Return "vllm 0.11.1 and later, yarn (not run)"."""
+    tested = "run by ropewalk's tests" if fragment.run else "from its documentation, not run"
+    return f"{fragment.engine} {fragment.version}, {method}: {tested}"
+
+
+def fragment_rows(fragment: Fragment) -> Rows:
+    """Return what to say about a fragment, before its text."""
+    rows: Rows = [("where", fragment.place)]
+    if fragment.remove:
+        rows.append(("remove", ", ".join(fragment.remove)))
+    rows += [("ignores", each) for each in fragment.ignores]
+    rows += [("warning", f"{each}.") for each in fragment.warnings]
+    if fragment.text is None:
+        rows.append(("", "nothing to paste"))
+    return rows

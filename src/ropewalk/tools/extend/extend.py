@@ -1,0 +1,223 @@
+"""`extend`: from a config and a target length to numbers, a recommendation and fragments."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from ropewalk.checks import check_int, shown
+from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
+from ropewalk.rotary.scaling import Scaling
+from ropewalk.tools.extend.block import TextConfig, scales, section_keys, text_config, with_rule
+from ropewalk.tools.extend.engines import fragments
+from ropewalk.tools.extend.facts import Extension, RuleResult
+from ropewalk.tools.extend.measures import numbers
+from ropewalk.tools.extend.recommend import recommend
+from ropewalk.tools.extend.rules import METHODS, OWN_CODE, check_method, make_rule, why_not
+from ropewalk.tools.inspect.facts import LayerKind, ModelReport
+from ropewalk.tools.inspect.measures import without_rule
+from ropewalk.tools.inspect.repairs import read_with_repairs
+from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.inspect.source import find_source
+from ropewalk.tools.ranges import ranges
+
+QWEN3_STATED, QWEN3_TRAINED = 40_960, 32_768
+
+
+def extend(
+    config: str | PathLike[str] | JsonObject,
+    to: int,
+    method: str | None = None,
+    *,
+    original: int | None = None,
+    pairing: str | None = None,
+) -> Extension:
+    """Return what each scaling rule does to a model's rope if its context grows to `to` tokens.
+
+    config: a config.json, a model's folder, a name on the Hugging Face hub, the contents of a
+    config.json, or a transformers config.
+    method: "linear", "ntk", "dynamic", "yarn", "llama3" or "longrope": only this rule, and the
+    fragments for engines have it. None or "all": all rules; the fragments have the recommended one.
+    original: the context in training, if the config does not state it or states another.
+    pairing: "half" or "interleaved", for a model type that is not known.
+
+    A rule that the config has already is replaced, and factors are relative to the original
+    length. Raises ValueError if `to` is not longer than the context of today, if the code of the
+    model type does not follow the method, or if the original length is not known.
+
+    Example:
+        >>> from ropewalk import tools
+        >>> config = {"model_type": "qwen3", "num_hidden_layers": 2, "head_dim": 128}
+        >>> config |= {"rope_theta": 1000000.0, "max_position_embeddings": 32768}
+        >>> found = tools.extend(config, 131072)
+        >>> found.factor, found.recommendation.method
+        (4.0, 'yarn')
+        >>> [(each.method, len(each.numbers[0].leaving)) for each in found.results if each.numbers]
+        [('none', 24), ('linear', 0), ('ntk', 23), ('dynamic', 0), ('yarn', 0), ('llama3', 0)]
+    """
+    check_int("to", to, 2)
+    if to > MAX_LENGTH:
+        raise ValueError(f"to must be at most {MAX_LENGTH:,}, got {to:,}")
+    wanted = check_method(method)
+    source = find_source(config)
+    if source.config is None:
+        raise ValueError(
+            f"config must be a config.json, got the GGUF file {source.name}; pass the config.json "
+            f"of the model that it was converted from"
+        )
+    reading = read_with_repairs(source.config, pairing)
+    report = inspect(reading.config, pairing=pairing)
+    text = text_config(reading.config, reading.model, report.max_length_key, pairing)
+    kinds = _scaled_kinds(report, text)
+    length, today = _lengths(kinds, report, original)
+    _check_target(to, length, today)
+    factor = to / length
+    current = kinds[0].rope.spec.scaling if kinds[0].rope else None
+    _check_usable(wanted, why_not(wanted, text.model_type, current) if wanted else None)
+    results = [_without_rule(kinds, length, to)]
+    results += [_result(each, kinds, text, length, to, current) for each in METHODS]
+    recommendation = recommend(tuple(results), text.model_type, factor, current, to / today)
+    if wanted is not None:
+        results = [each for each in results if each.method in ("none", wanted)]
+        _check_usable(wanted, results[-1].refused)
+    chosen = wanted or recommendation.method
+    rule = next((each for each in results if each.method == chosen), None)
+    return Extension(
+        source=source.name,
+        model_type=reading.model.model_type,
+        original_length=length,
+        current_length=today,
+        to=to,
+        factor=factor,
+        section_path=text.path,
+        results=tuple(results),
+        recommendation=recommendation,
+        method=chosen,
+        fragments=() if rule is None else fragments(text, rule, length, to),
+        notes=tuple(_notes(report, text, current, length, original)),
+    )
+
+
+def _scaled_kinds(report: ModelReport, text: TextConfig) -> list[LayerKind]:
+    found = []
+    for kind in report.kinds:
+        if kind.stack == "text" and kind.rope is not None and kind.layers:
+            layer = text.model.layers[kind.layers[0]]
+            if scales(layer, text):
+                found.append(kind)
+    if not found:
+        raise ValueError(
+            f"config must be of a model whose text has a rope that can be scaled, "
+            f"got model_type {shown(report.model_type)}"
+        )
+    return found
+
+
+def _lengths(kinds: list[LayerKind], report: ModelReport, original: int | None) -> tuple[int, int]:
+    """Return the original length and the context that the config states today."""
+    ropes = [kind.rope for kind in kinds if kind.rope is not None]
+    stated = next((rope.original_length for rope in ropes if rope.original_length), None)
+    longest = [rope.extended_length or rope.original_length or 0 for rope in ropes]
+    today = max([*longest, report.max_length or 0])
+    if original is not None:
+        check_int("original", original, 2)
+        if today and original > today:
+            raise ValueError(
+                f"original must be at most the context that the config states, {today:,}, "
+                f"got {original:,}"
+            )
+        return original, today or original
+    if stated is None:
+        rule = ropes[0].rule
+        why = f"the rule {rule} of the config does not state it" if rule else "the config has none"
+        raise ValueError(
+            f"original (--original) must be given, the context in training before any rule: {why}"
+        )
+    return stated, today
+
+
+def _check_target(to: int, original: int, today: int) -> None:
+    if to <= original:
+        raise ValueError(
+            f"to must be longer than the original context, {original:,}, got {to:,}; "
+            f"no rule is needed for a shorter one"
+        )
+    if to <= today:
+        raise ValueError(
+            f"to must be longer than the context that the config states, {today:,}, got {to:,}; "
+            f"the model's own rule serves it, so leave it as it is"
+        )
+
+
+def _check_usable(method: str | None, refused: str | None) -> None:
+    if refused is not None:
+        raise ValueError(f"method {method} cannot be used: {refused}")
+
+
+def _without_rule(kinds: list[LayerKind], original: int, to: int) -> RuleResult:
+    """Return the numbers of the ropes without any rule at the target length."""
+    plain = [
+        numbers(kind, without_rule(kind.rope.spec), original, to) for kind in kinds if kind.rope
+    ]
+    return RuleResult("none", None, tuple(plain))
+
+
+def _result(
+    method: str, kinds: list[LayerKind], text: TextConfig, original: int, to: int,
+    current: Scaling | None,
+) -> RuleResult:  # fmt: skip
+    reason = why_not(method, text.model_type, current)
+    if method == "longrope" and reason is not None:
+        return RuleResult(method, None, refused=reason)
+    try:
+        rule = make_rule(method, to / original, original, current)
+        found = tuple(
+            numbers(kind, with_rule(kind.rope.spec, rule, text), original, to)
+            for kind in kinds
+            if kind.rope
+        )
+    except ValueError as error:
+        return RuleResult(method, None, refused=str(error))
+    if reason is not None:
+        return RuleResult(method, rule, found, refused=reason)
+    try:
+        return RuleResult(method, rule, found, section_keys(text, rule, to))
+    except ValueError:
+        why = f"a config of model type {text.model_type} cannot describe it"
+        return RuleResult(method, rule, found, refused=why)
+
+
+def _notes(
+    report: ModelReport, text: TextConfig, current: Scaling | None, length: int, given: int | None
+) -> list[str]:
+    notes = []
+    if current is not None:
+        notes.append(
+            f"the config has the rule {type(current).__name__}; each rule here replaces it, with "
+            f"the factor relative to the original {length:,}. If the model was trained with its "
+            f"rule, another one changes also what it does at the lengths of today"
+        )
+    stated = report.max_length
+    if given is not None and stated is not None and given != stated and current is None:
+        notes.append(f"the original length is {given:,} as passed; the config states {stated:,}")
+    if given is None and str(text.model_type).startswith("qwen3") and length == QWEN3_STATED:
+        notes.append(
+            f"the config states {length:,}, but Qwen3's model cards name {QWEN3_TRAINED:,} as the "
+            f"context in training: pass --original {QWEN3_TRAINED}"
+        )
+    kept = [
+        kind for kind in report.kinds
+        if kind.stack == "text" and kind.rope is not None and kind.layers
+        and not scales(text.model.layers[kind.layers[0]], text)
+    ]  # fmt: skip
+    for kind in kept:
+        types = ", ".join(kind.layer_types) or "another type"
+        notes.append(
+            f"layers {ranges(kind.layers)} ({types}) keep their rope: their attention sees only a "
+            f"window, or the model's code does not scale them"
+        )
+    if text.conventions is None or text.model_type in OWN_CODE:
+        notes.append(
+            f"transformers has no code for model type {text.model_type}, so it is not known which "
+            f"rules its code follows"
+        )
+    return notes

@@ -1,0 +1,151 @@
+"""Which rule to try first, in plain words, with the reason and the limits.
+
+It follows stated rules and published results, and knows nothing about the weights.
+"""
+
+from __future__ import annotations
+
+from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, NTKAware, Scaling, YaRN
+from ropewalk.tools.extend.facts import Recommendation, RuleResult
+
+PROVEN = 2.0  # the YaRN paper: more than this, with its dynamic form, without training
+DOCUMENTED = 4.0  # the model cards of Qwen2.5 and Qwen3, for these models
+BY_METHOD: dict[str, type[Scaling]] = {
+    "linear": Linear, "ntk": NTKAware, "dynamic": DynamicNTK, "yarn": YaRN, "llama3": Llama3,
+}  # fmt: skip
+# In this order, if the code follows several.
+PREFERRED = ("yarn", "llama3", "ntk", "dynamic", "linear")
+
+STATIC = (
+    "The rule is static: it changes short inputs too. Qwen's model cards say that static YaRN may "
+    "lower the quality on shorter texts, and advise it only if long inputs are needed. If most "
+    "inputs are short, serve them with the config as it is."
+)
+UNKNOWN = (
+    "These numbers say which angles the model has not seen, not how well it answers. Test the "
+    "candidates on your own long texts, and on short ones."
+)
+TRAIN = (
+    "Fine-tune with the rule on. The YaRN paper (arXiv 2309.00071) trained Llama 2 for 400 steps "
+    "at 16 times its context, and 200 more at 32 times; Position Interpolation (arXiv 2306.15595) "
+    "trained LLaMA for 1,000 steps at up to 16 times."
+)
+
+
+def recommend(
+    results: tuple[RuleResult, ...],
+    model_type: str | None,
+    factor: float,
+    current: Scaling | None,
+    growth: float,
+) -> Recommendation:
+    """Return the rule to try first.
+
+    results: of all methods that were computed. factor: the target divided by the original length.
+    current: the rule of the config. growth: the target divided by the context of today.
+    """
+    usable = {each.method: each for each in results if each.usable}
+    by_method = {each.method: each for each in results}
+    if not usable:
+        reason = f"The code of model type {model_type} follows none of these rules."
+        way_out = "Use a model that was trained for this length, or change the model's code."
+        return Recommendation(None, reason, (way_out,))
+    if "longrope" in usable:
+        return Recommendation(
+            "longrope",
+            "The config has divisors from a search on this model (LongRoPE), and its weights were "
+            "trained with them.",
+            (
+                "The divisors were searched for the length of the config, not for the new one; "
+                "beyond it nothing was published. Search again (arXiv 2402.13753) or fine-tune.",
+                UNKNOWN,
+            ),
+        )
+    if isinstance(current, NTKAware):
+        return Recommendation(
+            None,
+            f"The config's alpha, {current.factor:g}, is no ratio of lengths but a part of how the "
+            f"model was trained, and each rule here would replace it.",
+            ("A longer context then needs training with any rule.", UNKNOWN),
+        )
+    plain = by_method["none"]
+    own = [name for name, rule in BY_METHOD.items() if isinstance(current, rule)]
+    method = next(each for each in (*own, *PREFERRED, *usable) if each in usable)
+    if plain.numbers and not any(each.leaving for each in plain.numbers):
+        return Recommendation(
+            None,
+            "Without any rule no pair leaves the range of angles of the training: each pair that "
+            "rotates makes a full turn within the original context.",
+            (
+                "The distances themselves are still longer than any in training, and the model may "
+                "fail at them. State the longer context and test; if it fails, fine-tune.",
+                UNKNOWN,
+            ),
+        )
+    reason = _reason(usable[method], plain, own=method in own)
+    limits = _limits(method, growth if method in own else factor, current)
+    return Recommendation(method, reason, limits)
+
+
+def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
+    method = result.method
+    moved = f"Without a rule {_share(plain)} leave the range of angles of the training"
+    kept = f"with it {_share(result)} do"
+    reasons = {
+        "yarn": "YaRN leaves the pairs that rotate often, so near distances stay sharp, and slows "
+        "the others by the factor. Its paper reports better perplexity than linear and NTK-aware "
+        "scaling, with and without fine-tuning.",
+        "llama3": "The rule of Llama 3.1 leaves the pairs that rotate often and slows the others "
+        "by the factor.",
+        "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the "
+        "rule of Llama 3.1; it keeps the fastest pair and slows the slowest by the factor.",
+        "dynamic": "Inputs up to the original length keep their angles exactly.",
+        "linear": "Linear scaling keeps each pair within its range.",
+    }
+    trained = (
+        "It is the rule of the config, with which the weights were probably trained. "
+        if own
+        else ""
+    )
+    return f"{moved}; {kept}. {trained}{reasons[method]}"
+
+
+def _share(result: RuleResult) -> str:
+    """Return "24 of 64 pairs", for all ropes of the model together."""
+    leaving = sum(len(each.leaving) for each in result.numbers)
+    pairs = sum(len(each.growth) for each in result.numbers)
+    return f"{leaving or 'none'} of {pairs} pairs"
+
+
+def _limits(method: str, times: float, current: Scaling | None) -> tuple[str, ...]:
+    """Return the limits. times: how much longer the context becomes than one that was trained."""
+    found = []
+    if times <= PROVEN:
+        found.append(
+            f"Without training: {times:.3g} times the context is within what the YaRN paper "
+            f"reports without fine-tuning (more than 2, with a factor that grows with the length)."
+        )
+    elif times <= DOCUMENTED:
+        found.append(
+            f"Without training: Qwen's model cards document YaRN with the factor 4 for Qwen2.5 and "
+            f"Qwen3. For other models, {times:.3g} times the context without training is not "
+            f"proven."
+        )
+    else:
+        found.append(
+            f"Without training, {times:.3g} times the context is beyond all published results that "
+            f"we know (2 to 4). {TRAIN}"
+        )
+    if method == "linear":
+        found.append(
+            "Linear scaling also blurs near distances; its paper fine-tunes the model with it on."
+        )
+    if method != "dynamic":
+        found.append(STATIC)
+    if current is not None and not isinstance(current, BY_METHOD[method]):
+        found.append(
+            f"The weights were probably trained with the config's rule {type(current).__name__}. "
+            f"Another rule then needs training, at any length."
+        )
+    found.append(UNKNOWN)
+    return tuple(found)
