@@ -54,6 +54,7 @@ def test_the_page_is_what_the_script_writes(script, drawn):
     assert_same_text(script["page"](PAGE, drawn), PAGE)
 
 
+@pytest.mark.slow
 def test_the_pictures_are_what_the_code_draws(script, drawn):
     files = script["files"](drawn)
     assert set(files) == set((ROOT / "docs" / "pictures" / "gallery").iterdir())

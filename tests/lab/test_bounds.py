@@ -152,6 +152,7 @@ class TestVocabularies:
         path.write_text(json.dumps(held))
         return path
 
+    @pytest.mark.slow
     def test_as_many_tokens_as_are_read(self, run):
         path = self.absurd(run, 1_500_000)
         assert MOST_BYTES * 0.8 < path.stat().st_size < MOST_BYTES

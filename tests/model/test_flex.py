@@ -107,6 +107,7 @@ def test_it_serves_compiled_inference_that_looks_back_alone(small_blocks, name):
     assert not flex.serves(*2 * [random(1, HEADS, 300, DIM)])
 
 
+@pytest.mark.slow
 @needs_kernel
 @torch.no_grad()
 def test_what_is_exported_or_mapped_needs_no_kernel(small_blocks, tmp_path):
@@ -124,6 +125,7 @@ def test_what_is_exported_or_mapped_needs_no_kernel(small_blocks, tmp_path):
     torch.testing.assert_close(mapped(x[:, None])[:, 0], module(x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_kernel
 def test_where_no_pairs_are_formed_it_is_not_asked(small_blocks):
     """Nor if a stored bias is cheaper: a logarithm per pair, or a number per distance."""

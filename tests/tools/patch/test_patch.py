@@ -209,6 +209,7 @@ def test_torch_compile(family):
         assert all(each.grad is not None for each in model.parameters() if each.requires_grad)
 
 
+@pytest.mark.slow
 def test_a_model_that_was_compiled_before(llama):
     torch.compiler.reset()
     compiled = torch.compile(llama, backend="eager")
