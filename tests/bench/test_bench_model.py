@@ -498,6 +498,7 @@ BERT = {**FIELDS, "model_type": "modernbert"}
             {"model": None, "trust_remote_code": True},
             "--trust-remote-code must be left out without --model",
         ),
+        ({"threads": "1025"}, "--threads must be at most 1,024, got 1,025"),
         ({"tokens": "0"}, "--tokens must be a whole number of at least 1, got '0'"),
         ({"tokens": "1"}, "--tokens must be from 2 to 1,048,576, got 1"),
         ({"dtype": "int8"}, "--dtype must be of float32, bfloat16, float16, got 'int8'"),
