@@ -309,6 +309,8 @@ def test_exact_angles_move_logits_less_and_faulty_ones_more():
     assert far["after"]["largest"] < far["before"]["largest"] / 4
     assert faulty["after"]["largest"] > 10 * far["before"]["largest"]
     assert faulty["after"]["kl"] > far["before"]["kl"]
+    assert far["kl_after"]["smaller"] > 0.8 * PASSAGE
+    assert faulty["kl_after"]["larger"] > 0.8 * PASSAGE
     assert far["between"]["largest"] == pytest.approx(far["before"]["largest"], rel=0.5)
 
 
@@ -372,6 +374,27 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     assert "without rotation 1.040 times as fast as before patch (1.010 to 1.070)" in text
     text = claims(measured, left_out=(0.9, 1.04, 1.07))
     assert "without rotation no difference shown (0.900 to 1.070 times as fast)" in text
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "said"),  # 64 places: a sign test needs 41 to 23
+    [
+        (60, 4, "distribution moves less after patch (KL divergence smaller"),
+        (41, 23, "distribution moves less after patch"),
+        (40, 24, "No difference in the next token's distribution shown"),
+        (23, 41, "distribution moves more after patch"),
+        (3, 2, "shown (KL divergence smaller after patch in 3 of 64 places, larger in 2)"),
+        (0, 0, "No difference in the next token's distribution shown"),
+    ],
+)
+def test_logits_move_less_if_most_places_do(smaller, larger, said, measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    row = facts["logits"]["rows"][0]
+    row["before"]["largest"] = row["after"]["largest"] = 0.05  # rounding decides the maximum
+    row["kl_after"] = {"smaller": smaller, "larger": larger}
+    facts["logits"]["rows"] = [row]
+    assert said in " ".join(findings(facts))
+    assert "No benefit" not in " ".join(findings(facts))
 
 
 def test_findings_name_a_patched_model_that_computes_something_else(measured):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.bench.model.rounds import LEAST_ROUNDS
+from ropewalk.bench.model.rounds import LEAST_ROUNDS, interval_rank
 from ropewalk.bench.model.steps import BEFORE
 from ropewalk.files import Facts
-
-VISIBLE = 2.0  # times; a smaller difference between two largest movements may be chance
 
 
 def findings(measured: Facts) -> list[str]:
@@ -127,6 +125,15 @@ def _moved(row: Facts, logits: Facts) -> str:
         f"{after['top_changed']} after"
     )
     said = f"logits at {row['last'] + 1:,}: they move by {sizes}; {tops}."
-    if before["largest"] < VISIBLE * after["largest"]:
-        return f"{said} No benefit of exact angles shown."
-    return said
+    return f"{said} {_paired(row['kl_after'], count)}"
+
+
+def _paired(after: Facts, count: int) -> str:
+    """Return the result of the sign test of each token's KL divergence, after against before."""
+    smaller, larger = after["smaller"], after["larger"]
+    places = f"KL divergence smaller after patch in {smaller} of {count} places, larger in {larger}"
+    rank = interval_rank(smaller + larger)
+    if rank is None or min(smaller, larger) > rank:
+        return f"No difference in the next token's distribution shown ({places})."
+    how = "less" if smaller > larger else "more"
+    return f"The next token's distribution moves {how} after patch ({places})."
