@@ -187,6 +187,27 @@ def test_results_come_back_from_json_and_can_be_printed(measured, tmp_path):
             assert sentence in text
 
 
+def printed(facts):
+    shown = io.StringIO()
+    print_model_part(Console(file=shown, soft_wrap=True), facts)
+    return shown.getvalue()
+
+
+def row_of(text, table, name):
+    """The cells of the row with this name in the table with this title."""
+    rows = text.partition(table)[2].splitlines()
+    return next(line for line in rows if line.split()[:1] == [name]).split()[1:]
+
+
+def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    work = facts["speed"][0]
+    work["tokens_per_second"] |= {BEFORE: 202.0, AFTER: 181.0}  # unpaired medians
+    work["times_as_fast"] = found(1.05, 1.073, 1.1)
+    cells = row_of(printed(facts), "Tokens per second", "prefill")
+    assert cells == ["16", "202", "217", "1.073", "(1.050", "to", "1.100)", "9"]
+
+
 def test_views_share_weights_and_nothing_that_patch_changes():
     model = tiny_model("llama")
     view = view_of(model)
