@@ -390,7 +390,9 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     parts = {BEFORE: (0.01, 0.04, 0.06), AFTER: (0.001, 0.01, 0.1)}
     text = claims(measured, rotation=parts)
     assert "4.0 % (1.0 to 6.0) of a step before patch and 1.0 % (0.1 to 10) of a step" in text
-    assert "if it took no time, a step would be 1.042 times as fast as before" in text
+    assert "if it took no time, a step would be 1.010 to 1.064 times as fast as before" in text
+    few = claims(measured, rotation={BEFORE: (None, 0.152, None)})
+    assert "rotation takes 15 % of a step before patch." in few
     text = claims(measured, left_out=(1.01, 1.04, 1.07))
     assert "without rotation 1.040 times as fast as before patch (1.010 to 1.070)" in text
     text = claims(measured, left_out=(0.9, 1.04, 1.07))

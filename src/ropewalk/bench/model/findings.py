@@ -38,9 +38,14 @@ def shares(found: Facts) -> str:
     return f"{percent(found['median'])} ({_digits(found['low'])} to {_digits(found['high'])})"
 
 
-def limit(rotation: Facts) -> float:
-    """Return how many times as fast a step would be if its rotation took no time."""
-    return 1 / (1 - float(rotation["median"]))
+def limit(rotation: Facts) -> str:
+    """Return how many times as fast a step would be if its rotation took no time.
+
+    It is a range such as "1.020 to 1.065", or "" if the part of rotation has no interval.
+    """
+    if rotation["low"] is None or rotation["high"] >= 1:
+        return ""
+    return f"{1 / (1 - rotation['low']):.3f} to {1 / (1 - rotation['high']):.3f}"
 
 
 def _digits(share: float) -> str:
@@ -75,10 +80,10 @@ def _speed(name: str, found: Facts) -> str:
 def _rotation(name: str, found: Facts) -> str:
     parts = [f"{shares(each)} of a step {when} patch" for when, each in found.items()]
     said = f"{name}: rotation takes {' and '.join(parts)}"
-    if BEFORE not in found:
+    fastest = limit(found[BEFORE]) if BEFORE in found else ""
+    if not fastest:
         return f"{said}."
-    fastest = limit(found[BEFORE])
-    return f"{said}; if it took no time, a step would be {fastest:.3f} times as fast as before."
+    return f"{said}; if it took no time, a step would be {fastest} times as fast as before."
 
 
 def _left_out(name: str, found: Facts) -> str:

@@ -22,7 +22,8 @@ NOTES = (
     "Prefill returns the last token's logits and a cache. Decode adds single tokens to a context. "
     "Training is forward and backward, without an optimizer. "
     "Rotation's part: time in the functions that compute tables and rotate, gradients included. "
-    "Limit: how many times as fast a step would be than before patch if that took no time. Without "
+    "Limit: how many times as fast a step would be as before patch if that took no time, from the "
+    "95 % interval of the part. Without "
     "rotation: nothing is rotated, compared with before patch. Logits: a passage alone at "
     "far positions, compared with the same passage at 0, as the largest difference, the mean KL "
     "divergence (nats), and the places where another token becomes the likeliest. By patch: the "
@@ -98,7 +99,7 @@ def _print_rotation(console: Console, facts: Facts) -> None:
         table.add_row(
             work["work"],
             *(shares(parts[when]) if when in parts else "" for when in (BEFORE, AFTER)),
-            f"{limit(parts[BEFORE]):.3f}" if BEFORE in parts else "",
+            limit(parts[BEFORE]) if BEFORE in parts else "",
             "" if out is None else _times(out),
         )
     console.print(table)
