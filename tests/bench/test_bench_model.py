@@ -208,6 +208,25 @@ def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(measured):
     assert cells == ["16", "202", "217", "1.073", "(1.050", "to", "1.100)", "9"]
 
 
+def test_different_token_counts_are_named_next_to_the_shares(measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    assert "Token counts differ" not in printed(facts)
+    facts["speed"][0]["tokens"] = 512
+    assert "differ (prefill 512, decode 16, training 16)" in printed(facts)
+    assert "--tokens 16 makes them the same" in printed(facts)
+
+
+def test_nothing_is_reported_before_a_model_that_patch_refuses(config, monkeypatch):
+    def refuse(model, **given):
+        raise ValueError("model must have a rope")
+
+    heard = []
+    monkeypatch.setattr(sys.modules["ropewalk.tools.patch"], "patch", refuse)
+    with pytest.raises(ValueError, match="--model must be a model that patch can replace: model"):
+        measure_model(make_model_plan(config, device="cpu", tokens=8), (), heard.append)
+    assert all("now" in facts for facts in heard)
+
+
 def test_views_share_weights_and_nothing_that_patch_changes():
     model = tiny_model("llama")
     view = view_of(model)
@@ -529,6 +548,7 @@ def command(capsys):
 VIT = {"model_type": "vit"}
 T5 = {"model_type": "t5"}
 GPT2 = {"model_type": "gpt2"}
+ROFORMER = {**FIELDS, "model_type": "roformer", "is_decoder": True}
 BERT = {**FIELDS, "model_type": "modernbert"}
 
 
@@ -554,6 +574,9 @@ BERT = {**FIELDS, "model_type": "modernbert"}
         ({"fields": VIT}, "vit"),
         ({"fields": T5}, "t5"),
         ({"fields": GPT2}, "gpt2"),
+        ({"fields": GPT2}, "--model must have a rope that ropewalk knows"),
+        ({"fields": ROFORMER}, "--model must be"),
+        ({"model": __file__}, "--model must be a model's folder or a config.json, got"),
         ({"fields": BERT}, "--model must be a causal language model"),
         ({"fields": {"model_type": "no-such-type"}}, "no-such-type"),
         ({"fields": {**FIELDS, "hidden_size": "wide"}}, "hidden_size"),
@@ -571,6 +594,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(words, said, config, command, t
     status, error = command(**{**given, "compiled": False, "trust_remote_code": False, **words})
     assert status == 2
     assert said in error
+    assert "pass pairing" not in error
     assert len(error.strip().splitlines()) == 1
 
 

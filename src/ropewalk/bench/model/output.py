@@ -48,6 +48,7 @@ def print_model_part(console: Console, facts: Facts) -> None:
     _say(console, f"patch: {facts['patch']['says']}")
     _print_speed(console, facts)
     _print_rotation(console, facts)
+    _print_lengths(console, facts)
     _print_logits(console, facts)
     for sentence in findings(facts):
         _say(console, f"- {sentence}")
@@ -103,6 +104,19 @@ def _print_rotation(console: Console, facts: Facts) -> None:
             "" if out is None else _times(out),
         )
     console.print(table)
+
+
+def _print_lengths(console: Console, facts: Facts) -> None:
+    """Print a note if the kinds of work have different token counts."""
+    timed = [work for work in facts["speed"] if "not_measured" not in work]
+    counts = {work["work"]: work.get("tokens", work.get("context")) for work in timed}
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        _say(
+            console,
+            f"Token counts differ ({each}), so these parts cannot be compared with each other; "
+            f"--tokens {min(counts.values())} makes them the same.",
+        )
 
 
 def _print_logits(console: Console, facts: Facts) -> None:
