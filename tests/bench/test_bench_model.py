@@ -27,6 +27,7 @@ from ropewalk.bench.model import parts as model_parts
 from ropewalk.bench.model import run as model_run
 from ropewalk.bench.model import source as model_source
 from ropewalk.bench.model import steps as model_steps
+from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.findings import findings
 from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
@@ -525,6 +526,24 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeyp
         model_source.check_memory(source, torch.float32, CPU, trains=True)
     monkeypatch.setattr(model_source, "available_memory", lambda _: count * 8)
     model_source.check_memory(source, torch.float32, CPU, trains=True)
+
+
+def test_a_step_that_takes_too_long_or_too_much_memory_is_refused(config, monkeypatch):
+    model, now = tiny_model("llama"), [0.0]
+
+    def tick():
+        now[0] += 0.5
+        return now[0]
+
+    plan = make_model_plan(config, "prefill", device="cpu")
+    check_step(model, torch.zeros(1, 128, dtype=torch.long), plan, tick)
+    long = torch.zeros(1, 1 << 14, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"--tokens must be fewer: .* would take about .* 60 s"):
+        check_step(model, long, plan, tick)
+    check_step(model, long, replace(plan, seconds=1e9), tick)
+    monkeypatch.setattr("ropewalk.bench.model.bounds.available_memory", lambda _: 1000)
+    with pytest.raises(ValueError, match=r"needs at least .* GiB, free are 0\.0 GiB"):
+        check_step(model, long, plan, tick)
 
 
 @pytest.fixture

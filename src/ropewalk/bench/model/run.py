@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ropewalk.bench.contenders import kernel_serves
+from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.movement import logit_movement
 from ropewalk.bench.model.plan import TRAINING, ModelPlan
 from ropewalk.bench.model.source import (
@@ -79,6 +80,8 @@ def _measure_dtype(
     patched: list[Any] = []
     with quiet():
         views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
+        if plan.tokens is not None:
+            check_step(views.before, tokens, plan)
         if opening is not None:
             watch(opening)
         facts = {"dtype": name, **_model_facts(model, source)}
