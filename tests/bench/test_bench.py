@@ -392,6 +392,7 @@ def test_the_default_is_what_models_do():
         ({"work": "prefil"}, "--work must be of prefill, training, decode, got 'prefil'"),
         ({"dtype": "float32,int8"}, "--dtype must be of float32, bfloat16, float16, got 'int8'"),
         ({"threads": "0"}, "--threads must be a whole number of at least 1, got '0'"),
+        ({"threads": "1025"}, "--threads must be at most 1,024, got 1,025"),
         ({"rounds": "many"}, "--rounds must be a whole number of at least 1, got 'many'"),
         ({"seconds": "-1"}, "--seconds must be a number of at least 0, got '-1'"),
         ({"seconds": "nan"}, "--seconds must be a number of at least 0, got 'nan'"),

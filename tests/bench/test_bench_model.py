@@ -27,6 +27,7 @@ from ropewalk.bench.model import parts as model_parts
 from ropewalk.bench.model import run as model_run
 from ropewalk.bench.model import source as model_source
 from ropewalk.bench.model import steps as model_steps
+from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.findings import findings
 from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
@@ -187,6 +188,46 @@ def test_results_come_back_from_json_and_can_be_printed(measured, tmp_path):
             assert sentence in text
 
 
+def printed(facts):
+    shown = io.StringIO()
+    print_model_part(Console(file=shown, soft_wrap=True), facts)
+    return shown.getvalue()
+
+
+def row_of(text, table, name):
+    """The cells of the row with this name in the table with this title."""
+    rows = text.partition(table)[2].splitlines()
+    return next(line for line in rows if line.split()[:1] == [name]).split()[1:]
+
+
+def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    work = facts["speed"][0]
+    work["tokens_per_second"] |= {BEFORE: 202.0, AFTER: 181.0}  # unpaired medians
+    work["times_as_fast"] = found(1.05, 1.073, 1.1)
+    cells = row_of(printed(facts), "Tokens per second", "prefill")
+    assert cells == ["16", "202", "217", "1.073", "(1.050", "to", "1.100)", "9"]
+
+
+def test_different_token_counts_are_named_next_to_the_shares(measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    assert "Token counts differ" not in printed(facts)
+    facts["speed"][0]["tokens"] = 512
+    assert "differ (prefill 512, decode 16, training 16)" in printed(facts)
+    assert "--tokens 16 makes them the same" in printed(facts)
+
+
+def test_nothing_is_reported_before_a_model_that_patch_refuses(config, monkeypatch):
+    def refuse(model, **given):
+        raise ValueError("model must have a rope")
+
+    heard = []
+    monkeypatch.setattr(sys.modules["ropewalk.tools.patch"], "patch", refuse)
+    with pytest.raises(ValueError, match="--model must be a model that patch can replace: model"):
+        measure_model(make_model_plan(config, device="cpu", tokens=8), (), heard.append)
+    assert all("now" in facts for facts in heard)
+
+
 def test_views_share_weights_and_nothing_that_patch_changes():
     model = tiny_model("llama")
     view = view_of(model)
@@ -309,6 +350,8 @@ def test_exact_angles_move_logits_less_and_faulty_ones_more():
     assert far["after"]["largest"] < far["before"]["largest"] / 4
     assert faulty["after"]["largest"] > 10 * far["before"]["largest"]
     assert faulty["after"]["kl"] > far["before"]["kl"]
+    assert far["kl_after"]["smaller"] > 0.8 * PASSAGE
+    assert faulty["kl_after"]["larger"] > 0.8 * PASSAGE
     assert far["between"]["largest"] == pytest.approx(far["before"]["largest"], rel=0.5)
 
 
@@ -367,11 +410,34 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
     parts = {BEFORE: (0.01, 0.04, 0.06), AFTER: (0.001, 0.01, 0.1)}
     text = claims(measured, rotation=parts)
     assert "4.0 % (1.0 to 6.0) of a step before patch and 1.0 % (0.1 to 10) of a step" in text
-    assert "if it took no time, a step would be 1.042 times as fast as before" in text
+    assert "if it took no time, a step would be 1.010 to 1.064 times as fast as before" in text
+    few = claims(measured, rotation={BEFORE: (None, 0.152, None)})
+    assert "rotation takes 15 % of a step before patch." in few
     text = claims(measured, left_out=(1.01, 1.04, 1.07))
     assert "without rotation 1.040 times as fast as before patch (1.010 to 1.070)" in text
     text = claims(measured, left_out=(0.9, 1.04, 1.07))
     assert "without rotation no difference shown (0.900 to 1.070 times as fast)" in text
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "said"),  # 64 places: a sign test needs 41 to 23
+    [
+        (60, 4, "distribution moves less after patch (KL divergence smaller"),
+        (41, 23, "distribution moves less after patch"),
+        (40, 24, "No difference in the next token's distribution shown"),
+        (23, 41, "distribution moves more after patch"),
+        (3, 2, "shown (KL divergence smaller after patch in 3 of 64 places, larger in 2)"),
+        (0, 0, "No difference in the next token's distribution shown"),
+    ],
+)
+def test_logits_move_less_if_most_places_do(smaller, larger, said, measured):
+    facts = json.loads(json.dumps(measured["models"][0]))
+    row = facts["logits"]["rows"][0]
+    row["before"]["largest"] = row["after"]["largest"] = 0.05  # rounding decides the maximum
+    row["kl_after"] = {"smaller": smaller, "larger": larger}
+    facts["logits"]["rows"] = [row]
+    assert said in " ".join(findings(facts))
+    assert "No benefit" not in " ".join(findings(facts))
 
 
 def test_findings_name_a_patched_model_that_computes_something_else(measured):
@@ -462,6 +528,24 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeyp
     model_source.check_memory(source, torch.float32, CPU, trains=True)
 
 
+def test_a_step_that_takes_too_long_or_too_much_memory_is_refused(config, monkeypatch):
+    model, now = tiny_model("llama"), [0.0]
+
+    def tick():
+        now[0] += 0.5
+        return now[0]
+
+    plan = make_model_plan(config, "prefill", device="cpu")
+    check_step(model, torch.zeros(1, 128, dtype=torch.long), plan, tick)
+    long = torch.zeros(1, 1 << 14, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"--tokens must be fewer: .* would take about .* 60 s"):
+        check_step(model, long, plan, tick)
+    check_step(model, long, replace(plan, seconds=1e9), tick)
+    monkeypatch.setattr("ropewalk.bench.model.bounds.available_memory", lambda _: 1000)
+    with pytest.raises(ValueError, match=r"needs at least .* GiB, free are 0\.0 GiB"):
+        check_step(model, long, plan, tick)
+
+
 @pytest.fixture
 def command(capsys):
     """Run `ropewalk bench` in this process; returns its exit status and standard error."""
@@ -483,6 +567,7 @@ def command(capsys):
 VIT = {"model_type": "vit"}
 T5 = {"model_type": "t5"}
 GPT2 = {"model_type": "gpt2"}
+ROFORMER = {**FIELDS, "model_type": "roformer", "is_decoder": True}
 BERT = {**FIELDS, "model_type": "modernbert"}
 
 
@@ -498,6 +583,7 @@ BERT = {**FIELDS, "model_type": "modernbert"}
             {"model": None, "trust_remote_code": True},
             "--trust-remote-code must be left out without --model",
         ),
+        ({"threads": "1025"}, "--threads must be at most 1,024, got 1,025"),
         ({"tokens": "0"}, "--tokens must be a whole number of at least 1, got '0'"),
         ({"tokens": "1"}, "--tokens must be from 2 to 1,048,576, got 1"),
         ({"dtype": "int8"}, "--dtype must be of float32, bfloat16, float16, got 'int8'"),
@@ -507,6 +593,9 @@ BERT = {**FIELDS, "model_type": "modernbert"}
         ({"fields": VIT}, "vit"),
         ({"fields": T5}, "t5"),
         ({"fields": GPT2}, "gpt2"),
+        ({"fields": GPT2}, "--model must have a rope that ropewalk knows"),
+        ({"fields": ROFORMER}, "--model must be"),
+        ({"model": __file__}, "--model must be a model's folder or a config.json, got"),
         ({"fields": BERT}, "--model must be a causal language model"),
         ({"fields": {"model_type": "no-such-type"}}, "no-such-type"),
         ({"fields": {**FIELDS, "hidden_size": "wide"}}, "hidden_size"),
@@ -524,6 +613,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(words, said, config, command, t
     status, error = command(**{**given, "compiled": False, "trust_remote_code": False, **words})
     assert status == 2
     assert said in error
+    assert "pass pairing" not in error
     assert len(error.strip().splitlines()) == 1
 
 

@@ -19,6 +19,7 @@ from ropewalk.machine import pick_device
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
 SECONDS = 6.0
+MOST_THREADS = 1024  # with far more, the system refuses threads and torch crashes
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def make_plan(
         workloads=tuple(each for group in chosen for each in group),
         dtypes=tuple(DTYPES[name] for name in read_names("--dtype", dtype, DTYPES)),
         device=pick_device(device),
-        threads=torch.get_num_threads() if threads is None else read_whole("--threads", threads),
+        threads=read_threads(threads),
         contenders=(*CONTENDERS, *PEERS, *([WITH_COMPILER] if compiled else [])),
         seconds=read_seconds(seconds),
         rounds=None if rounds is None else read_whole("--rounds", rounds),
@@ -107,6 +108,14 @@ def read_whole(option: str, given: str | int) -> int:
         value = 0
     if value < 1:
         raise ValueError(f"{option} must be a whole number of at least 1, got {given!r}")
+    return value
+
+
+def read_threads(given: str | int | None) -> int:
+    """Return a number of CPU threads; None stands for torch's own number."""
+    value = torch.get_num_threads() if given is None else read_whole("--threads", given)
+    if given is not None and value > MOST_THREADS:
+        raise ValueError(f"--threads must be at most {MOST_THREADS:,}, got {value:,}")
     return value
 
 

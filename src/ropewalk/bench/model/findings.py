@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.bench.model.rounds import LEAST_ROUNDS
+from ropewalk.bench.model.rounds import LEAST_ROUNDS, interval_rank
 from ropewalk.bench.model.steps import BEFORE
 from ropewalk.files import Facts
-
-VISIBLE = 2.0  # times; a smaller difference between two largest movements may be chance
 
 
 def findings(measured: Facts) -> list[str]:
@@ -40,9 +38,14 @@ def shares(found: Facts) -> str:
     return f"{percent(found['median'])} ({_digits(found['low'])} to {_digits(found['high'])})"
 
 
-def limit(rotation: Facts) -> float:
-    """Return how many times as fast a step would be if its rotation took no time."""
-    return 1 / (1 - float(rotation["median"]))
+def limit(rotation: Facts) -> str:
+    """Return how many times as fast a step would be if its rotation took no time.
+
+    It is a range such as "1.020 to 1.065", or "" if the part of rotation has no interval.
+    """
+    if rotation["low"] is None or rotation["high"] >= 1:
+        return ""
+    return f"{1 / (1 - rotation['low']):.3f} to {1 / (1 - rotation['high']):.3f}"
 
 
 def _digits(share: float) -> str:
@@ -77,10 +80,10 @@ def _speed(name: str, found: Facts) -> str:
 def _rotation(name: str, found: Facts) -> str:
     parts = [f"{shares(each)} of a step {when} patch" for when, each in found.items()]
     said = f"{name}: rotation takes {' and '.join(parts)}"
-    if BEFORE not in found:
+    fastest = limit(found[BEFORE]) if BEFORE in found else ""
+    if not fastest:
         return f"{said}."
-    fastest = limit(found[BEFORE])
-    return f"{said}; if it took no time, a step would be {fastest:.3f} times as fast as before."
+    return f"{said}; if it took no time, a step would be {fastest} times as fast as before."
 
 
 def _left_out(name: str, found: Facts) -> str:
@@ -127,6 +130,15 @@ def _moved(row: Facts, logits: Facts) -> str:
         f"{after['top_changed']} after"
     )
     said = f"logits at {row['last'] + 1:,}: they move by {sizes}; {tops}."
-    if before["largest"] < VISIBLE * after["largest"]:
-        return f"{said} No benefit of exact angles shown."
-    return said
+    return f"{said} {_paired(row['kl_after'], count)}"
+
+
+def _paired(after: Facts, count: int) -> str:
+    """Return the result of the sign test of each token's KL divergence, after against before."""
+    smaller, larger = after["smaller"], after["larger"]
+    places = f"KL divergence smaller after patch in {smaller} of {count} places, larger in {larger}"
+    rank = interval_rank(smaller + larger)
+    if rank is None or min(smaller, larger) > rank:
+        return f"No difference in the next token's distribution shown ({places})."
+    how = "less" if smaller > larger else "more"
+    return f"The next token's distribution moves {how} after patch ({places})."

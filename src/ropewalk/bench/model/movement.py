@@ -57,6 +57,7 @@ def logit_movement(
         row["before"], row["after"] = (
             None if why_not else compare(a, b) for a, b in zip(near, far, strict=True)
         )
+        row["kl_after"] = None if why_not else _paired(near, far)
         facts["rows"].append(row)
     return facts
 
@@ -68,13 +69,26 @@ def compare(first: Tensor, second: Tensor) -> Facts:
     first, in nats. top_changed: tokens of the passage after which another token is the likeliest.
     """
     a, b = first.double(), second.double()
-    log_a, log_b = F.log_softmax(a, dim=-1), F.log_softmax(b, dim=-1)
-    kl = (log_a.exp() * (log_a - log_b)).sum(dim=-1)
     return {
         "largest": float((a - b).abs().max()),
-        "kl": max(0.0, float(kl.mean())),
+        "kl": max(0.0, float(_kl(a, b).mean())),
         "top_changed": int((a.argmax(dim=-1) != b.argmax(dim=-1)).sum()),
     }
+
+
+def _paired(near: tuple[Tensor, Tensor], far: tuple[Tensor, Tensor]) -> Facts:
+    """Return after how many tokens patch makes the KL divergence smaller, and larger.
+
+    near, far: logits (S, V) before and after `patch`.
+    """
+    before, after = (_kl(a.double(), b.double()) for a, b in zip(near, far, strict=True))
+    return {"smaller": int((after < before).sum()), "larger": int((after > before).sum())}
+
+
+def _kl(first: Tensor, second: Tensor) -> Tensor:
+    """Return the KL divergence of each token (S), in nats, of logits (S, V)."""
+    log_a, log_b = F.log_softmax(first, dim=-1), F.log_softmax(second, dim=-1)
+    return (log_a.exp() * (log_a - log_b)).sum(dim=-1)
 
 
 def not_relative(spec: ModelSpec) -> str | None:

@@ -16,12 +16,14 @@ from ropewalk.files import Facts
 WIDTH = 160  # least width of a console; rich cuts the cells of a table that is wider
 
 NOTES = (
-    "Tokens per second are medians of rounds, in which all variants of a step take turns. × as "
-    "fast is the median of ratios within rounds, with its 95 % interval in parentheses. Batch 1. "
+    "Tokens per second before patch are the median of rounds, in which all variants of a step take "
+    "turns. × as fast is the median of ratios within rounds, with its 95 % interval in "
+    "parentheses. Tokens per second after patch are those before, times × as fast. Batch 1. "
     "Prefill returns the last token's logits and a cache. Decode adds single tokens to a context. "
     "Training is forward and backward, without an optimizer. "
     "Rotation's part: time in the functions that compute tables and rotate, gradients included. "
-    "Limit: how many times as fast a step would be than before patch if that took no time. Without "
+    "Limit: how many times as fast a step would be as before patch if that took no time, from the "
+    "95 % interval of the part. Without "
     "rotation: nothing is rotated, compared with before patch. Logits: a passage alone at "
     "far positions, compared with the same passage at 0, as the largest difference, the mean KL "
     "divergence (nats), and the places where another token becomes the likeliest. By patch: the "
@@ -46,6 +48,7 @@ def print_model_part(console: Console, facts: Facts) -> None:
     _say(console, f"patch: {facts['patch']['says']}")
     _print_speed(console, facts)
     _print_rotation(console, facts)
+    _print_lengths(console, facts)
     _print_logits(console, facts)
     for sentence in findings(facts):
         _say(console, f"- {sentence}")
@@ -75,12 +78,12 @@ def _print_speed(console: Console, facts: Facts) -> None:
         if "not_measured" in work:
             table.add_row(work["work"], "not measured")
             continue
-        rates = work["tokens_per_second"]
+        rate = work["tokens_per_second"][BEFORE]
         table.add_row(
             work["work"],
             f"{work['tokens']:,}" if "tokens" in work else f"at {work['context']:,}",
-            _rate(rates[BEFORE]),
-            _rate(rates[AFTER]),
+            _rate(rate),
+            _rate(rate * work["times_as_fast"]["median"]),  # medians apart could contradict it
             _times(work["times_as_fast"]),
             str(work["times_as_fast"]["rounds"]),
         )
@@ -97,10 +100,23 @@ def _print_rotation(console: Console, facts: Facts) -> None:
         table.add_row(
             work["work"],
             *(shares(parts[when]) if when in parts else "" for when in (BEFORE, AFTER)),
-            f"{limit(parts[BEFORE]):.3f}" if BEFORE in parts else "",
+            limit(parts[BEFORE]) if BEFORE in parts else "",
             "" if out is None else _times(out),
         )
     console.print(table)
+
+
+def _print_lengths(console: Console, facts: Facts) -> None:
+    """Print a note if the kinds of work have different token counts."""
+    timed = [work for work in facts["speed"] if "not_measured" not in work]
+    counts = {work["work"]: work.get("tokens", work.get("context")) for work in timed}
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        _say(
+            console,
+            f"Token counts differ ({each}), so these parts cannot be compared with each other; "
+            f"--tokens {min(counts.values())} makes them the same.",
+        )
 
 
 def _print_logits(console: Console, facts: Facts) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ropewalk.bench.plan import DTYPES, read_names, read_seconds, read_whole
+from ropewalk.bench.plan import DTYPES, read_names, read_seconds, read_threads, read_whole
 from ropewalk.machine import pick_device
 
 PREFILL, DECODE, TRAINING = "prefill", "decode", "training"
@@ -55,7 +55,7 @@ def make_model_plan(
         work=tuple(read_names("--work", work, dict.fromkeys(WORK))),
         dtypes=tuple(DTYPES[name] for name in read_names("--dtype", dtype, DTYPES)),
         device=pick_device(device),
-        threads=torch.get_num_threads() if threads is None else read_whole("--threads", threads),
+        threads=read_threads(threads),
         seconds=read_seconds(seconds),
         rounds=None if rounds is None else read_whole("--rounds", rounds),
         tokens=length,

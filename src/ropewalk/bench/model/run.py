@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ropewalk.bench.contenders import kernel_serves
+from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.movement import logit_movement
 from ropewalk.bench.model.plan import TRAINING, ModelPlan
 from ropewalk.bench.model.source import (
@@ -50,11 +51,12 @@ def measure_model(
     results["machine"]["device"] = device_name(plan.device)
     results["kernel"] = kernel_serves(plan.device)
     results["path"] = str(plan.path)
-    watch(results)
+    opening: Facts | None = dict(results)
     results["models"] = []
     with using_threads(plan.threads):
         for dtype in plan.dtypes:
-            results["models"].append(_measure_dtype(plan, source, dtype, watch))
+            results["models"].append(_measure_dtype(plan, source, dtype, watch, opening))
+            opening = None
             watch(results["models"][-1])
     results["machine"]["load_after"] = machine_load()
     results["duration_s"] = round(time.monotonic() - began, 1)
@@ -62,8 +64,13 @@ def measure_model(
 
 
 def _measure_dtype(
-    plan: ModelPlan, source: Source, dtype: torch.dtype, watch: Callable[[Facts], None]
+    plan: ModelPlan,
+    source: Source,
+    dtype: torch.dtype,
+    watch: Callable[[Facts], None],
+    opening: Facts | None,
 ) -> Facts:
+    """Return the facts of one dtype; `watch` gets `opening` when nothing can be refused anymore."""
     name = str(dtype).removeprefix("torch.")
     watch({"now": f"{'loading' if source.has_weights else 'building'} the model in {name}"})
     gc.collect()  # the model in the dtype before
@@ -73,6 +80,10 @@ def _measure_dtype(
     patched: list[Any] = []
     with quiet():
         views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
+        if plan.tokens is not None:
+            check_step(views.before, tokens, plan)
+        if opening is not None:
+            watch(opening)
         facts = {"dtype": name, **_model_facts(model, source)}
         facts["patch"] = {
             "says": str(patched[0]),
@@ -111,4 +122,7 @@ def patch_model(model: nn.Module) -> Any:
     """Return what `patch` returns for this model."""
     from ropewalk.tools.patch import patch
 
-    return patch(model)
+    try:
+        return patch(model)
+    except ValueError as error:
+        raise ValueError(f"--model must be a model that patch can replace: {error}") from error

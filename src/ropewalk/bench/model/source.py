@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +28,13 @@ from ropewalk.tools.verify.load_model import (
 PICKLED = (".bin", ".pt", ".pth")
 SEED = 0
 PASSAGE = 64  # tokens
+_PASS_PAIRING = re.compile(
+    r"(; or|;? If not,|; if its own code has one after all,) pass pairing=.*$"
+)
+_NOT_A_CONFIG = re.compile(
+    r"^config must be (a config.json or its folder|a readable JSON file, or .*?),"
+)
+_A_MODEL = "--model must be a model's folder or a config.json,"
 CAUSAL, IMAGE_TEXT = "AutoModelForCausalLM", "AutoModelForImageTextToText"
 
 
@@ -59,7 +67,7 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
         raise ValueError(
             f"--model must be a config.json or a folder that contains one, got {shown_path(path)}"
         )
-    spec = ModelSpec.from_config(path)  # bounds sizes; `patch` needs it too
+    spec = _spec_of(path)  # bounds sizes; `patch` needs it too
     if not any(layer.rope for layer in spec.stacks.get("text", ())):
         raise ValueError(f"--model must have a text stack with a rope, got {shown_path(path)}")
     transformers = import_transformers()
@@ -91,6 +99,17 @@ def read_source(path: Path, trust_remote_code: bool = False) -> Source:
         f"--model must be a causal language model, got model_type {config.model_type} in "
         f"{shown_path(path)}"
     )
+
+
+def _spec_of(path: Path) -> ModelSpec:
+    """Return the ropes of a model; errors name --model, and no argument that bench lacks."""
+    try:
+        return ModelSpec.from_config(path)
+    except ValueError as error:
+        known, rest = _PASS_PAIRING.subn("", str(error))
+        if rest:
+            known = f"--model must have a rope that ropewalk knows: {known}"
+        raise ValueError(_NOT_A_CONFIG.sub(_A_MODEL, known)) from error
 
 
 def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
