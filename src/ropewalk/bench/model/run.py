@@ -125,4 +125,5 @@ def patch_model(model: nn.Module) -> Any:
     try:
         return patch(model)
     except ValueError as error:
-        raise ValueError(f"--model must be a model that patch can replace: {error}") from error
+        says = str(error).removeprefix("model must ")
+        raise ValueError(f"--model must {says}") from error
