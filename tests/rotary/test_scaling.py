@@ -803,3 +803,18 @@ def test_a_proportion_of_no_pair_is_refused():
         ValueError, match=r"fraction must leave at least one pair to rotate, got 0\.01 of 32"
     ):
         RotarySpec(64, scaling=scaling.Proportional(0.01))
+
+
+@given(st.floats(100.0, 1e7), st.floats(1.1, 64.0), st.integers(2, 64))
+def test_the_larger_theta_of_ntk_is_the_same_rope(theta, factor, pairs):
+    """Fails if configs, which have no such rule, get another theta than the rule means."""
+    rule = scaling.NTKAware(factor)
+    rope = RotarySpec(head_dim=2 * pairs, theta=theta, scaling=rule)
+    plain = RotarySpec(head_dim=2 * pairs, theta=rule.larger_theta(theta, 2 * pairs))
+    expected = rope.inverse_frequencies()
+    assert ((plain.inverse_frequencies() - expected).abs() <= 1e-13 * expected).all()
+
+
+def test_one_pair_has_no_larger_theta():
+    with pytest.raises(ValueError, match="rotary_dim must be above 2"):
+        scaling.NTKAware(4.0).larger_theta(1e4, 2)

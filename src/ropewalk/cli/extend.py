@@ -10,6 +10,7 @@ import typer
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.cli.common import errors, one_line, path_of
 from ropewalk.cli.listing import print_rows
+from ropewalk.cli.options import TypePairing
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
@@ -44,12 +45,7 @@ def extend(
             show_default=False,
         ),
     ] = None,
-    pairing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAIRING", help="half or interleaved, for a model type that is not known."
-        ),
-    ] = None,
+    pairing: TypePairing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     plot: Annotated[
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")

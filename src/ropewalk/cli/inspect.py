@@ -10,6 +10,7 @@ import typer
 
 from ropewalk.cli.common import errors, one_line, path_of
 from ropewalk.cli.listing import print_rows
+from ropewalk.cli.options import TypePairing
 
 
 def inspect(
@@ -24,12 +25,7 @@ def inspect(
         str | None,
         typer.Argument(metavar="CONFIG2", help="Second model: show what differs."),
     ] = None,
-    pairing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAIRING", help="half or interleaved, for a model type that is not known."
-        ),
-    ] = None,
+    pairing: TypePairing = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document, with every pair's wavelength.")
     ] = False,

@@ -113,3 +113,11 @@ Settings = Annotated[
         help="Fields of the config, as in width=256; see ropewalk fields.",
     ),
 ]
+TypePairing = Annotated[
+    str | None,
+    typer.Option(
+        "--pairing",
+        metavar="PAIRING",
+        help="half or interleaved, for a model type that is not known.",
+    ),
+]

@@ -37,6 +37,10 @@ class NTKAware(Scaling):
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
+    def larger_theta(self, theta: float, rotary_dim: int) -> float:
+        """Return theta', with which a rope without a rule is the same."""
+        return float(Decimal(theta) * _ntk(Decimal(self.factor), rotary_dim))
+
 
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)

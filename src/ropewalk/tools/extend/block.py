@@ -97,8 +97,7 @@ def as_written(rope: RotarySpec, text: TextConfig) -> RotarySpec:
     if not isinstance(rule, NTKAware) or alpha:
         return rope
     # Configs have no such type: it is a larger theta.
-    theta = rope.theta * rule.factor ** (rope.rotary_dim / (rope.rotary_dim - 2))
-    return replace(rope, theta=theta, scaling=None)
+    return replace(rope, theta=rule.larger_theta(rope.theta, rope.rotary_dim), scaling=None)
 
 
 def section_keys(text: TextConfig, rule: Scaling, to: int) -> dict[str, Any]:

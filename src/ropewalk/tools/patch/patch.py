@@ -41,7 +41,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     was taken and what was left, with the reason. Weights do not change, so saved weights are those
     of the model. Copies and pickles of a patched model are patched too.
 
-    Tables keep the form that the model's code has, in float32 also in a model of half precision.
+    Tables keep the form that the model's code has. In a model of half precision they are float32 if
+    no module that rotates was left.
     Length-dependent rules take the length of the longest sequence in the batch, as in transformers,
     but do not depend on earlier calls. What is replaced in a model's module after `patch` does not
     reach patched layers.

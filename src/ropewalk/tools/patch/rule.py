@@ -65,8 +65,7 @@ def with_rule(
 def _scaled(rope: RotarySpec, scaling: Scaling, config: Any) -> RotarySpec:
     """Return a rope with another rule, in the form in which a config describes it."""
     if isinstance(scaling, NTKAware):  # configs have no such type; it is a larger theta
-        exponent = rope.rotary_dim / (rope.rotary_dim - 2)
-        return replace(rope, theta=rope.theta * scaling.factor**exponent, scaling=None)
+        return replace(rope, theta=scaling.larger_theta(rope.theta, rope.rotary_dim), scaling=None)
     if isinstance(scaling, DynamicNTK):
         most = getattr(config.get_text_config(), "max_position_embeddings", None)
         if most != scaling.original_length:
