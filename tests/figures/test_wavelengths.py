@@ -28,6 +28,15 @@ def test_ropes_and_contexts_are_drawn():
     assert "plain, 6.28 to 62.8 (of 2 pairs, 1 within context 50 make a full turn)" in picture.alt
 
 
+def test_no_two_of_six_lines_look_the_same():
+    """Fails if the sixth, which repeats the first color, is dashed like a line that was asked."""
+    names = ["none", "linear", "ntk", "dynamic", "yarn", "llama3"]
+    ropes = {name: [6.28, 62.8 * place] for place, name in enumerate(names, 1)}
+    (axes,) = figures.wavelengths_by_pair(ropes, dashed=["none"]).figure().axes
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == len(names)
+
+
 def test_a_rule_is_drawn_relative_to_the_rope_without_it():
     plain = RotarySpec(head_dim=16)
     linear = RotarySpec(head_dim=16, scaling=scaling.Linear(8))

@@ -80,6 +80,8 @@ def wavelengths_by_pair(
         for place, (name, held) in enumerate(drawn.items()):
             look = style(place)
             mark = "--" if name in dashed else look.line
+            if dashed and name not in dashed and mark == "--":  # a sixth line repeats a color
+                mark = ":"
             (line,) = axes.plot(held, mark, color=look.color, linewidth=1.8, marker=_dot(held))
             line.set_label(plain(name))
         if relative_to is None:
