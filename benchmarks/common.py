@@ -11,11 +11,19 @@ from typing import Any
 import torch
 
 from ropewalk import machine
+from ropewalk.figures import Picture
+from ropewalk.files import write_bytes
 from ropewalk.machine import pick_precision
 from ropewalk.model import TransformerShape
 
 FOLDER = Path(__file__).resolve().parent
 MULTI30K = FOLDER.parents[1] / "shared" / "data" / "multi30k"
+
+
+def write_pictures(results: Path, picture: Picture) -> None:
+    """Write a picture of the numbers next to their file, light and dark."""
+    for name, content in picture.both(results.stem, "png").items():
+        write_bytes(results.with_name(name), content)
 
 
 def default_data() -> str:

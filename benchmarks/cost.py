@@ -16,19 +16,24 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from common import FOLDER, conditions, table
+from common import FOLDER, conditions, table, write_pictures
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build, split_names
-from ropewalk.figures import static
-from ropewalk.figures.palette import style
+from ropewalk.figures import Picture
+from ropewalk.figures.drawing import blank, calm, names_beside, title, width_of
+from ropewalk.figures.numbers import short
+from ropewalk.figures.palette import Scheme, style
 from ropewalk.files import write_bytes
 from ropewalk.lab.report.publish import readable_json
 from ropewalk.machine import cores, peak_memory
 from ropewalk.model import LanguageModel, TransformerShape, initialize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 ENCODINGS = (
@@ -132,36 +137,48 @@ def _mebibytes(at: dict[str, Any]) -> str:
     return "–" if "failed" in at else f"{at['bytes'] / 2**20:,.0f}"
 
 
-def drawn(results: dict[str, Any]) -> bytes:
-    """Draw time against length, as multiples of no encoding, a panel for each work."""
-    figure = static.new_figure(9.0, 4.6)
-    panels = figure.subplots(1, len(WORKS), sharey=True)
+def drawn(results: dict[str, Any]) -> Picture:
+    """Return time against length, as multiples of no encoding, a panel for each work."""
     base = results["rows"][0]
-    for axes, work in zip(panels, WORKS, strict=True):
-        for place, row in enumerate(results["rows"]):
-            known = [
+    times = {
+        work: {
+            row["name"]: [
                 (n, at["seconds"] / ours["seconds"])
                 for n, at, ours in zip(results["lengths"], row[work], base[work], strict=True)
                 if "failed" not in at
             ]
-            look = style(place)
-            axes.plot(
-                *zip(*known, strict=True),
-                color=look.color,
-                linestyle=look.line,
-                marker=look.marker,
-                markersize=4,
-                linewidth=1,
-                label=row["name"],
-            )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xlabel("tokens")
-        axes.set_title(WORKS[work], loc="left", fontsize=9)
-        static.calm(axes)
-    panels[0].set_ylabel("time, as a multiple of no encoding")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", fontsize=7)
-    return static.png(figure)
+            for row in results["rows"]
+        }
+        for work in WORKS
+    }
+    names = [row["name"] for row in results["rows"]]
+
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 7.2 + width_of(names), 4.6)
+        panels = figure.subplots(1, len(WORKS), sharey=True)
+        for axes, (work, lines) in zip(panels, times.items(), strict=True):
+            for place, (name, points) in enumerate(lines.items()):
+                look = style(place)
+                xs, ys = [x for x, _ in points], [y for _, y in points]
+                axes.plot(
+                    xs, ys, look.line, color=look.color, marker=look.marker, markersize=4,
+                    linewidth=1, label=name,
+                )  # fmt: skip
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xlabel("tokens")
+            title(axes, scheme, WORKS[work])
+            calm(axes, scheme)
+        panels[0].set_ylabel("time, as a multiple of no encoding")
+        names_beside(figure, panels, scheme)
+        return figure
+
+    told = []
+    for work, lines in times.items():
+        last = [f"{name}, {short(ps[-1][1])}" for name, ps in lines.items() if ps]
+        told.append(f"{WORKS[work]}: {'; '.join(last)}")
+    alt = "Time by length in tokens, as a multiple of no encoding. At the greatest length of each: "
+    return Picture(draw, f"{alt}{'. '.join(told)}.", {"times": times})
 
 
 def _one(spec: str) -> None:
@@ -205,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for text in (*(shown(results, work) for work in WORKS), shown_memory(results)):
         print("\n" + text)
     write_bytes(options.out, (readable_json(results) + "\n").encode())
-    write_bytes(options.out.with_suffix(".png"), drawn(results))
+    write_pictures(options.out, drawn(results))
     print(f"\n{options.out} in {results['duration_s']:.0f} s")
 
 

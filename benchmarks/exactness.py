@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import FOLDER, conditions
+from common import FOLDER, conditions, write_pictures
 from exact_angles import RULE_CASES, exact, exact_frequencies
 from exactness_report import drawn, shown
 from far_ropes import (
@@ -284,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or (None if options.smoke else FOLDER / "results" / "exactness.json")
     if out is not None:
         write_json(out, results)
-        out.with_suffix(".png").write_bytes(drawn(results["sweep"], TABLE_CLAIM))
+        write_pictures(out, drawn(results["sweep"], TABLE_CLAIM))
         print(f"\n{out} in {results['duration_s']:.0f} s")
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common import table
 
-from ropewalk.figures.palette import LIGHT_PAGE, style
-from ropewalk.figures.static import png
+from ropewalk.figures import Picture
+from ropewalk.figures.drawing import blank, calm, names_beside, note, title
+from ropewalk.figures.numbers import short
+from ropewalk.figures.palette import Scheme, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def shown(results: dict[str, Any]) -> str:
@@ -56,26 +61,33 @@ def number(row: dict[str, Any] | None, measure: str) -> str:
     return "–" if row is None else f"{row[measure]:.1e}"
 
 
-def drawn(curves: dict[str, list[list[float]]], claim: float) -> bytes:
-    """Draw the error against the position, both logarithmic, and a claim, as a PNG file."""
-    from matplotlib.figure import Figure
+def drawn(curves: dict[str, list[list[float]]], claim: float) -> Picture:
+    """Return the error against the position, both logarithmic, and a claim."""
 
-    figure = Figure(figsize=(7.2, 3.8), layout="constrained", facecolor=LIGHT_PAGE)
-    axes = figure.subplots()
-    for place, (name, points) in enumerate(curves.items()):
-        look = style(place)
-        xs, ys = zip(*points, strict=True)
-        size = 3 + place  # if two lines coincide, the later one shows around the earlier
-        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=size, zorder=9 - place)
-        axes.lines[-1].set_label(name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.axhline(claim, color="#1f2328", linewidth=0.8, linestyle="--")
-    axes.annotate("claimed", (15, claim * 1.2), fontsize=8)
-    axes.set_xlabel("position")
-    axes.set_ylabel("worst error of cos and sin")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#d8dce1", linewidth=0.6)
-    axes.tick_params(labelsize=8)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    return png(figure)
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 7.2, 3.8)
+        axes = figure.subplots()
+        for place, (name, points) in enumerate(curves.items()):
+            look = style(place)
+            xs, ys = zip(*points, strict=True)
+            size = 3 + place  # if two lines coincide, the later one shows around the earlier
+            axes.plot(xs, ys, look.marker + "-", color=look.color, ms=size, zorder=9 - place)
+            axes.lines[-1].set_label(name)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.axhline(claim, color=scheme.ink, linewidth=0.8, linestyle="--")
+        note(axes, scheme, "claimed", xy=(15, claim * 1.2))
+        axes.set_xlabel("position")
+        axes.set_ylabel("worst error of cos and sin")
+        title(axes, scheme, "")
+        names_beside(figure, [axes], scheme)
+        calm(axes, scheme)
+        return figure
+
+    told = [
+        f"{name}, {short(points[0][1])} at {short(points[0][0])}, "
+        f"{short(points[-1][1])} at {short(points[-1][0])}"
+        for name, points in curves.items()
+    ]
+    alt = f"Worst error of cos and sin by position, theta 10,000. The lines: {'; '.join(told)}; "
+    return Picture(draw, alt + f"claimed, at most {short(claim)}.", {"errors": curves})

@@ -1,37 +1,18 @@
-"""Draw README's picture from committed numbers: error against position, speed against libraries.
-
-    python benchmarks/front_picture.py
-
-Reads results/exactness.json and results/libraries.json (`ropewalk bench --work prefill`, with the
-libraries installed). Writes error-and-speed-light.svg and -dark.svg in docs/pictures/.
-"""
+"""README's picture, from committed numbers: error against position, speed against libraries."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.palette import DARK_PAGE, LIGHT_PAGE, style
-from ropewalk.figures.static import new_figure, svg
+from ropewalk.figures import Picture
+from ropewalk.figures.drawing import blank, calm, note, plain, title
+from ropewalk.figures.numbers import short
+from ropewalk.figures.palette import Scheme, style
 
-RESULTS = Path(__file__).parent / "results"
-PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
-NAME = "error-and-speed"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-
-class Theme(NamedTuple):
-    """Colors of the page that the picture is shown on."""
-
-    page: str
-    ink: str
-    faint: str
-
-
-THEMES = {
-    "light": Theme(LIGHT_PAGE, "#1f2328", "#d8dce1"),
-    "dark": Theme(DARK_PAGE, "#e6edf3", "#3a4048"),
-}
 LINES = {  # name in exactness.json -> name in the picture
     "Llama, .bfloat16()": "transformers after .bfloat16()",
     "transformers, Llama": "transformers, float32",
@@ -42,92 +23,76 @@ FORM = "into new memory"
 DTYPES = {"float32": 0.55, "bfloat16": 1.0}  # and the opacity of their bars
 
 
-def draw(exactness: dict[str, Any], libraries: dict[str, Any], theme: Theme) -> Any:
-    """Return the figure: errors on the left, bars of one workload on the right."""
-    figure = new_figure(10.5, 3.6)
-    figure.set_facecolor(theme.page)
-    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    _draw_errors(left, exactness["sweep"], theme)
-    _draw_times(right, libraries["tables"], theme)
-    for axes in (left, right):
-        axes.set_facecolor(theme.page)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(theme.ink)
-        axes.tick_params(colors=theme.ink, labelsize=9)
-        axes.xaxis.label.set(size=9, color=theme.ink)
-        axes.grid(color=theme.faint, linewidth=0.6)
-        axes.set_axisbelow(True)
-    right.grid(visible=False, axis="y")
-    return figure
+def drawn(exactness: dict[str, Any], libraries: dict[str, Any]) -> Picture:
+    """Return errors on the left, and the bars of one workload on the right."""
+    errors = {label: exactness["sweep"][name] for name, label in LINES.items()}
+    times = _times(libraries["tables"])
 
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 10.5, 3.6)
+        left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+        _draw_errors(left, scheme, errors)
+        _draw_times(right, scheme, times)
+        calm(left, scheme)
+        calm(right, scheme)
+        right.grid(visible=False, axis="y")
+        return figure
 
-def _draw_errors(axes: Any, sweep: dict[str, list[list[float]]], theme: Theme) -> None:
-    for place, (name, label) in enumerate(LINES.items()):
-        look = style(len(LINES) - 1 - place)
-        xs, ys = zip(*sweep[name], strict=True)
-        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=4, lw=1.6, label=label)
-    axes.set_xscale("log", base=10)
-    axes.set_yscale("log")
-    axes.set_ylim(top=200)
-    axes.set_title(
-        "worst error of cos and sin (theta 10,000)", loc="left", fontsize=10, color=theme.ink
+    ends = {label: points[-1] for label, points in errors.items()}
+    told = [f"{label}, {short(error)} at {short(at)}" for label, (at, error) in ends.items()]
+    bars = [
+        f"{name}, " + " and ".join(f"{value:.1f} ({dtype})" for dtype, value in each.items())
+        for name, each in times.items()
+    ]
+    alt = (
+        f"Left: the worst error of cos and sin by position: {'; '.join(told)}. Right: the time to "
+        f"rotate q and k, as a multiple of copying them: {'; '.join(bars)}."
     )
-    axes.set_xlabel("position")
-    legend = axes.legend(frameon=False, fontsize=8.5, ncols=2, loc="upper left")
-    for text in legend.get_texts():
-        text.set_color(theme.ink)
+    return Picture(draw, alt, {"errors": errors, "times": times})
 
 
-def _draw_times(axes: Any, tables: list[dict[str, Any]], theme: Theme) -> None:
-    """Draw the time of each library as a multiple of copying, a bar for each dtype."""
+def _times(tables: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return each library's time as a multiple of copying, by dtype, the fastest first."""
     times: dict[str, dict[str, float]] = {}
     for table in tables:
         if table["form"] == FORM:
             for row in table["rows"]:
                 if not row["limit"] and "without its kernel" not in row["name"]:
                     times.setdefault(row["name"], {})[table["dtype"]] = row["of_copy"]
-    names = sorted(times, key=lambda name: min(times[name].values()))
+    return dict(sorted(times.items(), key=lambda item: min(item[1].values())))
+
+
+def _draw_errors(axes: Axes, scheme: Scheme, errors: dict[str, list[list[float]]]) -> None:
+    for place, (label, points) in enumerate(errors.items()):
+        look = style(len(errors) - 1 - place)
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs, ys, look.marker + "-", color=look.color, ms=4, lw=1.6, label=label)
+    axes.set_xscale("log", base=10)
+    axes.set_yscale("log")
+    axes.set_ylim(top=200)
+    title(axes, scheme, "worst error of cos and sin (theta 10,000)")
+    axes.set_xlabel("position")
+    look = {"frameon": False, "fontsize": 8.5, "labelcolor": scheme.ink}
+    axes.legend(ncols=2, loc="upper left", **look)
+
+
+def _draw_times(axes: Axes, scheme: Scheme, times: dict[str, dict[str, float]]) -> None:
+    """Draw a bar for each library and dtype."""
     for place, (dtype, alpha) in enumerate(DTYPES.items()):
-        for y, name in enumerate(names):
+        for y, (name, each) in enumerate(times.items()):
             color = style(0 if name == "ropewalk" else 2).color
             at = y + (place - 0.5) * 0.4
-            value = times[name].get(dtype)
+            value = each.get(dtype)
             axes.barh(at, value or 0, height=0.36, color=color, alpha=alpha)
             text = "not timed:" if value is None else f"{value:.1f}"
-            axes.annotate(
-                f"{text}  {dtype}",
-                (value or 0, at),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-                color=theme.ink,
-            )
-    axes.axvline(1, color=theme.ink, linewidth=1)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+            note(
+                axes, scheme, f"{text}  {dtype}", xy=(value or 0, at), xytext=(4, 0),
+                textcoords="offset points", va="center",
+            )  # fmt: skip
+    axes.axvline(1, color=scheme.ink, linewidth=1)
+    axes.set_yticks(range(len(times)), [plain(name) for name in times])
+    axes.set_ylim(len(times) - 0.4, -0.6)
     largest = max(value for each in times.values() for value in each.values())
     axes.set_xlim(0, largest * 1.25)  # room for the label of the longest bar
-    axes.set_title(
-        "time to rotate q and k of a prefill on a CPU", loc="left", fontsize=10, color=theme.ink
-    )
+    title(axes, scheme, "time to rotate q and k of a prefill on a CPU")
     axes.set_xlabel("multiples of the time to copy them (line: 1)")
-
-
-def pictures() -> dict[str, bytes]:
-    """Return the picture of each theme, by file name."""
-    exactness, libraries = (
-        json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-        for name in ("exactness", "libraries")
-    )
-    return {
-        f"{NAME}-{name}.svg": svg(draw(exactness, libraries, theme))
-        for name, theme in THEMES.items()
-    }
-
-
-if __name__ == "__main__":
-    PICTURES.mkdir(exist_ok=True)
-    for file_name, content in pictures().items():
-        (PICTURES / file_name).write_bytes(content)
-        print(PICTURES / file_name)

@@ -3,7 +3,7 @@
 README.md, every page of docs/, and whatever these link to are copied to build/pages in the same
 folders, so that a link such as `../results/README.md` works on the site as it does in the
 repository. Zensical then makes build/site of them and stops at the first warning. The site needs
-no network, neither to be built nor to be read.
+no network, neither to be built nor to be read. It contains the explorer, in build/site/explorer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+from ropewalk.explorer.serve import export
+
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"  # docs_dir of mkdocs.yml
 SITE = ROOT / "build" / "site"  # its site_dir
+# Only the site has the explorer, so the page in the repository has no link to it.
+MARK = "<!-- the site has a link to the exported page here -->"
+LINK_TO_EXPLORER = '<a href="../explorer/index.html">Open it here</a>, without Python.'
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)|\bsrc(?:set)?=\"([^\"\s]+)\"")  # Markdown's and HTML's
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
@@ -78,6 +83,11 @@ def main() -> None:
         copy = PAGES / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
+    page = PAGES / "docs" / "explorer.md"
+    text = page.read_text(encoding="utf-8")
+    if MARK not in text:
+        sys.exit(f"docs/explorer.md must have the line {MARK}")
+    page.write_text(text.replace(MARK, LINK_TO_EXPLORER), encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     quiet = {
         **os.environ,
@@ -90,6 +100,7 @@ def main() -> None:
     # griffe's warnings about docstrings are not Zensical's, and do not stop it.
     if ran.returncode or ran.stderr.strip() not in ("", "No issues found"):
         sys.exit("the site must build without a warning; see above")
+    export(SITE / "explorer")
     built = sorted(SITE.rglob("*.html"))
     loads = {page: found for page in built if (found := loaded_from_network(page))}
     for page, addresses in loads.items():

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from ropewalk.figures import Picture
+from ropewalk.figures.html import picture_html
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gallery.md"
@@ -41,10 +41,7 @@ def page(text: str, drawn: dict[str, Picture]) -> str:
 
     def marked(match: re.Match[str]) -> str:
         source, alt = f"pictures/gallery/{match[2]}", drawn[match[2]].alt
-        return f"""{match[1]}<picture>
-  <source media="(prefers-color-scheme: dark)" srcset="{source}-dark.svg">
-  <img alt="{escape(alt.partition(". ")[0])}" src="{source}-light.svg">
-</picture>
+        return f"""{match[1]}{picture_html(source, "svg", alt.partition(". ")[0])}
 
 {_as_markdown(alt)}
 {match[3]}"""
@@ -55,9 +52,9 @@ def page(text: str, drawn: dict[str, Picture]) -> str:
 def files(drawn: dict[str, Picture]) -> dict[Path, bytes]:
     """Return the files of these pictures, light and dark."""
     return {
-        PICTURES / f"{name}-{'dark' if dark else 'light'}.svg": picture.svg(dark=dark)
-        for name, picture in drawn.items()
-        for dark in (False, True)
+        PICTURES / name: content
+        for stem, picture in drawn.items()
+        for name, content in picture.both(stem).items()
     }
 
 

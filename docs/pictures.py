@@ -5,12 +5,14 @@ Each picture is drawn for light and for dark pages. The same numbers give the sa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from ropewalk import RotarySpec, figures, scaling
 
 FOLDER = Path(__file__).parent / "pictures"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def hands() -> figures.Picture:
@@ -53,21 +55,31 @@ def rules() -> figures.Picture:
     return figures.wavelengths_by_pair(ropes, dashed=[plain], relative_to=plain)
 
 
+def usage() -> figures.Picture:
+    """Draw which pairs the heads of a model trained here use, seed 1."""
+    found = json.loads((RESULTS / "frequency-usage" / "results.json").read_text("utf-8"))
+    layers = found["seeds"]["1"]["layers"]
+    norms = {
+        name: [head for layer in layers for head in layer[field]]
+        for name, field in (("queries", "q_norms"), ("keys", "k_norms"))
+    }
+    heads = len(layers[0]["q_norms"])
+    window = {"window 64": found["config"]["train_length"]}
+    return figures.frequency_usage(norms, layers[0]["wavelengths"], window, heads_per_layer=heads)
+
+
 PICTURES: dict[str, Callable[[], figures.Picture]] = {
     "hands": hands,
     "wavelengths": wavelengths,
     "score": score,
     "rules": rules,
+    "usage": usage,
 }
 
 
 def svg(name: str) -> dict[str, str]:
     """Return the picture of that name as SVG, by the name of its file, light and dark."""
-    picture = PICTURES[name]()
-    return {
-        f"{name}-{'dark' if dark else 'light'}.svg": picture.svg(dark=dark).decode("utf-8")
-        for dark in (False, True)
-    }
+    return {file: content.decode("utf-8") for file, content in PICTURES[name]().both(name).items()}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Write the tables of some pages: `python docs/tables.py`.
 
-The numbers are those of benchmarks/results; the faults are those of `ropewalk.tools`. A table is
-between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a function of this file.
+The numbers are those of benchmarks/results and results/frequency-usage; the faults are those of
+`ropewalk.tools`. A table is between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a
+function of this file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-PAGES = (DOCS / "precision.md", DOCS / "performance.md", DOCS / "faults.md")
+PAGES = tuple(
+    DOCS / f"{name}.md" for name in ("precision", "performance", "faults", "frequency-usage")
+)
+USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # The encodings and lengths of `cost`, one for each kind of work; the results have all of them.
@@ -116,11 +120,43 @@ def cost() -> str:
     return as_table(["× no encoding", *columns], lines)
 
 
+def usage_norms() -> str:
+    """Return the shares of the squared norm that pairs of a small model have."""
+    return _below("Squared norm by wavelength")
+
+
+def usage_heads() -> str:
+    """Return what distance explains of each head's scores."""
+    return _below("Heads")
+
+
+def usage_cost() -> str:
+    """Return what p-RoPE costs without training."""
+    return _below("p-RoPE without training")
+
+
+def _below(title: str) -> str:
+    """Return the table below a title in the results on frequency usage."""
+    section = USAGE.read_text(encoding="utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return "".join(f"{line}\n" for line in section.splitlines() if line.startswith("|"))
+
+
 def written(page: Path) -> str:
     """Return the text of a page with its tables written again."""
     makers: dict[str, Callable[[], str]] = {
         make.__name__: make
-        for make in (exactness, far, rotation, training, translation, cost, faults)
+        for make in (
+            exactness,
+            far,
+            rotation,
+            training,
+            translation,
+            cost,
+            faults,
+            usage_norms,
+            usage_heads,
+            usage_cost,
+        )
     }
     text = page.read_text(encoding="utf-8")
     return BLOCK.sub(lambda found: f"{found[1]}{makers[found[2]]()}{found[3]}", text)

@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ropewalk.figures import Picture
+from ropewalk.figures.html import picture_html
 from ropewalk.files import Facts, read_json, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+FORM = "png"
 GENERATED = "<!-- Generated from results.json; the next run overwrites it. -->"
 
 
@@ -55,19 +58,30 @@ def write_study(
     folder: Path,
     results: Facts,
     readme: Callable[[Facts], str],
-    pictures: Mapping[str, bytes] | None = None,
+    pictures: Mapping[str, Picture] | None = None,
 ) -> None:
-    """Write results with the command that made them, pictures, and the README made of them.
+    """Write results with the command that made them, pictures in both schemes, and the README.
 
     Commands that are already in the results made some of them, and are kept.
     """
     commands = [*results.get("command", "").splitlines(), shlex.join(["python", *sys.argv])]
     results["command"] = "\n".join(dict.fromkeys(commands))
     write_bytes(folder / "results.json", (readable_json(results) + "\n").encode())
-    for name, content in (pictures or {}).items():
-        write_bytes(folder / name, content)
+    write_pictures(folder, pictures or {})
     write_bytes(folder / "README.md", readme(results).encode())
     print(folder / "README.md")
+
+
+def write_pictures(folder: Path, pictures: Mapping[str, Picture]) -> None:
+    """Write pictures, light and dark."""
+    for stem, picture in pictures.items():
+        for name, content in picture.both(stem, FORM).items():
+            write_bytes(folder / name, content)
+
+
+def shown(stem: str, picture: Picture) -> str:
+    """Return what a README says to show one of these pictures."""
+    return picture_html(stem, FORM, picture.alt)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

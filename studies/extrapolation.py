@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
 from extrapolation_rules import tests_table, try_rules
 
-from ropewalk.figures import static
-from ropewalk.figures.palette import style
+from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import column_title
@@ -69,7 +68,7 @@ def readme(results: Facts) -> str:
             f"{column_title(run['metric'])}, {better} is better; trained on {run['trained']} "
             f"{run['unit']}.",
             _by_length(run["rows"], run["metric"]["digits"]),
-            f"![{run['task']} by length](by-length-{place}.png)",
+            shown(f"by-length-{place}", length_picture(run)),
         ]
         if run["rules"] is not None:
             parts += [
@@ -129,39 +128,27 @@ def _cell(values: Sequence[float | None], digits: int) -> str:
     return f"{mean}<br><sub>{' · '.join(format_number(value, digits) for value in values)}</sub>"
 
 
-def length_figure(run: Facts) -> bytes:
-    """Draw the mean score of each encoding against length."""
-    figure = static.new_figure(7.0, 3.6)
-    axes = figure.subplots()
-    for place, (name, row) in enumerate(run["rows"].items()):
-        points = [
-            (int(split.removeprefix("x")), mean)
-            for split, values in row.items()
-            if (mean := _mean(values)) is not None
-        ]
-        look = style(place)
-        axes.plot(
-            [x for x, _ in points],
-            [y for _, y in points],
-            color=look.color,
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=4,
-            linewidth=1,
-            label=name,
-        )
-    multiples = [int(split.removeprefix("x")) for split in _splits(run["rows"])]
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(multiples, [f"×{multiple}" for multiple in multiples])
-    if not run["metric"]["higher_is_better"]:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
-    axes.set_xlabel(f"length, as a multiple of {run['trained']} {run['unit']}")
-    axes.set_ylabel(column_title(run["metric"]))
-    static.calm(axes)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right", fontsize=7)
-    return static.png(figure)
+def length_picture(run: Facts) -> Picture:
+    """Return the score of each encoding against length."""
+    splits = _splits(run["rows"])
+    seeds = {
+        name: list(zip(*(row[split] for split in splits), strict=True))
+        for name, row in run["rows"].items()
+    }
+    return score_by_length(
+        [f"×{split.removeprefix('x')}" for split in splits],
+        seeds,
+        f"length, as a multiple of {run['trained']} {run['unit']}",
+        column_title(run["metric"]),
+        logarithmic=not run["metric"]["higher_is_better"],
+    )
+
+
+def pictures_of(results: Facts) -> dict[str, Picture]:
+    """Return the pictures of all runs by name."""
+    return {
+        f"by-length-{place}": length_picture(run) for place, run in enumerate(results["runs"], 1)
+    }
 
 
 def _rules(run: Path, folder: Path) -> Facts | None:
@@ -184,10 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "versions": versions(),
         "runs": [{**scores_of(run), "rules": _rules(run, options.out)} for run in options.runs],
     }
-    pictures = {
-        f"by-length-{place}.png": length_figure(run) for place, run in enumerate(results["runs"], 1)
-    }
-    write_study(options.out, results, readme, pictures)
+    write_study(options.out, results, readme, pictures_of(results))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import torch
 from common import RESULTS, Facts, finished_run, write_study
-from rotary_parts_report import norms_figure, readme, scores_figure
+from rotary_parts_pictures import pictures_of
+from rotary_parts_report import readme
 from torch import Tensor, nn
 
-from ropewalk.lab.anatomy import pair_norms, position_left, record_rotations, score_by_distance
+from ropewalk.lab.anatomy import position_left, record_rotations, score_by_distance
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
@@ -26,6 +27,7 @@ from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
 from ropewalk.rotary import RotarySpec
+from ropewalk.tools.usage.pairs import pair_norms
 
 FOLDER = RESULTS / "rotary-parts"
 WINDOWS = 64  # of the test text, each of the trained length
@@ -150,8 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = study_run(options.runs[0])
     results["asked"] = [read_results(run)["command"] for run in options.runs]
     results["gradients"] = gradients_of(options.runs[-1])
-    pictures = {"norms.png": norms_figure(results), "scores.png": scores_figure(results)}
-    write_study(options.out, results, readme, pictures)
+    write_study(options.out, results, readme, pictures_of(results))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from common import GENERATED, Facts, markdown_table
+from common import GENERATED, Facts, markdown_table, shown
+from rotary_parts_pictures import norms_picture, scores_picture
 
 from ropewalk.encodings import build
-from ropewalk.figures import static
-from ropewalk.figures.palette import LIGHT_PAGE, style
 from ropewalk.lab.config import Config
 
 SMALL = 0.1  # rad; below, sine and cosine are nearly 0 and 1
-PLAIN = ("none", "sinusoidal", "learned")  # encodings that do not change attention
 
 
 def slow_share(norms: list[Facts], name: str) -> list[float]:
@@ -121,7 +119,7 @@ def _norms(results: Facts) -> list[str]:
         "seeds; 50 % would be even). Barbero et al. (arXiv 2410.06205) find that a large model "
         "uses the slow pairs most, as channels for meaning that hardly rotate.",
         markdown_table(["", *(f"layer {i + 1}" for i in range(layers))], rows),
-        "![Norm of queries and keys by pair, layer and head](norms.png)",
+        shown("norms", norms_picture(results)),
         "Norm of each pair as a share of its head's norm, first seed: fastest pair on the left; a "
         "row for each head, layers from top to bottom; color grows with the share.",
     ]
@@ -143,7 +141,7 @@ def _decays(results: Facts) -> list[str]:
         "biases. RoFormer (section 3.4.3) derives an upper bound that decays with distance; a "
         "trained model need not follow it.",
         markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
-        "![Mean score by distance](scores.png)",
+        shown("scores", scores_picture(results)),
     ]
 
 
@@ -191,64 +189,3 @@ def _number(value: float | None, digits: int) -> str:
 
 def _seeds(values: Sequence[float | None]) -> str:
     return " · ".join(_number(value, 3) for value in values)
-
-
-def norms_figure(results: Facts) -> bytes:
-    """Draw each pair's share of its head's norm, first seed; panels for q and k of each rope."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    ropes = {
-        name: row["cells"][0]["norms"]
-        for name, row in results["encodings"].items()
-        if row["cells"] and "norms" in row["cells"][0]
-    }
-    figure = static.new_figure(1.0 + 1.5 * len(ropes), 4.0)
-    panels = figure.subplots(2, len(ropes), squeeze=False)
-    for place, (name, layers) in enumerate(ropes.items()):
-        shades = LinearSegmentedColormap.from_list("norm", [LIGHT_PAGE, style(place).color])
-        for axes, part in zip(panels[:, place], ("q", "k"), strict=True):
-            norms = torch.cat([torch.tensor(layer[part]) for layer in layers])
-            axes.imshow((norms / norms.norm(dim=1, keepdim=True)).numpy(), cmap=shades, vmin=0)
-            axes.set_title(f"{name}\n{part}" if part == "q" else part, fontsize=7)
-            heads = len(layers[0][part])
-            for layer in range(1, len(layers)):
-                axes.axhline(layer * heads - 0.5, color=static.INK, linewidth=0.6)
-            axes.set_xticks([])
-            axes.set_yticks([])
-    return static.png(figure)
-
-
-def scores_figure(results: Facts) -> bytes:
-    """Draw the mean score by distance, less its mean over distances, a panel for each layer.
-
-    Only ropes and encodings outside attention are drawn: for others, q and k alone do not make the
-    score.
-    """
-    layers = results["config"]["layers"]
-    drawn = {
-        name: row
-        for name, row in results["encodings"].items()
-        if row["cells"] and ("norms" in row["cells"][0] or name in PLAIN)
-    }
-    figure = static.new_figure(3.2 * layers + 1.6, 3.0)
-    panels = figure.subplots(1, layers, squeeze=False)[0]
-    for layer, axes in enumerate(panels):
-        for place, (name, row) in enumerate(drawn.items()):
-            curves = torch.tensor([cell["scores"][layer] for cell in row["cells"]])
-            curve = curves.mean(0) - curves.mean()
-            look = style(place)
-            axes.plot(
-                curve.tolist(),
-                color=look.color,
-                marker=look.marker,
-                markevery=8,
-                markersize=4,
-                linewidth=1,
-                label=name,
-            )
-        axes.set_title(f"layer {layer + 1}", loc="left", fontsize=9)
-        axes.set_xlabel("distance in tokens")
-        static.calm(axes)
-    panels[0].set_ylabel("mean score, less its own mean")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right", fontsize=7)
-    return static.png(figure)

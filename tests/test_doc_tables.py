@@ -66,3 +66,30 @@ def test_the_gain_of_flex_attention_is_that_of_the_results():
         if row["looks"] == "back"
     )
     assert f"took {gains[0]:.2f} to {gains[-1]:.2f} of the time" in text("performance")
+
+
+def test_what_the_page_says_of_frequency_usage_is_in_the_results():
+    """Fails if the models are trained again and the prose stays."""
+    page = text("frequency-usage")
+    found = results("results/frequency-usage")["seeds"].values()
+    heads = [head for each in found for layer in each["layers"] for head in layer["heads"]]
+    position = [head for head in heads if head["kind"] == "position"]
+    most = [round(100 * head["at_distance"]) for head in position]
+    assert f"one distance gets {min(most)} to {max(most)} % of their attention" in page
+    assert {head["distance"] for head in position} == {1, 2}
+    costs = [{cost["fraction"]: cost for cost in each["costs"]} for each in found]
+    rises = [round(each[0.25]["difference"], 2) for each in costs]
+    assert f"the loss rises by {min(rises)} to {max(rises)}" in page
+    halves = [each[0.5] for each in costs]
+    assert f"by at most {max(round(abs(half['difference']), 4) for half in halves)}" in page
+    assert sum(half["low"] > 0 or half["high"] < 0 for half in halves) == 1
+    assert all(each[0]["loss"] > 2 * each[1]["loss"] for each in costs)
+    first = next(iter(found))["layers"][0]["wavelengths"]
+    slow = [place for place, wave in enumerate(first) if wave > 64]
+    assert f"{len(slow) / len(first):.0%}".replace("%", " %") in page
+    shares = []
+    for layer in range(3):
+        of = [h for each in found for h in each["layers"][layer]["q_norms"]]
+        each_head = [sum(h[i] ** 2 for i in slow) / sum(n**2 for n in h) for h in of]
+        shares.append(round(100 * sum(each_head) / len(each_head)))
+    assert f"have {min(shares)} to {max(shares)} % of the squared norm of q" in page

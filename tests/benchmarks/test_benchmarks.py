@@ -4,11 +4,13 @@ These fail if the annotated model computes something else than ropewalk's from t
 its loss smooths differently than stated; if the count of operations misses a product; if the search
 without a cache finds other hypotheses than ropewalk's batched one, or a difference between two
 searches is not reported; if a measured rope is not the one that it is named after, or an error of
-known size is measured wrongly; and if a script no longer runs to the end.
+known size is measured wrongly; if a slider of the explorer is not moved; and if a script no longer
+runs to the end.
 """
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -162,6 +164,19 @@ def test_a_script_runs_to_the_end_and_writes_its_numbers(script, tmp_path, capsy
     assert "× baseline" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_every_slider_of_the_explorer_is_moved_and_timed(tmp_path, capsys):
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    if not shutil.which("chromium"):
+        pytest.skip("Chromium is not installed")
+    (dragging,) = load_scripts("benchmarks", "dragging")
+    dragging.main(["--smoke", "--out", str(tmp_path / "out.json")])
+    rows = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["room"] for row in rows} >= {"why", "turn", "relative", "stretch", "mistakes"}
+    assert all(len(row["work_ms"]) == 3 and min(row["work_ms"]) > 0 for row in rows)
+    assert capsys.readouterr().out.count("| ") > len(rows)
+
+
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     frequencies, positions = exactness.exact_frequencies(1e4), torch.arange(999_996, 1_000_000)
@@ -199,6 +214,7 @@ def test_exactness_runs_to_the_end_and_its_numbers_are_sane(tmp_path, capsys):
             assert errors == sorted(errors)
             assert errors[0] < 1e-3 < 0.1 < errors[-1] <= 2
     assert ("GPT-J", 500_000.0, 4096) not in worst  # its theta is 10,000
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    for scheme in ("light", "dark"):
+        assert out.with_name(f"out-{scheme}.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert all(f"| {name} " in printed for name in ("ropewalk", "GPT-J", "ropewalk, Llama3"))

@@ -23,7 +23,8 @@ def test_words_and_shades_can_be_read_in_both_schemes():
     """4.5 : 1 for words and 3 : 1 for lines (WCAG 2.2, 1.4.3 and 1.4.11)."""
     assert (LIGHT.page, DARK.page) == (LIGHT_PAGE, DARK_PAGE)
     for scheme in (LIGHT, DARK):
-        assert _contrast(scheme.ink, scheme.page) >= 4.5
+        for words in (scheme.ink, scheme.soft):
+            assert min(_contrast(words, scheme.page), _contrast(words, scheme.wash)) >= 4.5
         assert _contrast(scheme.quiet, scheme.page) >= 3
         for matrix in _SEEN_AS.values():
             assert min(_distance(end, scheme.page, matrix) for end in _ends(scheme)) > 40

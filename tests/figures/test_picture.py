@@ -5,6 +5,7 @@ a wrong argument is drawn.
 """
 
 import base64
+import io
 import math
 import re
 import sys
@@ -17,6 +18,8 @@ from ropewalk.figures.numbers import increasing, like, named, positive, row, sho
 from ropewalk.figures.palette import DARK, LIGHT
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
+Image = pytest.importorskip("PIL.Image")
+ImageChops = pytest.importorskip("PIL.ImageChops")
 
 
 @pytest.fixture
@@ -57,6 +60,24 @@ def test_files(picture, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == picture.png()
     with pytest.raises(ValueError, match=r"path must end with \.svg or \.png, got 'a\.gif'"):
         picture.save("a.gif")
+
+
+def test_both_schemes_as_small_files(picture):
+    files = picture.both("a"), picture.both("b", "png")
+    assert files[0] == {"a-light.svg": picture.svg(), "a-dark.svg": picture.svg(dark=True)}
+    assert list(files[1]) == ["b-light.png", "b-dark.png"]
+    for name, scheme in (("b-light.png", LIGHT), ("b-dark.png", DARK)):
+        assert len(files[1][name]) < len(picture.png(dpi=120))
+        image = Image.open(io.BytesIO(files[1][name]))
+        assert image.info["Description"] == picture.alt
+        page = image.convert("RGB").getpixel((0, 0))
+        assert matplotlib.colors.to_hex([part / 255 for part in page]) == scheme.page
+        assert 2 < len(image.getcolors()) <= 128
+        whole = Image.open(io.BytesIO(picture.png(dark=scheme is DARK, dpi=120))).convert("RGB")
+        most = max(
+            high for _, high in ImageChops.difference(image.convert("RGB"), whole).getextrema()
+        )
+        assert most < 24  # of 255: no line has another color
 
 
 def test_a_notebook_gets_both_schemes_and_one_alternative_text(picture):
@@ -134,11 +155,16 @@ SMALLEST = {
     "position_similarity": lambda: figures.position_similarity({"a": [[0.0]]}),
     "bias_by_distance": lambda: figures.bias_by_distance({"a": [[0.0]]}),
     "angle_error": lambda: figures.angle_error([1, 2], {"a": [0.0, 0.0]}),
+    "loss_by_context": lambda: figures.loss_by_context([1, 2], {"a": [0.0, 0.0]}),
+    "loss_curves": lambda: figures.loss_curves({"a": [figures.Curve(1, (), ())]}),
+    "score_by_encoding": lambda: figures.score_by_encoding({"a": figures.Outcome((), None)}),
+    "score_by_length": lambda: figures.score_by_length(["1"], {"a": []}),
+    "attention_maps": lambda: figures.attention_maps({"a": [[[[0.0]]]]}),
 }
 
 
 def test_every_figure_is_drawn_from_the_fewest_numbers():
-    assert set(SMALLEST) == set(figures.__all__) - {"Picture"}
+    assert set(SMALLEST) == {name for name in figures.__all__ if name[0].islower()}
 
 
 STILL = {"no pair rotates": lambda: figures.wavelengths_by_pair({"a": [math.inf]})}
@@ -172,6 +198,9 @@ def test_names_are_written_as_they_are():
         ),
         (lambda: table("x", [[0.0] * 1024] * 1025), r"x must have at most 2\^20 .* x\[::8\]"),
         (lambda: figures.pair_planes([1.0], [0]).png(dpi=0), "dpi must be at least 1, got 0"),
+        (lambda: figures.pair_planes([1.0], [0]).png(colors=1), "colors must be at least 2, got 1"),
+        (lambda: figures.pair_planes([1.0], [0]).png(colors=257), "at most 256, got 257"),
+        (lambda: figures.pair_planes([1.0], [0]).both("a", "gif"), "form must be 'svg' or 'png'"),
         (
             lambda: figures.score_by_distance([1.0], [0, 1], measured={"all 1 pairs": [1, 2]}),
             "measured must not use the name of a line of the rope, got 'all 1 pairs'",

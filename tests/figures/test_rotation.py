@@ -79,3 +79,10 @@ def test_tables_are_what_was_given():
 def test_tables_that_do_not_match_are_refused(sin, positions, message):
     with pytest.raises(ValueError, match=message):
         figures.cos_sin_tables([[1.0]] * 3, sin, positions)
+
+
+@pytest.mark.parametrize("positions", [[-2, -1], [-2, -1, 0], [1e6, 1e6 + 0.1, 1e6 + 0.2]])
+def test_positions_that_are_evenly_spaced_are_accepted(positions):
+    """Fails if negative positions, or rounded steps, count as uneven."""
+    table = [[1.0]] * len(positions)
+    assert figures.cos_sin_tables(table, table, positions).data["positions"] == positions

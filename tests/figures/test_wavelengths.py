@@ -74,8 +74,9 @@ def test_shares_of_a_norm_are_drawn_in_percent():
 @pytest.mark.parametrize(
     ("norms", "wavelengths", "message"),
     [
-        ([[1.0, 1.0]], [628.0, 6.28], "wavelengths must be finite and increase"),
-        ([[1.0, 1.0]], [6.28, math.inf], "wavelengths must be finite and increase"),
+        ([[1.0, 1.0]], [628.0, 6.28], "wavelengths must not decrease"),
+        ([[1.0, 1.0]], [math.inf, 6.28], "wavelengths must not decrease"),
+        ([[1.0, 1.0]], {"keys": [6.28, 628.0]}, "must name each of norms, got none for 'q'"),
         ([[1.0]], [6.28, 628.0], r"norms\['q'\] must have one number for each of the 2"),
         ([[0.0, 0.0]], [6.28, 628.0], r"norms\['q'\] must have a number above 0 in each row"),
     ],
@@ -83,3 +84,17 @@ def test_shares_of_a_norm_are_drawn_in_percent():
 def test_wrong_norms_are_refused(norms, wavelengths, message):
     with pytest.raises(ValueError, match=message):
         figures.frequency_usage({"q": norms}, wavelengths)
+
+
+def test_each_name_may_have_its_own_wavelengths_heads_and_layers():
+    """Fails if a pair that does not rotate is refused, or counts as one with a short wavelength."""
+    norms = {"q": [[3.0, 1.0], [0.0, 2.0]], "k": [[1.0, 1.0]]}
+    waves = {"q": [6.28, math.inf], "k": [6.28, 628.0]}
+    picture = figures.frequency_usage(
+        norms, waves, {"window": 100}, heads_per_layer={"q": 2, "k": 1}, layers={"q": [5], "k": [5]}
+    )
+    first, second = picture.figure().axes[:2]
+    assert [label.get_text() for label in first.get_xticklabels()] == ["6.28", "none"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["layer 5"]
+    assert "above window (100) have 55 % of q and 50 % of k" in picture.alt
+    assert picture.data["wavelengths"]["k"] == [6.28, 628.0]

@@ -4,6 +4,8 @@ These fail if a study cannot read what a comparison writes, if small samples are
 statistics than those of the hypotheses, or if a rule that should have no effect changes a score.
 """
 
+import re
+
 import pytest
 import torch
 from cells_here import run_cells_here
@@ -19,8 +21,14 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
 
-extrapolation, rotary_parts, sharpness, small_samples, token_left = load_scripts(
-    "studies", "extrapolation", "rotary_parts", "sharpness", "small_samples", "token_left"
+extrapolation, frequency_usage, rotary_parts, sharpness, small_samples, token_left = load_scripts(
+    "studies",
+    "extrapolation",
+    "frequency_usage",
+    "rotary_parts",
+    "sharpness",
+    "small_samples",
+    "token_left",
 )
 
 TINY = {
@@ -105,7 +113,25 @@ def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
     assert left["sinusoidal"] > 0.3 > left["rotary"]
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "`rotary`, q" in text
-    assert (tmp_path / "norms.png").stat().st_size > 1000
+    for name, number in (("norms", "for q and"), ("scores", "From distance 0 to")):
+        for scheme in ("light", "dark"):
+            assert (tmp_path / f"{name}-{scheme}.png").stat().st_size > 1000
+        (alt,) = re.findall(rf'alt="([^"]+)" src="{name}-light\.png"', text)
+        assert number in alt
+
+
+def test_frequency_usage_measures_every_seed(run_of, tmp_path):
+    run = run_of(**{**TEXT, "train_length": 16, "length_multiples": (1,), "encodings": ("rotary",)})
+    frequency_usage.main([str(run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")
+    assert list(held["seeds"]) == ["1", "2"]
+    for each in frequency_usage.usages(held).values():
+        assert len(each.layers) == TEXT["layers"]
+        assert [cost.fraction for cost in each.costs] == [1, 0.9, 0.75, 0.5, 0.25, 0]
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| seed 2 |" in text
+    for scheme in ("light", "dark"):
+        assert (tmp_path / f"norms-{scheme}.png").stat().st_size > 1000
 
 
 def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):

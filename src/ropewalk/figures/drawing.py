@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.numbers import Table
+from ropewalk.figures.numbers import Table, numpy
 from ropewalk.figures.palette import Scheme
-from ropewalk.figures.static import calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["blank", "calm", "heat_map", "legend", "note", "plain", "scale", "title"]
+LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
 
 
 def blank(scheme: Scheme, width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches, on the scheme's page."""
-    figure = new_figure(width, height)
-    figure.set_facecolor(scheme.page)
-    return figure
+    """Return an empty figure of this size in inches, on the scheme's page.
+
+    It is drawn without pyplot and its global state. Raises ImportError without matplotlib.
+    """
+    numpy()  # names the extra if matplotlib is missing
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained", facecolor=scheme.page)
+
+
+def calm(axes: Axes, scheme: Scheme) -> None:
+    """Make axes less prominent than the data."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(scheme.ink)
+    _label(axes, scheme)
+    axes.grid(color=scheme.faint, linewidth=0.6)
+    axes.set_axisbelow(True)
 
 
 def plain(text: str) -> str:
@@ -46,6 +59,22 @@ def legend(axes: Axes, scheme: Scheme, room: int = 88) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **look)
 
 
+def names_beside(figure: Figure, panels: Sequence[Axes], scheme: Scheme) -> None:
+    """Name the lines of panels once, below each other at the right, each in its first panel."""
+    lines: dict[str, Any] = {}
+    for axes in panels:
+        for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            lines.setdefault(name, line)
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
+    look["handlelength"] = 3.2  # a full period of the longest dashes
+    figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
+
+
+def width_of(names: Iterable[str]) -> float:
+    """Return how wide a column of these names is, in inches, with what is next to each."""
+    return 0.6 + LETTER * max(map(len, names), default=0)
+
+
 def heat_map(
     axes: Axes,
     scheme: Scheme,
@@ -53,31 +82,30 @@ def heat_map(
     most: float,
     *,
     signed: bool = True,
+    root: bool = False,
     extent: tuple[float, float, float, float] | None = None,
 ) -> Any:
     """Draw numbers as shades: orange below 0, the page's color at 0, blue above.
 
-    Without `signed`, shades go from the page's color to blue. nan is drawn gray.
+    Without `signed`, shades go from the page's color to blue, and with `root` in proportion to the
+    square root. nan is drawn gray.
     """
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
-    ends = [scheme.page, scheme.above]
-    ends = [scheme.below, *ends] if signed else ends
-    shades = LinearSegmentedColormap.from_list("shades", ends).with_extremes(bad=scheme.quiet)
+    colors = [*([scheme.below] if signed else []), scheme.page, scheme.above]
+    shades = LinearSegmentedColormap.from_list("shades", colors).with_extremes(bad=scheme.quiet)
     axes.set_facecolor(scheme.page)
+    low = -most if signed else 0
     image = axes.imshow(
         numbers,
         cmap=shades,
-        vmin=-most if signed else 0,
-        vmax=most,
+        norm=PowerNorm(0.5, low, most) if root else Normalize(low, most),
         aspect="auto",
         interpolation="none",  # one pixel for each number, in SVG too
         extent=extent,
     )
     axes.spines[:].set_color(scheme.faint)
-    axes.tick_params(colors=scheme.ink, labelsize=8)
-    axes.xaxis.label.set(size=9, color=scheme.ink)
-    axes.yaxis.label.set(size=9, color=scheme.ink)
+    _label(axes, scheme)
     return image
 
 
@@ -91,3 +119,9 @@ def scale(
     bar.set_label(unit, color=scheme.ink, fontsize=9)
     bar.outline.set_edgecolor(scheme.faint)
     return bar
+
+
+def _label(axes: Axes, scheme: Scheme) -> None:
+    axes.tick_params(which="both", colors=scheme.ink, labelsize=8)
+    axes.xaxis.label.set(size=9, color=scheme.ink)
+    axes.yaxis.label.set(size=9, color=scheme.ink)

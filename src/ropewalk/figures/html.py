@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from html import escape
 from string import Template
 from typing import Any
+
+from ropewalk.figures.palette import DARK, LIGHT
 
 #: A page under this policy cannot reach a network.
 OFFLINE = (
@@ -46,6 +49,25 @@ def html_page(
         data=script_json(data),
         policy=policy,
     )
+
+
+def scheme_css() -> str:
+    """Return CSS with the colors of the reader's scheme as `--page`, `--ink`, … (see `Scheme`)."""
+    light, dark = (
+        f":root {{ {' '.join(f'--{name}: {color};' for name, color in asdict(scheme).items())} }}\n"
+        for scheme in (LIGHT, DARK)
+    )
+    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
+
+
+def picture_html(stem: str, form: str, alt: str) -> str:
+    """Return the HTML of a picture in a Markdown page: of the files of `Picture.both`, the one for
+    the reader's scheme.
+    """
+    return f"""<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.{form}">
+  <img alt="{escape(alt)}" src="{stem}-light.{form}">
+</picture>"""
 
 
 def script_json(value: Any) -> str:

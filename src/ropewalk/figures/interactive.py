@@ -14,6 +14,7 @@ from ropewalk.figures.data import (
     ceiling,
     mean_curve,
     means_by_length,
+    shift,
     spans_decades,
 )
 from ropewalk.figures.palette import Style, style
@@ -58,8 +59,8 @@ def score_by_length(
     """
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(scores.items()):
-        look, shift = style(place), _shift(place, len(scores))
-        xs = [i + shift for i in range(len(bins))]
+        look, moved = style(place), shift(place, len(scores))
+        xs = [i + moved for i in range(len(bins))]
         means = means_by_length(seeds)
         data.append(
             {
@@ -194,11 +195,6 @@ def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
         "range": [len(names) - 0.5, -0.5],
     }
     return layout | {"showlegend": False}
-
-
-def _shift(place: int, of: int) -> float:
-    """Return a small shift along x, so that encodings do not hide each other."""
-    return (place - (of - 1) / 2) * min(0.12, 0.6 / of)
 
 
 def _count(curves: Sequence[Curve]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ropewalk.checks import shown
 
@@ -13,6 +13,7 @@ MOST_SHADES = 2**20  # more than a screen has pixels for
 
 Row = list[float]
 Table = list[Row]
+Values = TypeVar("Values", bound=Sequence[Any])
 
 Numbers: TypeAlias = Any
 """A row of numbers: a list, a range, an array or a tensor."""
@@ -76,7 +77,7 @@ def increasing(name: str, value: Any, *, least: int = 1) -> Row:
     return numbers
 
 
-def like(name: str, numbers: Row, other_name: str, other: Row) -> Row:
+def like(name: str, numbers: Values, other_name: str, other: Sequence[Any]) -> Values:
     """Return the numbers; raise ValueError unless there are as many as in the other row."""
     if len(numbers) != len(other):
         raise ValueError(

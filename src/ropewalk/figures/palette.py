@@ -17,17 +17,33 @@ class Scheme:
 
     page: str
     ink: str  # words and axes: at least 4.5 : 1 on the page (WCAG 2.2, 1.4.3)
+    soft: str  # words that are less prominent: at least 4.5 : 1 too
     quiet: str  # circles and comparison lines: at least 3 : 1
     faint: str  # grid lines, which carry no information
+    wash: str  # the background of menus
     above: str  # ends of shades, for numbers above 0 and below: at least 4.5 : 1
     below: str
 
 
 LIGHT = Scheme(
-    LIGHT_PAGE, ink="#1f2328", quiet="#7a828b", faint="#d8dce1", above="#0072B2", below="#B34F00"
+    page=LIGHT_PAGE,
+    ink="#1f2328",
+    soft="#59636e",
+    quiet="#7a828b",
+    faint="#d8dce1",
+    wash="#f5f6f8",
+    above="#0072B2",
+    below="#B34F00",
 )
 DARK = Scheme(
-    DARK_PAGE, ink="#e6e9ed", quiet="#868e97", faint="#343a42", above="#56B4E9", below="#F08A3C"
+    page=DARK_PAGE,
+    ink="#e6e9ed",
+    soft="#a1a9b3",
+    quiet="#868e97",
+    faint="#343a42",
+    wash="#1c2127",
+    above="#56B4E9",
+    below="#F08A3C",
 )
 
 # 7 shapes and 5 colors are coprime: a pair of both repeats only after 35 encodings.

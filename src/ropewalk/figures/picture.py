@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # matplotlib's settings are global, so one picture at a time is drawn.
 _DRAWING = threading.Lock()
 
-# Pages state their scheme in one of these ways, which count more than the reader's setting:
+# Pages state their scheme by one of these selectors. It takes precedence over the reader's setting.
 # JupyterLab, Material for MkDocs and Zensical, VS Code, Colab, pages made with Sphinx.
 _LIGHT_HOSTS = (
     "[data-jp-theme-light=true]",
@@ -49,8 +49,8 @@ _STYLE = (
 class Picture:
     """A drawing that notebooks show, and that can be saved as SVG or PNG, light or dark.
 
-    The functions of `ropewalk.figures` return pictures. The same numbers always give the same
-    bytes. In an SVG, words stay words.
+    The functions of `ropewalk.figures` return pictures. With the same version of matplotlib,
+    the same numbers always give the same bytes. In an SVG, words stay text.
 
     draw: returns a new matplotlib figure in the colors of a scheme.
     alt: the alternative text, for readers who do not see the picture: what is drawn, with ranges.
@@ -80,10 +80,32 @@ class Picture:
         """Return an SVG file; the alternative text is its description."""
         return self._file("svg", dark)
 
-    def png(self, *, dark: bool = False, dpi: int = 150) -> bytes:
-        """Return a PNG file with so many pixels per inch."""
+    def png(self, *, dark: bool = False, dpi: int = 150, colors: int | None = None) -> bytes:
+        """Return a PNG file with `dpi` pixels per inch.
+
+        colors: the number of colors to keep, 2 to 256, for a smaller file.
+        """
         check_int("dpi", dpi, 1)
-        return self._file("png", dark, dpi)
+        if colors is None:
+            return self._file("png", dark, dpi)
+        check_int("colors", colors, 2)
+        if colors > 256:
+            raise ValueError(f"colors must be at most 256, got {colors}")
+        return _with_colors(self._file("png", dark, dpi, compress_level=0), colors)
+
+    def both(self, stem: str, form: str = "svg") -> dict[str, bytes]:
+        """Return small files of both schemes by name, `stem-light.svg` and `stem-dark.svg`.
+
+        form: "svg" or "png".
+        """
+        if form not in ("svg", "png"):
+            raise ValueError(f"form must be 'svg' or 'png', got {shown(form)}")
+        return {
+            f"{stem}-{'dark' if dark else 'light'}.{form}": (
+                self.svg(dark=dark) if form == "svg" else self.png(dark=dark, dpi=120, colors=128)
+            )
+            for dark in (False, True)
+        }
 
     def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:
         """Write the file completely or not at all; its name ends with .svg or .png.
@@ -95,14 +117,15 @@ class Picture:
             raise ValueError(f"path must end with .svg or .png, got {shown(str(path))}")
         write_bytes(path, self._file(path.suffix[1:], dark))
 
-    def _file(self, form: str, dark: bool, dpi: int = 150) -> bytes:
+    def _file(self, form: str, dark: bool, dpi: int = 150, **compression: int) -> bytes:
         file = io.BytesIO()
         # matplotlib writes its version and the date unless these are None.
         own = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form]
         facts = {"Title": self.alt.partition(". ")[0], "Description": self.alt, **own}
         with _settings():
             figure = self._draw(DARK if dark else LIGHT)
-            figure.savefig(file, format=form, dpi=dpi, metadata=facts)
+            options: dict[str, Any] = {"pil_kwargs": compression} if compression else {}
+            figure.savefig(file, format=form, dpi=dpi, metadata=facts, **options)
         content = file.getvalue()
         return _tidy(content) if form == "svg" else content
 
@@ -124,7 +147,7 @@ class Picture:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Set matplotlib's defaults, whatever the user or the notebook set, and those of this house."""
+    """Use matplotlib's defaults with ropewalk's settings, not those of the user or the notebook."""
     from matplotlib import rc_context, rcdefaults
 
     with _DRAWING, rc_context():
@@ -139,3 +162,24 @@ def _tidy(svg: bytes) -> bytes:
     """Return the SVG as one image for screen readers, without spaces at the ends of lines."""
     lines = svg.decode("utf-8").replace("<svg ", '<svg role="img" ', 1).splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines).encode("utf-8")
+
+
+def _with_colors(png: bytes, colors: int) -> bytes:
+    """Return the PNG file with a palette of so many colors, and the same title and description."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    image = Image.open(io.BytesIO(png))
+    facts = PngInfo()
+    for name, text in image.info.items():
+        if isinstance(name, str) and isinstance(text, str):
+            facts.add_itxt(name, text)
+    whole = image.convert("RGB")
+    # The method that keeps colors of few pixels, such as a thin line's.
+    few = whole.quantize(colors, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    palette, place = bytearray(few.getpalette() or ()), 3 * few.tobytes()[0]
+    palette[place : place + 3] = whole.tobytes()[:3]  # exactly the page's color, at the corner
+    few.putpalette(palette)
+    file = io.BytesIO()
+    few.save(file, "PNG", optimize=True, pnginfo=facts)
+    return file.getvalue()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_PLANES, MOST_HANDS, MOST_PATHS, MOST_TURNS = 64, 4096, 4, 160
-_LONG = 14  # positions, in the unit of the dimensions
+_LONG = 14  # length of the axis of positions, in the units of the other two axes
 _NEAR = 0.3  # radians: labels of hands that are closer would overlap
 
 
@@ -86,7 +86,7 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
     """Return the path of a pair over positions, a panel for each frequency.
 
     frequencies: radians per position, at most 4.
-    positions: increasing. At position 0 the pair is (1, 0), its first dimension.
+    positions: increasing. At position 0, the pair is the vector (1, 0).
 
     Example:
         >>> from ropewalk import RotarySpec, figures
@@ -106,7 +106,8 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
     if max(turns) > MOST_TURNS:
         raise ValueError(
             f"positions must make at most {MOST_TURNS} turns, got {short(max(turns))} at "
-            f"{short(speeds[turns.index(max(turns))])} rad per position; use fewer or a slower pair"
+            f"{short(speeds[turns.index(max(turns))])} rad per position; use a shorter range of "
+            f"positions, or slower pairs"
         )
     paths = [[[math.cos(p * f), math.sin(p * f)] for p in places] for f in speeds]
 
@@ -129,7 +130,7 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
     """Return tables of cos and sin as shades: positions down, pairs across.
 
     cos, sin: `(S, R/2)`, as `RotaryEmbedding.tables` returns them.
-    positions: those of the rows, evenly spaced; 0, 1, … by default.
+    positions: the position of each row, evenly spaced; 0, 1, … by default.
 
     Example:
         >>> import torch
@@ -148,7 +149,7 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
     if positions is not None:
         places = like("positions", increasing("positions", positions), "rows of cos", places)
         steps = [b - a for a, b in pairwise(places)]
-        if steps and max(steps) - min(steps) > 1e-9 * places[-1]:
+        if steps and max(steps) - min(steps) > 1e-9 * max(map(abs, places)):
             raise ValueError(
                 f"positions must be evenly spaced, got steps from {min(steps)} to {max(steps)}"
             )

@@ -16,11 +16,12 @@ from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.report.parts import FREE, parts_of
-from ropewalk.lab.report.readme import readme
+from ropewalk.lab.report.readme import pictures_in, readme
 from ropewalk.lab.results import read_results, read_tuning
 
 SCRIPTS = {  # the script that writes the README of a folder in results/
     "extrapolation": "extrapolation",
+    "frequency-usage": "frequency_usage",
     "generated": "extrapolation",
     "rejections": "rejections",
     "rotary-parts": "rotary_parts_report",
@@ -35,7 +36,6 @@ MOST_BYTES = 1_000_000
 CLAIMS = RESULTS / "claims"  # its page is claims.md, which has its own test
 FOLDERS = sorted(path.parent for path in RESULTS.rglob("results.json") if path.parent != CLAIMS)
 COMPARISONS = [path for path in FOLDERS if "ropewalk" in read_json(path / "results.json")]
-FIGURES = ("bleu", "bleu-by-length", "score", "score-by-length", "loss", "attention")
 
 
 def name_of(folder):
@@ -51,8 +51,7 @@ def commands(folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_readme_is_what_is_written_of_the_numbers(folder):
     if folder in COMPARISONS:
-        pictures = [f"{name}.png" for name in FIGURES if (folder / f"{name}.png").exists()]
-        text = readme(read_results(folder), pictures, read_tuning(folder))
+        text = readme(read_results(folder), pictures_in(folder), read_tuning(folder))
     else:
         (script,) = load_scripts("studies", SCRIPTS[folder.name])
         text = script.readme(read_json(folder / "results.json"))

@@ -12,6 +12,7 @@ import pytest
 from synthetic_run import results
 
 from ropewalk.lab.report.findings import findings, headline
+from ropewalk.lab.report.legend import legend
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,20 @@ def test_the_headline_says_no_more_than_the_test():
         assert headline(facts).startswith(said)
     facts["encodings"][1]["summary"]["test"]["versus_first"] = None
     assert headline(facts).startswith("On `test`, `learned` was not tested against `sinusoidal`")
+
+
+def test_the_legend_explains_only_what_the_tables_show():
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    none, threshold = "“No difference shown” means", "The small ± number below this verdict"
+    for verdict, limit, wanted in (
+        ("better", 1.5, []),
+        ("no difference shown", 0.0, [none]),
+        ("no difference shown", 1.5, [none, threshold]),
+    ):
+        for summary in facts["encodings"][1]["summary"].values():
+            summary["versus_first"] |= {"verdict": verdict, "detectable": limit}
+        assert [text for text in (none, threshold) if text in legend(facts)] == wanted
+    assert "; a difference of more than 1.5 counts as better or worse)." in headline(facts)
 
 
 def test_models_that_have_not_learned_are_not_ranked():

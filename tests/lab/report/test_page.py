@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import AWKWARD, attention, examples, results
 
+from ropewalk.figures.html import scheme_css
+from ropewalk.figures.palette import LIGHT
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.page import pack_weights, report
@@ -188,3 +190,17 @@ def _unpacked(text: str) -> list[float]:
     digits = [BASE64.index(letter) for letter in text]
     pairs = zip(digits[::2], digits[1::2], strict=True)
     return [(64 * high + low - 2048) / 1000 for high, low in pairs]
+
+
+def test_every_color_of_the_page_is_one_of_the_schemes(page):
+    """Fails if the style or the script has a color of its own, or names one that is not there."""
+    style, script = page.held["style"][0], page.held["script"][2]
+    named = set(re.findall(r"""["(]--(\w+)""", style + script))
+    assert {"page", "ink", "soft", "faint", "above", "below"} <= named
+    assert named - {"gap", "panel"} <= set(vars(LIGHT))
+    assert script_and_style_colors(style.replace(scheme_css(), "") + script) == []
+    assert scheme_css() in style
+
+
+def script_and_style_colors(text):
+    return re.findall(r"#[0-9a-fA-F]{3,8}\b|rgba?\((?!0,0,0,0\))", text)

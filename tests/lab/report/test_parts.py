@@ -17,6 +17,7 @@ from ropewalk.lab import compare as comparison
 from ropewalk.lab.report.conditions import conditions
 from ropewalk.lab.report.parts import differences, parts_of, with_part
 from ropewalk.lab.report.publish import add, main, publish
+from ropewalk.lab.report.readme import readme
 from ropewalk.lab.results import read_results
 from ropewalk.lab.verdicts import add_verdicts
 
@@ -88,7 +89,15 @@ def test_parts_are_the_whole(made):
     told = dict(conditions(results))
     assert told["Part 1"] == "none and rotary, seeds 1, 2"
     assert told["Part 2, command"] == "ropewalk compare other"
+    assert "Part 2, duration (a killed session is not counted)" in told
     assert "Commit" not in told
+
+
+def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
+    first, other = (results_of(made, name) | {"commit": "0" * 40} for name in ("first", "other"))
+    assert "commits of the code" not in readme(with_part(first, other), [])
+    whole = with_part(first, other | {"commit": "1" * 40})
+    assert "All other settings are the same. The parts were run at 2 commits" in readme(whole, [])
 
 
 def test_a_cell_that_comes_again_replaces_the_old(made):
@@ -126,7 +135,7 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
     assert "fewer than 10" not in text
     assert "2 to 3 seeds each" in text
     assert len(none["attention"]["weights"]) == 1
-    assert (tmp_path / "attention.png").exists()
+    assert (tmp_path / "attention-light.png").exists()
     answers = sorted(path.name for path in (tmp_path / "hypotheses" / "rotary").iterdir())
     assert answers == [f"seed-{seed}.{split}.txt" for seed in (1, 2, 3) for split in ("x1", "x3")]
 

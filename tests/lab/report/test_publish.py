@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from html import escape
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import results, write_run
 
+from ropewalk.figures.numbers import short
 from ropewalk.files import readable_json
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.pictures import pictures_of
 from ropewalk.lab.report.publish import main, publish
 from ropewalk.lab.results import read_results
+
+NAMES = ("bleu", "bleu-by-length", "loss", "attention")
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +33,34 @@ def facts():
     return results()
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, facts):
+    """Return a published folder, to be read only: drawing its pictures takes a second."""
+    folder = tmp_path_factory.mktemp("published")
+    publish(write_run(tmp_path_factory.mktemp("run"), facts), folder)
+    return folder
+
+
+@pytest.fixture
+def copied(published, tmp_path):
+    return Path(shutil.copytree(published, tmp_path / "out"))
+
+
 def content_of(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_published_folder(tmp_path, facts):
-    run = write_run(tmp_path / "run", facts)
-    publish(run, tmp_path / "one")
-    publish(run, tmp_path / "two")
-    files = content_of(tmp_path / "one")
-    assert files == content_of(tmp_path / "two")
+def test_published_folder(tmp_path, published, facts):
+    publish(write_run(tmp_path / "run", facts), tmp_path / "again")
+    files = content_of(published)
+    assert files == content_of(tmp_path / "again")
     slugs = [row["slug"] for row in facts["encodings"]]
     assert set(files) == {
         "README.md",
         "results.json",
         *(f"encodings/{slug}.json" for slug in slugs),
-        "bleu.png",
-        "bleu-by-length.png",
-        "loss.png",
-        "attention.png",
+        *(f"{name}-{scheme}.png" for name in NAMES for scheme in ("light", "dark")),
     }
     for name, content in files.items():
         if name.endswith(".png"):
@@ -56,9 +71,8 @@ def test_published_folder(tmp_path, facts):
         assert not re.search("grüß|greets|hello|Mann", text)
 
 
-def test_the_readme_tells_the_numbers(tmp_path, facts):
-    publish(write_run(tmp_path / "run", facts), tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+def test_the_readme_tells_the_numbers(published, facts):
+    text = (published / "README.md").read_text(encoding="utf-8")
     assert facts["command"] in text
     for row in facts["encodings"]:
         mean = format_number(row["summary"]["test"]["bleu"]["mean"])
@@ -74,6 +88,31 @@ def test_the_readme_tells_the_numbers(tmp_path, facts):
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(widths) == 1
+
+
+def test_the_readme_shows_both_schemes_and_says_the_numbers(published, facts):
+    text = (published / "README.md").read_text(encoding="utf-8")
+    drawn = pictures_of(read_results(published))
+    assert set(drawn) == set(NAMES)
+    for name, picture in drawn.items():
+        assert (
+            f'srcset="{name}-dark.png">\n  <img alt="{escape(picture.alt)}" src="{name}-light'
+            in text
+        )
+    for row in facts["encodings"]:
+        mean = row["summary"]["test"]["bleu"]["mean"]
+        assert mean is None or f"{row['name']}, {short(mean)} (" in drawn["bleu"].alt
+
+
+def test_a_former_picture_of_attention_stays_until_its_weights_are_known(copied, published):
+    for scheme in ("light", "dark"):
+        (copied / f"attention-{scheme}.png").unlink()
+    (copied / "attention.png").write_bytes(b"former")
+    main(["--readme", str(copied)])
+    text = (copied / "README.md").read_text("utf-8")
+    assert "![Self-attention on one sequence, every head](attention.png)" in text
+    main(["--readme", str(copied), "--draw"])
+    assert content_of(copied) == content_of(published)
 
 
 def test_the_published_numbers_are_the_run_s(tmp_path):
@@ -95,15 +134,14 @@ def test_a_run_that_is_not_finished_is_refused(tmp_path):
         publish(tmp_path, tmp_path / "out")
 
 
-def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch):
+def test_a_readme_is_written_anew_and_nothing_else(copied, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    publish(write_run(tmp_path / "run", facts), tmp_path / "out")
-    before = content_of(tmp_path / "out")
-    (tmp_path / "out" / "README.md").write_text("old words", encoding="utf-8")
+    before = content_of(copied)
+    (copied / "README.md").write_text("old words", encoding="utf-8")
     overview = tmp_path / "OVERVIEW.md"
     overview.write_text("kept\n<!-- result: out -->\nold\n<!-- end -->\nkept too\n", "utf-8")
     main(["--readme", "out", "--overview", "OVERVIEW.md"])
-    assert content_of(tmp_path / "out") == before
+    assert content_of(copied) == before
     text = overview.read_text("utf-8")
     assert "| baseline |" in text
     assert text.startswith("kept\n")
@@ -116,6 +154,7 @@ def test_a_readme_is_written_anew_and_nothing_else(tmp_path, facts, monkeypatch)
         (["--readme", "."], "folder must contain a published comparison"),
         (["run", "--readme", "."], "take only their own folders"),
         (["run"], "give a run and a folder"),
+        (["run", "out", "--draw"], "--draw needs --readme"),
     ],
 )
 def test_a_mistyped_command_is_one_line(words, message, tmp_path, monkeypatch, capsys):

@@ -151,9 +151,8 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     )
     if versus["verdict"] == NOT_SHOWN:
         if (least := least_shown(versus)) is not None:
-            numbers += (
-                f"; more than {format_number(least, digits)} would have been called better or worse"
-            )
+            limit = format_number(least, digits)
+            numbers += f"; a difference of more than {limit} counts as better or worse"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
 

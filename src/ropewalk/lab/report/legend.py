@@ -6,6 +6,8 @@ from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import code
 from ropewalk.lab.report.metrics import is_translation, tested_metric
+from ropewalk.lab.report.tables import least_shown
+from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
 
@@ -26,13 +28,17 @@ def legend(results: Facts) -> str:
             f"Differences in mean {tested_metric(results)['name']} are relative to the baseline, "
             f"{code(rows[0]['name'])}, and computed before rounding."
         )
+    tests = _tests(results)
+    if any(each["verdict"] == NOT_SHOWN for each in tests):
         sentences.append(
-            "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal. "
-            "The small ± number below it is a threshold: a larger observed difference would have "
-            "been called better or worse"
-            + ", even with the strictest correction (p times the number of comparisons)"
-            * (len(rows) > 2)
-            + "."
+            "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal."
+        )
+    if any(least_shown(each) for each in tests):
+        strictest = " for the strictest correction (p times the number of comparisons)"
+        sentences.append(
+            "The small ± number below this verdict is a threshold"
+            + strictest * (len(rows) > 2)
+            + ": any larger observed difference counts as better or worse."
         )
     sentences += _split_meanings(results)
     sentences.append(
@@ -40,6 +46,13 @@ def legend(results: Facts) -> str:
         "full process."
     )
     return " ".join(sentences)
+
+
+def _tests(results: Facts) -> list[Facts]:
+    """Return all tests whose verdicts the tables show."""
+    summaries = [summary for row in results["encodings"] for summary in row["summary"].values()]
+    found = [each for summary in summaries for each in summary.get("versus", {}).values()]
+    return [each for each in (*found, *(s.get("versus_first") for s in summaries)) if each]
 
 
 def interval_note(results: Facts) -> str:

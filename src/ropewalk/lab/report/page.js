@@ -7,7 +7,7 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 
 function dressed(layout) {
   const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--ink") };
-  const axis = { gridcolor: color("--line"), linecolor: color("--line"), automargin: true, ticks: "" };
+  const axis = { gridcolor: color("--faint"), linecolor: color("--faint"), automargin: true, ticks: "" };
   const full = { ...layout, font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true };
   for (const name of Object.keys(layout)) {
     if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...layout[name] };
@@ -89,7 +89,7 @@ const headName = (layer, h) => h === layer.length - 1 ? "mean" : `head ${h + 1}`
 function panel(root, mapFor) {
   const box = one(".map", root), said = one(".said", root), heads = one(".heads", root);
   const signed = root.dataset.name === "difference", what = signed ? "difference" : "weight";
-  const tint = (value) => value < 0 && signed ? "--less" : signed ? "--more" : "--map";
+  const tint = (value) => value < 0 && signed ? "--below" : "--above";
   const strength = (value) => Math.sqrt(Math.min(signed ? Math.abs(value) : Math.max(value, 0), 1));
   const written = (value) => signed && value > 0 ? `+${value.toFixed(3)}` : value.toFixed(3);
   let map, values, svg, cell, left, top, row = -1, column = -1;
@@ -207,7 +207,7 @@ function panel(root, mapFor) {
   function thumbnail(weights) {
     const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
     const paper = canvas.getContext("2d");
-    const colors = Object.fromEntries(["--map", "--more", "--less"].map((name) => [name, color(name)]));
+    const colors = Object.fromEntries(["--above", "--below"].map((name) => [name, color(name)]));
     map.rows.forEach((_, r) => map.columns.forEach((_, c) => {
       const value = weights[r * map.columns.length + c];
       paper.fillStyle = colors[tint(value)];

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from ropewalk.figures import interactive
-from ropewalk.figures.html import html_page
+from ropewalk.figures.html import html_page, scheme_css
 from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
@@ -87,7 +87,7 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
     return html_page(
         findings.title(results),
         body.strip(),
-        css=_asset("page.css"),
+        css=scheme_css() + _asset("page.css"),
         scripts=[_asset("plotly-basic.min.js"), _asset("page.js")],
         data={"figures": _figures(results), "attention": _attention(attention, shown)},
     )

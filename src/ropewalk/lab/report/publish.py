@@ -5,32 +5,27 @@
 README as third argument, the table between its marks `<!-- result: FOLDER -->` and `<!-- end -->`
 is rewritten too. `--add` adds the run's cells to a published folder of the same comparison.
 `--readme FOLDER… [--overview README]` rewrites the READMEs of published folders from their numbers,
-for when the wording has changed; numbers and pictures stay as they are. `--retest FOLDER…
-[--against NAME]` repeats the tests on published scores, and rewrites what depends on them.
+for when the wording has changed; numbers and pictures stay as they are. With `--draw`, the pictures
+are drawn again too. `--retest FOLDER… [--against NAME]` repeats the tests on published scores, and
+rewrites what depends on them.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from ropewalk.figures import static
 from ropewalk.figures.html import without_nan
+from ropewalk.figures.picture import Picture
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, readable_json, write_bytes
 from ropewalk.lab.published import write_published
-from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.hypotheses import free_hypotheses, write_hypotheses
-from ropewalk.lab.report.metrics import (
-    column_title,
-    headline_metric,
-    is_translation,
-    tested_metric,
-)
+from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.parts import other_versions, with_part
-from ropewalk.lab.report.readme import PICTURES, readme, with_excerpt
+from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
+from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
 from ropewalk.lab.results import read_results, read_summary, read_tuning
 from ropewalk.lab.tasks import CLASSES
 from ropewalk.lab.verdicts import add_verdicts
@@ -47,8 +42,7 @@ def publish(run: Path, folder: Path) -> None:
     tuning = read_tuning(run)
     if tuning is not None:
         write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
-    pictures = _draw(folder)
-    write_bytes(folder / "README.md", readme(read_results(folder), pictures, tuning).encode())
+    rewrite_readme(folder, draw=True)
 
 
 def add(run: Path, folder: Path) -> list[str]:
@@ -65,8 +59,7 @@ def add(run: Path, folder: Path) -> list[str]:
     readme(whole, [], None)  # an error is raised before anything is written
     write_published(folder, whole)
     write_hypotheses(folder, free_hypotheses(run, part), keep=True)
-    _draw(folder)
-    rewrite_readme(folder)
+    rewrite_readme(folder, draw=True)
     return other_versions(results, part)
 
 
@@ -89,29 +82,32 @@ def _results_of_run(run: Path) -> Facts:
     return results
 
 
-def _draw(folder: Path) -> list[str]:
-    """Draw the figures of a published folder, and return the names of the pictures.
+def _draw(folder: Path) -> None:
+    """Draw the pictures of a published folder.
 
-    The old picture of attention stays if the weights of one of its encodings are not known.
+    Its picture of attention stays if the weights of one of its encodings are not known.
     """
-    results = read_results(folder)
-    pictures = figures(results)
-    known = ("attention" in row or _has_no_model(row) for row in results["encodings"])
-    if (folder / "attention.png").exists() and not all(known):
-        pictures.pop("attention.png", None)
-    for name, content in pictures.items():
-        write_bytes(folder / name, content)
-    return [name for name in PICTURES if name in pictures]
+    drawn = pictures_of(read_results(folder))
+    _write(folder, drawn)
+    if "attention" in drawn:
+        (folder / FORMER_ATTENTION).unlink(missing_ok=True)
 
 
-def rewrite_readme(folder: Path) -> None:
-    """Rewrite a published folder's README from its `results.json`; its pictures stay.
+def _write(folder: Path, drawn: Mapping[str, Picture]) -> None:
+    for stem, picture in drawn.items():
+        for name, content in picture.both(stem, FORM).items():
+            write_bytes(folder / name, content)
+
+
+def rewrite_readme(folder: Path, *, draw: bool = False) -> None:
+    """Rewrite a published folder's README from its numbers; its pictures stay, unless `draw`.
 
     Raises ValueError if the folder has no comparison.
     """
     results = _published(folder)
-    pictures = [name for name in PICTURES if (folder / name).exists()]
-    text = readme(results, pictures, read_tuning(folder))
+    if draw:
+        _draw(folder)
+    text = readme(results, pictures_in(folder), read_tuning(folder))
     write_bytes(folder / "README.md", text.encode())
 
 
@@ -127,8 +123,7 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
     for row in results["encodings"]:
         row.pop("equal_time", None)
     write_published(folder, results)
-    for name, figure in _score_figures(results).items():
-        write_bytes(folder / name, static.png(figure))
+    _write(folder, score_pictures(results))
     rewrite_readme(folder)
 
 
@@ -137,42 +132,6 @@ def _published(folder: Path) -> Facts:
     if not path.exists() or "ropewalk" not in read_json(path):
         raise ValueError(f"folder must contain a published comparison, got {folder}")
     return read_results(folder)
-
-
-def figures(results: Facts) -> dict[str, bytes]:
-    """Return the figures of published results, file name -> PNG."""
-    training, validation = (curves(results, kind) for kind in ("training", "validation"))
-    drawn = _score_figures(results)
-    drawn["loss.png"] = static.loss_curves(training, validation, "steps")
-    maps = {
-        row["name"]: row["attention"]["weights"]
-        for row in results["encodings"]
-        if "attention" in row
-    }
-    if maps:
-        drawn["attention.png"] = static.attention_heads(maps)
-    return {name: static.png(figure) for name, figure in drawn.items()}
-
-
-def _score_figures(results: Facts) -> dict[str, Any]:
-    split = results["splits"][0]
-    if is_translation(results):
-        return {
-            "bleu.png": static.score_by_encoding(outcomes(results, split)),
-            "bleu-by-length.png": static.score_by_length(*by_length(results, split)),
-        }
-    metric, tested = headline_metric(results), tested_metric(results)
-    other = tested["name"] if tested != metric else ""
-    title = column_title(metric, split)
-    drawn = {"score.png": static.score_by_encoding(outcomes(results, split), title, other)}
-    if len(results["splits"]) > 1:
-        drawn["score-by-length.png"] = static.score_by_length(**by_multiple(results))
-    return drawn
-
-
-def _has_no_model(row: Facts) -> bool:
-    """Return whether there is no model to show attention of: the first seed's run diverged."""
-    return bool(row["cells"][0]["status"] == "diverged")
 
 
 def _middle_attention(results: Facts, attention: Facts | None, slug: str) -> Facts | None:
@@ -215,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--add", action="store_true", help="add the run's cells to those in the folder"
     )
     parser.add_argument("--readme", nargs="+", metavar="FOLDER", help="rewrite these READMEs only")
+    parser.add_argument("--draw", action="store_true", help="with --readme: draw pictures too")
     parser.add_argument(
         "--retest", nargs="+", metavar="FOLDER", help="repeat the tests on the scores in these"
     )
@@ -233,13 +193,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     try:
+        if options.draw and options.readme is None:
+            raise ValueError("--draw needs --readme with folders")
         if options.readme is not None or options.retest is not None:
             if options.run is not None or options.add:
                 raise ValueError(
                     "--readme and --retest take only their own folders, not a run or --add"
                 )
             for folder in options.readme or ():
-                rewrite_readme(Path(folder))
+                rewrite_readme(Path(folder), draw=options.draw)
             for folder in options.retest or ():
                 retest(Path(folder), options.against)
             _rewrite_overview(options.marked, [*(options.readme or ()), *(options.retest or ())])

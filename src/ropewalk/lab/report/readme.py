@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from ropewalk.figures.html import picture_html
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import code_list, format_count, format_number, language_name
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report.pictures import FORM, pictures_of
 from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
 
 _DOTS = "dots are seeds, bars are means; the right panel shows the difference from the baseline"
 _LINES = "lines are means, small dots are seeds"
 _CAPTIONS = {  # what a figure shows, and how to read it
-    "bleu.png": (
+    "bleu": (
         "BLEU on the first test split",
         _DOTS,
     ),
-    "bleu-by-length.png": (
+    "bleu-by-length": (
         "BLEU on the first test split by sentence length",
         _LINES,
     ),
-    "score.png": (
+    "score": (
         "The score on the first split",
         _DOTS,
     ),
-    "score-by-length.png": (
+    "score-by-length": (
         "The score by length, from the trained length on",
         _LINES,
     ),
-    "loss.png": (
+    "loss": (
         "Training loss (moving mean) and validation loss",
         "thin lines are seeds, bold lines their mean",
     ),
-    "attention.png": (
+    "attention": (
         "Self-attention on one sequence, every head",
         "layers from top to bottom, heads from left to right; in each map, rows are queries and "
         "columns are keys, in order of position; color intensity is proportional to the "
@@ -44,8 +47,14 @@ _CAPTIONS = {  # what a figure shows, and how to read it
 }
 
 
-#: File names of the pictures in a results folder, in the order of its README.
-PICTURES = tuple(_CAPTIONS)
+#: In folders whose attention weights were not published: drawn once, in the light scheme only.
+FORMER_ATTENTION = "attention.png"
+
+
+def pictures_in(folder: Path) -> list[str]:
+    """Return the names of the pictures in a results folder, in the order of its README."""
+    names = [name for name in _CAPTIONS if (folder / f"{name}-light.{FORM}").exists()]
+    return names + [FORMER_ATTENTION] * (folder / FORMER_ATTENTION).exists()
 
 
 def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
@@ -72,9 +81,13 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
             f"p is corrected (Holm) for all comparisons with `{name}` on the same "
             "split; the interval is not corrected.",
         ]
+    drawn = pictures_of(results) if pictures else {}
     for name in pictures:
-        shown, how = (_escape(text) for text in _CAPTIONS[name])
-        parts.append(f"![{shown}]({name})\n\n{shown}: {how}.")
+        shown, how = (_escape(text) for text in _CAPTIONS[name.partition(".")[0]])
+        alt = drawn[name].alt if name in drawn else shown
+        both = picture_html(name, FORM, alt)
+        picture = f"![{shown}]({name})" if name == FORMER_ATTENTION else both
+        parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
     parts += ["## Every run", _markdown(tables.runs_table(results))]
     parts += _sweep(results)
@@ -132,15 +145,19 @@ def _question(results: Facts, tuning: Facts | None) -> str:
 
 
 def _others(results: Facts, tuning: Facts | None) -> str:
+    text = "All other settings are the same."
     if tuning is not None:
-        return (
+        text = (
             "All other settings are the same; two of them were tuned on some of these models "
             "(see “Tuned settings”)."
         )
-    if not tuned.is_tuned(results):
-        return "All other settings are the same."
-    fields = code_list(results["config"]["sweep"])
-    return f"For each encoding, {fields} was tuned; all other settings are the same."
+    elif tuned.is_tuned(results):
+        fields = code_list(results["config"]["sweep"])
+        text = f"For each encoding, {fields} was tuned; all other settings are the same."
+    commits = {part["commit"] for part in results.get("parts", ())}
+    if len(commits) < 2:
+        return text
+    return f"{text} The parts were run at {len(commits)} commits of the code (see “Conditions”)."
 
 
 def _by_length(results: Facts) -> list[str]:

@@ -146,10 +146,10 @@ def format_memory(size: float | None) -> str:
 
 
 def least_shown(versus: Facts) -> float | None:
-    """Return the threshold: a larger observed difference would have been better or worse.
+    """Return the threshold: a larger observed difference counts as better or worse.
 
-    None if a difference was shown, or if the threshold is 0: then each item has the same score in
-    both.
+    None if a difference was shown, or if the threshold is 0, because each item has the same score
+    in both.
     """
     return versus.get("detectable") or None if versus["verdict"] == NOT_SHOWN else None
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from ropewalk.files import Facts
 from ropewalk.lab.report import tables, tuned
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.formats import format_number
+from ropewalk.lab.report.formats import code, format_number
 from ropewalk.lab.report.legend import interval_note
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -51,7 +51,7 @@ def print_table(console: Console, results: Facts) -> None:
     if len(results["config"]["seeds"]) == 1 and len(rows) > 1:
         notes.append("One seed: this is about these trained models, not about the encodings.")
     for note in filter(None, notes):
-        console.print(note.replace("`", ""), highlight=False)
+        console.print(note, highlight=False)
     console.print()
     console.print(cost)
     for name, signature in results.get("signatures", {}).items():
@@ -125,13 +125,13 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     tested = tested_metric(results)
     verdict, digits = versus["verdict"], tested["digits"] + 1
     if verdict != NOT_SHOWN:
-        verdict = f"{verdict} than {other}"
+        verdict = f"{verdict} than {code(other)}"
     elif (least := tables.least_shown(versus)) is not None:
-        verdict = f"{verdict} (more than {least:.{digits}f} would have been called better or worse)"
+        verdict = f"{verdict} (a difference above {least:.{digits}f} counts as better or worse)"
     return (
-        f"{name} on {split}: {versus['difference']:+.{digits}f} {tested['name']} against {other}, "
-        f"95% interval {versus['low']:+.{digits}f} to {versus['high']:+.{digits}f}, "
-        f"p (Holm) {versus['p_holm']:.4f}: {verdict}"
+        f"{code(name)} on {code(split)}: {versus['difference']:+.{digits}f} {tested['name']} "
+        f"against {code(other)}, 95% interval {versus['low']:+.{digits}f} to "
+        f"{versus['high']:+.{digits}f}, p (Holm) {versus['p_holm']:.4f}: {verdict}"
     )
 
 

@@ -1,0 +1,217 @@
+"""Scores of encodings side by side: each one's mean and seeds, and scores by length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.figures.data import Outcome, means_by_length, shift, spans_decades
+from ropewalk.figures.drawing import blank, calm, names_beside, plain, title, width_of
+from ropewalk.figures.numbers import Row, like, named, row, short, span
+from ropewalk.figures.palette import Scheme, style
+from ropewalk.figures.picture import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def score_by_encoding(
+    outcomes: Mapping[str, Outcome], score: str = "BLEU", tested_metric: str = ""
+) -> Picture:
+    """Return the score of each encoding: a dot for each seed, a bar for the mean.
+
+    If differences are known, a second panel shows them with their 95 % intervals.
+
+    outcomes: by the name of the encoding; differences are from the first one.
+    score: the name of the score, with its unit.
+    tested_metric: the name of the score of the differences, if it is another one.
+
+    Example:
+        >>> from ropewalk import figures
+        >>> outcomes = {
+        ...     "sinusoidal": figures.Outcome(values=(36.5, 37.9), mean=37.2),
+        ...     "rotary": figures.Outcome((38.8, 40.4), 39.6, difference=(2.4, 1.1, 3.7)),
+        ... }
+        >>> picture = figures.score_by_encoding(outcomes)
+        >>> picture.alt
+        'BLEU by encoding. Mean and range of seeds: sinusoidal, 37.2 (36.5 to 37.9); rotary, 39.6 \
+(38.8 to 40.4). Difference from sinusoidal, 95 % interval: rotary, 2.4 (1.1 to 3.7).'
+    """
+    found = {
+        name: Outcome(
+            tuple(_known(f"outcomes[{name!r}].values", held.values)),
+            _known(f"outcomes[{name!r}].mean", [held.mean])[0],
+            _difference(f"outcomes[{name!r}].difference", held.difference),
+        )
+        for name, held in named("outcomes", outcomes).items()
+    }
+    names = list(found)
+    compared = any(held.difference for held in found.values())
+    which = f"difference in {tested_metric}" if tested_metric else "difference"
+
+    def draw(scheme: Scheme) -> Figure:
+        width = 1.0 + 3.2 * (1 + compared) + width_of(names)
+        figure = blank(scheme, width, 1.0 + 0.27 * len(names))
+        panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
+        for place, outcome in enumerate(found.values()):
+            _draw_outcome(panels[0], outcome, place)
+            if outcome.difference is not None:
+                _draw_difference(panels[1], outcome.difference, place)
+        panels[0].set_yticks(range(len(names)), [plain(name) for name in names])
+        panels[0].set_ylim(len(names) - 0.4, -0.6)
+        panels[0].set_xlabel(plain(score))
+        if compared:
+            panels[1].axvline(0, color=scheme.ink, linewidth=0.8)
+            panels[1].set_xlabel(plain(f"{which} from {names[0]},\n95 % interval"))
+        for axes in panels:
+            title(axes, scheme, "")
+            calm(axes, scheme)
+        return figure
+
+    alt = f"{_sentence(score)} by encoding. Mean and range of seeds: "
+    alt += f"{'; '.join(_outcome_in_words(n, held) for n, held in found.items())}."
+    differences = {n: held.difference for n, held in found.items() if held.difference}
+    if differences:
+        told = [
+            f"{name}, {short(value)} ({short(low)} to {short(high)})"
+            for name, (value, low, high) in differences.items()
+        ]
+        alt += f" {_sentence(which)} from {names[0]}, 95 % interval: {'; '.join(told)}."
+    data = {
+        "values": {name: [*held.values] for name, held in found.items()},
+        "means": {name: held.mean for name, held in found.items()},
+        "differences": {name: [*ends] for name, ends in differences.items()},
+    }
+    return Picture(draw, alt, data)
+
+
+def score_by_length(
+    bins: Sequence[str],
+    scores: Mapping[str, Sequence[Sequence[float | None]]],
+    x_title: str = "words in the source sentence",
+    y_title: str = "BLEU",
+    *,
+    logarithmic: bool = False,
+) -> Picture:
+    """Return a score by length: lines connect the means of seeds, small dots are seeds.
+
+    Lines are moved a little along x, so that dots do not hide each other.
+
+    bins: the labels of the lengths.
+    scores: by the name of the encoding, for each seed one score for each bin; None if a seed has
+        no score, and then there is no mean.
+    x_title, y_title: what is counted, and the name of the score, each with its unit.
+    logarithmic: uses a logarithmic axis if the scores differ by a factor of 4 or more.
+
+    Example:
+        >>> from ropewalk import figures
+        >>> scores = {"none": [[30.0, 20.0], [32.0, 26.0]], "rotary": [[33.0, None], [34.0, 31.0]]}
+        >>> picture = figures.score_by_length(["1–5", "6–10"], scores)
+        >>> picture.data["means"]
+        {'none': [31.0, 23.0], 'rotary': [33.5, None]}
+    """
+    labels = [str(label) for label in bins]
+    found = {
+        name: [
+            like(f"scores[{name!r}]", _known(f"scores[{name!r}]", seed), "bins", labels)
+            for seed in seeds
+        ]
+        for name, seeds in named("scores", scores).items()
+    }
+    means = {n: means_by_length(seeds) or [None] * len(labels) for n, seeds in found.items()}
+
+    def draw(scheme: Scheme) -> Figure:
+        figure = blank(scheme, 5.6 + width_of(found), max(3.4, 0.6 + 0.17 * len(found)))
+        axes = figure.subplots()
+        for place, (name, seeds) in enumerate(found.items()):
+            look = style(place)
+            xs = [i + shift(place, len(found)) for i in range(len(labels))]
+            (line,) = axes.plot(
+                xs, _with_gaps(means[name]), look.line, color=look.color, marker=look.marker,
+                markersize=5, linewidth=1.4,
+            )  # fmt: skip
+            line.set_label(plain(name))
+            for values in seeds:
+                known = _with_gaps(values)
+                axes.plot(xs, known, look.marker, color=look.color, markersize=3, alpha=0.5)
+        if logarithmic and spans_decades(found):
+            _logarithmic(axes)
+        axes.set_xticks(range(len(labels)), [plain(label) for label in labels])
+        axes.set_xlabel(plain(x_title))
+        axes.set_ylabel(plain(y_title))
+        title(axes, scheme, "")
+        names_beside(figure, [axes], scheme)
+        calm(axes, scheme)
+        return figure
+
+    told = [f"{name}, {_ends_in_words(labels, means[name])}" for name in found]
+    alt = f"{_sentence(y_title)} by {x_title}, mean of seeds. The lines: {'; '.join(told)}."
+    return Picture(draw, alt, {"bins": labels, "scores": found, "means": means})
+
+
+def _known(name: str, values: Sequence[float | None]) -> list[float | None]:
+    """Return numbers, with None for those that are missing."""
+    numbers = row(name, _with_gaps(values), least=0, gaps=True)
+    return [None if math.isnan(number) else number for number in numbers]
+
+
+def _with_gaps(values: Sequence[float | None]) -> Row:
+    return [math.nan if value is None else value for value in values]
+
+
+def _difference(name: str, value: Any) -> tuple[float, float, float] | None:
+    """Return a difference and the ends of its interval; raise ValueError on another order."""
+    if value is None:
+        return None
+    numbers = row(name, value)
+    if len(numbers) != 3 or not numbers[1] <= numbers[0] <= numbers[2]:
+        raise ValueError(
+            f"{name} must be a difference, the low end and the high end of its interval, "
+            f"got {numbers}"
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _draw_outcome(axes: Axes, outcome: Outcome, place: int) -> None:
+    look = style(place)
+    known = [value for value in outcome.values if value is not None]
+    axes.plot(
+        known, [place] * len(known), look.marker, color=look.color, markersize=6, alpha=0.6
+    )  # fmt: skip
+    if outcome.mean is not None:
+        axes.plot(outcome.mean, place, "|", color=look.color, markersize=14, markeredgewidth=2.5)
+
+
+def _draw_difference(axes: Axes, ends: tuple[float, float, float], place: int) -> None:
+    look, (value, low, high) = style(place), ends
+    around = [[value - low], [high - value]]
+    axes.errorbar(value, place, xerr=around, fmt=look.marker, color=look.color, capsize=4)
+
+
+def _logarithmic(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+
+
+def _outcome_in_words(name: str, outcome: Outcome) -> str:
+    known = [value for value in outcome.values if value is not None]
+    if not known:
+        return f"{name}, no score"
+    if outcome.mean is None:
+        return f"{name}, no mean ({span(known)})"
+    return f"{name}, {short(outcome.mean)} ({span(known)})"
+
+
+def _ends_in_words(labels: Sequence[str], means: Sequence[float | None]) -> str:
+    """Return the first mean and the last one in words."""
+    known = [(label, m) for label, m in zip(labels, means, strict=True) if m is not None]
+    ends = dict.fromkeys([*known[:1], *known[-1:]])
+    return ", ".join(f"{short(mean)} at {label}" for label, mean in ends) or "no mean"
+
+
+def _sentence(text: str) -> str:
+    """Return the text with a capital letter, as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
