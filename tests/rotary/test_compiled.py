@@ -83,7 +83,13 @@ def recompiling():
         yield
 
 
-SLOW = {"m-rope", "longrope"}  # each compiles for many seconds; the others share their code
+SLOW = {
+    "m-rope",
+    "longrope",
+    "xpos",
+    "learned",
+    "dynamic",
+}  # each compiles for many seconds; the others share their code
 
 
 @pytest.mark.parametrize(

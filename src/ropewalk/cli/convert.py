@@ -44,8 +44,9 @@ def convert(
 ) -> None:
     """Convert a model's weights to the other pairing of its rope.
 
-    Rows of the weights, biases and norms of queries and keys change places. Everything else is
-    copied byte for byte. OUT appears complete or not at all, and IN is only read.
+    Rows of the weights, biases and norms of queries and keys change places, and the pairing key in
+    config.json may change. Other files are copied byte for byte; folders in IN are not copied. OUT
+    appears complete or not at all, and IN is only read.
     """
     with errors() as at_interruption:
         from ropewalk.rotary.pairing import check_pairing

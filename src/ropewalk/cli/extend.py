@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,9 @@ from ropewalk.cli.options import TypePairing
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
+    from ropewalk.tools.loss import LossMeasurement
+    from ropewalk.tools.loss.run import LossPlan
+    from ropewalk.tools.models.source import Source
 
 
 def extend(
@@ -46,16 +51,56 @@ def extend(
         ),
     ] = None,
     pairing: TypePairing = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Also measure the loss of this model on --text, under each rule: a folder with "
+            "config.json, tokenizer.json and safetensors.",
+        ),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="UTF-8 text for --model, of at least --to tokens."),
+    ] = None,
+    passages: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="For --model: passages of the text.  [default: 16]"),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="For --model: float32, bfloat16 or float16.  [default: float32]",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="For --model.  [default: auto]")
+    ] = None,
+    seconds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S", help="For --model: refuse what would take longer.  [default: 3600]"
+        ),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="For --model: execute the model code in PATH."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     plot: Annotated[
-        str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")
+        str | None,
+        typer.Option(
+            metavar="PATH", help=".png or .svg file for the wavelengths; for --model, the losses."
+        ),
     ] = None,
 ) -> None:  # fmt: skip
     """Compare scaling rules for a longer context, for an engine.
 
     For each rule: how far wavelengths move, which pairs reach angles that training never reached,
     and the mean score by distance. Then a recommendation with its limits, and the block of
-    config.json or the command line for an engine. No weights are read.
+    config.json or the command line for an engine. Weights are read only with --model: then also
+    the loss of the same tokens as the context before them grows, and at shifted positions.
     """
     with errors():
         from ropewalk.bench.plan import check_target
@@ -63,6 +108,8 @@ def extend(
         from ropewalk.tools.extend.as_text import summary_blocks
         from ropewalk.tools.extend.engines import ENGINES
         from ropewalk.tools.extend.plot import save_rules
+        from ropewalk.tools.loss.plot import save_losses
+        from ropewalk.tools.loss.run import read_model
 
         if engine not in (*ENGINES, "all"):
             known = [*ENGINES, "all"]
@@ -74,17 +121,32 @@ def extend(
         check_target("--plot", picture, [".png", ".svg"])
         length = _tokens("--to", to)
         trained = None if original is None else _tokens("--original", original)
+        options = {
+            "--passages": passages, "--dtype": dtype, "--device": device, "--seconds": seconds,
+            "--trust-remote-code": trust_remote_code,
+        }  # fmt: skip
+        plan = _loss_plan(model, text, options)
         found = run(config, length, method, original=trained, pairing=pairing)
-        if picture is not None:
+        measured = None
+        if plan is not None:
+            source = read_model(plan)
+            same = run(plan.model, length, method, original=trained, pairing=pairing)
+            measured = _measure(found, same, plan, source)
+        if picture is not None and measured is None:
             save_rules(picture, found)
+        elif picture is not None and measured is not None:
+            save_losses(picture, measured)
         if as_json:
-            print(json.dumps(found.to_dict(), ensure_ascii=False, indent=1))
+            facts = found.to_dict() | ({"loss": measured.to_dict()} if measured else {})
+            print(json.dumps(facts, ensure_ascii=False, indent=1))
             return
         for place, (title, rows) in enumerate(summary_blocks(found)):
             print(("\n" if place else "") + one_line(title))
             if rows:
                 print_rows(("", *row) for row in rows)
         print_fragments(found, engine)
+        if measured is not None and plan is not None:
+            print_losses(measured, plan)
 
 
 def _tokens(option: str, text: str) -> int:
@@ -92,6 +154,80 @@ def _tokens(option: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 12:
         raise ValueError(f"{option} must be a number of tokens such as 131072, got {shown(text)}")
     return int(text)
+
+
+def _loss_plan(model: str | None, text: str | None, options: dict[str, Any]) -> LossPlan | None:
+    """Return what to measure with --model, or None without it."""
+    from ropewalk.bench.plan import DTYPES, read_names, read_seconds, read_whole
+    from ropewalk.machine import pick_device
+    from ropewalk.tools.loss.run import MOST_TOKENS, LossPlan
+
+    folder, file = path_of("--model", model), path_of("--text", text)
+    if folder is None or file is None:
+        if folder is not None or file is not None:
+            needed, other = ("--text", "--model") if file is None else ("--model", "--text")
+            raise ValueError(f"{needed} must be given with {other}")
+        for option, value in options.items():
+            if value not in (None, False):
+                raise ValueError(f"{option} must be left out without --model")
+        return None
+    dtype, device = options["--dtype"], options["--device"]
+    names = read_names("--dtype", "float32" if dtype is None else dtype, DTYPES)
+    if len(names) > 1:
+        raise ValueError(f"--dtype must be one name, got {', '.join(names)}")
+    more: dict[str, Any] = {}
+    if options["--passages"] is not None:
+        asked = read_whole("--passages", options["--passages"])
+        more["passages"] = min(asked, MOST_TOKENS)  # a text of that many tokens has no more
+    if options["--seconds"] is not None:
+        more["seconds"] = read_seconds(options["--seconds"])
+        if not more["seconds"]:
+            raise ValueError(f"--seconds must be above 0, got {shown(options['--seconds'])}")
+    return LossPlan(
+        folder, file, pick_device("auto" if device is None else device), DTYPES[names[0]],
+        trust_remote_code=options["--trust-remote-code"], **more,
+    )  # fmt: skip
+
+
+def _measure(found: Extension, same: Extension, plan: LossPlan, source: Source) -> LossMeasurement:
+    """Measure the rules; what the model's code prints, and the progress, go to standard error.
+
+    same: what `extend` finds in the config of --model.
+    """
+    from ropewalk.tools.loss.run import measure_files
+
+    if same.results != found.results:
+        raise ValueError(
+            "--model must have the ropes of CONFIG, got other ones; pass the model's folder as "
+            "CONFIG too"
+        )
+    rules = {each.method: each.rule for each in found.results if each.rule and each.usable}
+
+    def watch(doing: str) -> None:
+        if sys.stderr.isatty():
+            print(f"{doing} …", file=sys.stderr)
+
+    with redirect_stdout(sys.stderr):
+        return measure_files(plan, source, rules, found.original_length, found.to, watch)
+
+
+def print_losses(measured: LossMeasurement, plan: LossPlan) -> None:
+    """Print the losses, what they show, and the command for RULER."""
+    from ropewalk.tools.loss.as_text import loss_blocks
+    from ropewalk.tools.loss.ruler import FROM, INSTALL, LEAST, ruler_command
+
+    for title, rows in loss_blocks(measured):
+        print("\n" + one_line(title))
+        print_rows(("", *row) for row in rows)
+    contexts = [each.context for each in measured.results[0].contexts]
+    longer = [each for each in contexts if each >= measured.original]
+    command = ruler_command(plan.model, longer, str(plan.dtype).removeprefix("torch."))
+    if command is None:
+        print(f"\nRULER's tasks need contexts of at least {LEAST} tokens: no command")
+        return
+    print(f"\nRULER: {FROM}")
+    print_rows([("", "first", "paste the block into the model's config.json"), ("", "", INSTALL)])
+    print("\n" + command)
 
 
 def print_fragments(found: Extension, engine: str) -> None:

@@ -58,8 +58,9 @@ Data = Annotated[
     typer.Option(
         metavar="DATA",
         help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, or "
-        "two files SOURCE,TARGET; masked-lm and causal-lm: tales (built-in), your text files, a "
-        "folder of text files, or the name of a text from ropewalk fetch.  "
+        "two files SOURCE,TARGET, or hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales "
+        "(built-in), your text files, a folder of text files, or the name of a text from ropewalk "
+        "fetch.  "
         "[default: the preset's]",
     ),
 ]
@@ -92,6 +93,23 @@ Jobs = Annotated[
         metavar="N",
         help="Number of parallel processes, each for one encoding and seed.  "
         "[default: one per core]",
+    ),
+]
+LauncherName = Annotated[
+    str,
+    typer.Option(
+        "--launcher",
+        metavar="NAME",
+        help="What starts the cells: local (processes of this machine), slurm or ray. Another one "
+        "can continue the same run.",
+    ),
+]
+LauncherArgs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=VALUE,…",
+        help="Arguments of the launcher, such as partition=gpu,gpus=1 for slurm, or gpus=0.5 for "
+        "ray.",
     ),
 ]
 Against = Annotated[

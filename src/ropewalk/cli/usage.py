@@ -1,103 +1,211 @@
-"""Usage lines of the help, and mistakes in a command line, each as one line."""
+"""`ropewalk usage`."""
 
 from __future__ import annotations
 
-import math
-import re
-from typing import Any
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import shown
+from ropewalk.cli.common import errors, import_all, one_line, path_of
+from ropewalk.cli.help_lines import whole_number
+from ropewalk.cli.listing import print_rows
+from ropewalk.cli.options import Device, Imports
 
-#: The class of typer's usage errors: click's, or typer's own copy of it in later versions.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
-
-class Command(TyperCommand):
-    """A command whose help names arguments by their metavars alone, without braces and types."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for argument in self._arguments():
-            # Typer from 0.25 on appends the type to the name.
-            setattr(argument, "display_type_rich", lambda ctx: None)  # noqa: B010
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the usage line after the command's name: `[OPTIONS] RUN [FILE]`."""
-        pieces = [self.options_metavar or ""]
-        for each in self._arguments():
-            name = each.metavar or str(each.name).upper()
-            many = "..." if each.nargs == -1 else ""
-            pieces.append(f"{name}{many}" if each.required else f"[{name}]{many}")
-        return pieces
-
-    def _arguments(self) -> list[Any]:
-        return [each for each in self.params if each.param_type_name == "argument"]
+TOKENS, WINDOW = 4_096, 256
+MOST_TOKENS = 1_000_000
+DTYPES = ("float32", "bfloat16", "float16")
 
 
-def whole_number(option: str, text: str | None, most: int | None = None) -> int | None:
-    """Return an option's value as an integer of at least 1, or None if it is not given."""
+def usage(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of a transformers model with tokenizer.json, or a run folder of ropewalk "
+            "compare or train.",
+        ),
+    ],
+    text: Annotated[str, typer.Option(metavar="FILE", help="UTF-8 text that the model reads.")],
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding, if a run has several.", show_default=False),
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option(metavar="N", help="Seed, if a run has several.")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="N", help=f"Most tokens of the text to use.  [default: {TOKENS}]"),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help=f"Tokens that the model reads at a time.  [default: {WINDOW}; for a run, the "
+            "trained length]",
+        ),
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(metavar="NAME", help="float32, bfloat16 or float16; not for a run.")
+    ] = "float32",
+    device: Device = "auto",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Execute the model code in MODEL.")
+    ] = False,
+    imports: Imports = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    plot: Annotated[
+        str | None, typer.Option(metavar="PATH", help=".png or .svg file for the heat map.")
+    ] = None,
+) -> None:
+    """Show which frequencies of a rope a model's heads use.
+
+    Norms of queries and keys by layer, head and pair; heads that attend by position or by content;
+    and the loss if the slowest pairs do not rotate (p-RoPE, without training).
+    """
+    with errors():
+        from ropewalk.bench.plan import check_target
+        from ropewalk.lab.text_model import run_of
+        from ropewalk.machine import pick_device
+        from ropewalk.tools import usage as measure
+        from ropewalk.tools.usage.as_text import summary_blocks
+        from ropewalk.tools.usage.plot import save_usage
+
+        place, text_file, picture = (
+            path_of("MODEL", model), path_of("--text", text), path_of("--plot", plot)
+        )  # fmt: skip
+        assert place is not None
+        assert text_file is not None
+        check_target("--plot", picture, [".png", ".svg"])
+        most = whole_number("--tokens", tokens, MOST_TOKENS) or TOKENS
+        length = whole_number("--window", window, MOST_TOKENS)
+        number = _seed(seed)
+        on = pick_device(device)
+        targets: Tensor | None = None  # the next tokens
+        if dtype not in DTYPES:
+            raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(dtype)}")
+        if run_of(place) is not None:
+            import_all(imports)
+            name, ids, targets, loaded = _of_run(
+                place, encoding, number, text_file, length, most, on
+            )
+        else:
+            for option, given in (("--encoding", encoding), ("--seed", seed)):
+                if given is not None:
+                    raise ValueError(
+                        f"{option} must be left out for a model that is not in a run folder, got "
+                        f"{shown(given)}"
+                    )
+            with redirect_stdout(sys.stderr):  # what the model's code prints
+                name, ids, loaded = _of_transformers(
+                    place, text_file, length, most, dtype, on, trust_remote_code
+                )
+        with redirect_stdout(sys.stderr):
+            found = measure(loaded, ids, targets=targets)
+        if picture is not None:
+            save_usage(picture, found)
+        if as_json:
+            print(json.dumps({"source": name, **found.to_dict()}, ensure_ascii=False, indent=1))
+            return
+        for at, (title, rows) in enumerate(summary_blocks(found, name)):
+            print(("\n" if at else "") + one_line(title))
+            if rows:
+                print_rows(("", *row) for row in rows)
+
+
+def _seed(text: str | None) -> int | None:
     if text is None:
         return None
-    # int() alone would also accept digits of other scripts and "1_0".
-    value = int(text) if re.fullmatch(r"[0-9]{1,9}", text.strip()) else 0
-    if value < 1 or (most is not None and value > most):
-        rule = "of at least 1" if most is None else f"from 1 to {most}"
-        raise ValueError(f"{option} must be an integer {rule}, got {shown(text)}")
-    return value
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        raise ValueError(f"--seed must be a number such as 1, got {shown(text)}")
+    return int(text)
 
 
-def number(option: str, text: str | None, most: float) -> float | None:
-    """Return an option's value as a number of at least 0, or None if it is not given."""
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= most:
-        raise ValueError(f"{option} must be a number from 0 to {most:g}, got {shown(text)}")
-    return value
+def _of_run(
+    place: Path,
+    encoding: str | None,
+    seed: int | None,
+    text: Path,
+    window: int | None,
+    most: int,
+    device: torch.device,
+) -> tuple[str, Tensor, Tensor | None, nn.Module]:
+    """Return a name, what the model of a run reads, its targets, and the model."""
+    from ropewalk.lab.text_model import find_text_model
+
+    wanted = None if encoding is None else "".join(encoding.split())
+    found = find_text_model(place, wanted, seed)
+    length = window or found.config.train_length
+    ids = found.read_ids(text, _least(length, most, window), most)
+    name = f"{place}, {found.encoding}, seed {found.seed}"
+    return name, *found.batch(_windows(ids, length)), found.load(device)
 
 
-def in_one_line(error: Exception) -> str:
-    """Return the message of a usage error: what is wrong, the value received, where help is."""
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "ropewalk"
-    return f"{_mistake(error, command, context)}; see {command} --help"
+def _of_transformers(
+    place: Path,
+    text: Path,
+    window: int | None,
+    most: int,
+    dtype: str,
+    device: torch.device,
+    trust_remote_code: bool,
+) -> tuple[str, Tensor, nn.Module]:
+    """Return a name, windows of token ids and a model of transformers."""
+    import torch
 
+    from ropewalk.tools.models.source import check_memory, load, read_source
+    from ropewalk.tools.models.text import read_tokens, start_tokens
 
-def _mistake(error: Exception, command: str, context: typer.Context | None) -> str:
-    message = str(getattr(error, "message", error))
-    option = getattr(error, "option_name", None)
-    if type(error).__name__ == "NoSuchOption":
-        given, known = str(option), _options(context)
-        return f"{command} has no option {shown(given)}{did_you_mean(given, known)}"
-    if type(error).__name__ == "BadOptionUsage":
-        what = "no value" if "not take" in message else "a value"
-        return f"{option} takes {what}"
-    if type(error).__name__ == "MissingParameter":
-        parameter = getattr(error, "param", None)
-        name = parameter.opts[0] if parameter is not None and parameter.opts else "an argument"
-        metavar = str(getattr(parameter, "metavar", None) or "")
-        if not name.startswith("-"):
-            name = metavar if metavar.isalpha() else name.upper()
-        return f"{name} must be given"
-    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL)
-    if extra:
-        return f"{command} takes fewer arguments, got {shown(extra[1])} in addition"
-    wrong = re.match(r"No such command (.*?)\.?(?: Did you mean .*)?$", message, re.DOTALL)
-    if wrong and context is not None:
-        known = list(getattr(context.command, "commands", ()))
-        given = wrong[1].strip("'\"")
-        return f"command must be one of {', '.join(known)}, got {shown(given)}" + did_you_mean(
-            given, known
+    if not (place / "config.json").is_file():
+        raise ValueError(
+            f"MODEL must be a model's folder with config.json, or a run folder, got {place}"
         )
-    return shown(message, 300)[1:-1]
+    source = read_source(place, trust_remote_code, name="MODEL")
+    if not source.has_weights:
+        raise ValueError(f"MODEL must be a folder with weights, got {shown(str(place))}")
+    config = source.config.get_text_config(decoder=True)
+    trained = getattr(config, "max_position_embeddings", None) or WINDOW
+    length = window or min(WINDOW, trained)
+    if length > trained:
+        raise ValueError(
+            f"--window must be at most the model's max_position_embeddings {trained:,}, got "
+            f"{length:,}"
+        )
+    start = start_tokens(source)
+    text_length = length - len(start)
+    ids = read_tokens(source, text, _least(length, most, window), most)
+    check_memory(source, getattr(torch, dtype), device)
+    rows = _windows(ids, text_length)
+    model = load(source, getattr(torch, dtype), device)
+    return str(place), torch.cat([start.expand(len(rows), -1), rows], 1), model
 
 
-def _options(context: typer.Context | None) -> list[str]:
-    parameters = context.command.params if context else ()
-    return [name for each in parameters for name in each.opts if name.startswith("--")]
+def _least(length: int, most: int, window: int | None) -> int:
+    """Return how many tokens of a text are needed; raise ValueError if --tokens allows fewer."""
+    from ropewalk.tools.usage.cost import least_rows
+    from ropewalk.tools.usage.usage import LEAST_LENGTH
+
+    if length < LEAST_LENGTH:
+        given = "--window" if window else "the trained length"
+        raise ValueError(f"{given} must be at least {LEAST_LENGTH} tokens, got {length}")
+    least = least_rows(length) * length
+    if most < least:
+        raise ValueError(
+            f"--tokens must be at least {least:,} with windows of {length:,} tokens, got {most:,}"
+        )
+    return least
+
+
+def _windows(ids: Tensor, length: int) -> Tensor:
+    """Return rows of this many tokens; what is left at the end is dropped."""
+    rows = len(ids) // length
+    return ids[: rows * length].view(rows, length)

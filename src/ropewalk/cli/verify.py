@@ -25,9 +25,9 @@ def verify(
         str | None,
         typer.Argument(
             metavar="[MODULE:FUNCTION]",
-            help="Function that rotates q, or q and k, or returns cos and sin; or a class without "
-            "arguments. The module is imported from here, and its code is executed: name only "
-            "what you trust.",
+            help="Function that rotates q, or q and k, or returns cos and sin; or a class that can "
+            "be constructed without arguments. The module is imported from here, and its code is "
+            "executed: name only what you trust.",
             show_default=False,
         ),
     ] = None,
@@ -55,8 +55,8 @@ def verify(
         str | None,
         typer.Option(
             metavar="CONFIG",
-            help="config.json, or its folder, that says what is right.  [default: any consistent "
-            "rotation; pairing, theta and amplitude are reported, not checked]",
+            help="config.json, or its folder, that describes the right rotation.  [default: any "
+            "consistent rotation; pairing, theta and amplitude are reported, not checked]",
         ),
     ] = None,
     layer: Annotated[
@@ -68,7 +68,7 @@ def verify(
         typer.Option(
             metavar="N",
             help="Length of the complete sequence, for a rule of CONFIG that depends on it; for a "
-            "model, how many positions are used, from 64 on.",
+            "model, how many positions are used, at least 64.",
         ),
     ] = None,
     form: Annotated[

@@ -36,10 +36,10 @@ class RotaryEmbedding(nn.Module):
     `.half()`, `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
-    at most 16,384 rows (4·R bytes each: 8 MiB if R = 128). Each device caches at most two tables,
-    those of the two latest sets of frequencies. A call that includes position 16,384 or a later one
-    computes its own rows: a decode at position 10,000,000 computes one row. Cached and computed
-    rows are equal.
+    at most 16,384 rows. With R rotated dimensions a row has 4·R bytes: 8 MiB in total if R = 128.
+    Each device caches at most two tables, for the two latest sets of frequencies. A call that
+    includes position 16,384 or a later one computes its own rows: a decode at position 10,000,000
+    computes one row. Cached and computed rows are equal.
 
     Example:
         >>> import torch
@@ -161,7 +161,7 @@ class RotaryEmbedding(nn.Module):
     def shift(
         self, k: Tensor, by: int | Tensor, length: Length = None, seq_dim: int = -2
     ) -> Tensor:
-        """Move rotated keys to other positions: rotate each pair by `by` more steps.
+        """Move rotated keys to other positions: rotate each key by `by` more positions.
 
         by: each key's new position minus its old one: an int, or integers (S,) or (B, S); (A, S) or
         (A, B, S) if the spec has several axes. Keys must have been rotated with the same `length`;
@@ -185,8 +185,9 @@ class RotaryEmbedding(nn.Module):
     ) -> Tables:
         """Return cos and sin at positions (S,) or (B, S), amplitude included: float32 (…, S, R/2).
 
-        If the spec has several axes, positions are (A, S) or (A, B, S). extrapolate: allow
-        positions beyond `length`, with the frequencies of `length`.
+        R is the number of dimensions that rotate. If the spec has several axes, positions are
+        (A, S) or (A, B, S). extrapolate: allow positions beyond `length`, with the frequencies of
+        `length`.
         """
         tables = self._tables.at(positions, length)
         if not extrapolate:

@@ -4,7 +4,9 @@ from ropewalk.tools.catalogue import catalogue, catalogue_vectors
 from ropewalk.tools.convert import convert
 from ropewalk.tools.extend import extend
 from ropewalk.tools.inspect import compare_ropes, inspect
+from ropewalk.tools.loss import measure_loss
 from ropewalk.tools.patch import Patch, patch
+from ropewalk.tools.usage import usage
 from ropewalk.tools.verify import load_model, verify, verify_model
 
 __all__ = [
@@ -16,7 +18,9 @@ __all__ = [
     "extend",
     "inspect",
     "load_model",
+    "measure_loss",
     "patch",
+    "usage",
     "verify",
     "verify_model",
 ]

@@ -68,7 +68,7 @@ HEAVY = {
             "head_dim": 8_192,
             "per_layer_config": {str(i): {"rope_theta": 1e4 + i} for i in range(1_000)},
         },
-        f"at most {MAX_PAIRS:,} pairs in total, got more by layer 3",
+        f"at most {MAX_PAIRS:,} pairs in total, got more in layers 0 to 3",
     ),
     "a long type": (LLAMA, {"model_type": "llama" * 60_000}, "must be one with a known pairing"),
     "a long type of layer": (

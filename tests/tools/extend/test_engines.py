@@ -200,7 +200,7 @@ def test_an_alpha_becomes_a_larger_theta_in_llama_cpp():
     (base,) = (v for k, v in json.loads(found.fragment("gguf").text).items() if "base" in k)
     assert base == pytest.approx(theta)
     assert found.recommendation.method is None
-    assert "1000, is no ratio of lengths" in found.recommendation.reason
+    assert "1000, is not a ratio of lengths" in found.recommendation.reason
 
 
 def test_latent_attention_has_its_amplitude_in_the_file():

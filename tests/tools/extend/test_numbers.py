@@ -164,7 +164,7 @@ def test_the_recommendation_follows_the_factor_and_the_rule_of_the_config():
     assert (nothing.method, nothing.fragments) == (None, ())
     still = rw.tools.extend(PUBLISHED["gemma-4-12b"], 2**20).recommendation
     assert still.method is None
-    assert "no pair leaves" in still.reason
+    assert "no pair reaches angles that training never" in still.reason
 
 
 def test_a_rule_of_the_config_is_replaced_relative_to_the_original_length():

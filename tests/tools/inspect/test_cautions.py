@@ -154,7 +154,20 @@ def test_engines_that_ignore_a_field():
     assert "truncate" in warned(config, "TensorRT")["engine-ignores-field"].cause
     assert "truncate" in warned(config, "llama.cpp")["engine-ignores-field"].cause
     assert "beta_fast" in warned(config, "ONNX")["engine-ignores-field"].cause
-    assert warned(qwen(attention_factor=1.138629, beta_fast=32.0)) == {}  # the usual amplitude
+    usual = qwen(attention_factor=1.138629, beta_fast=32.0, beta_slow=1.0)
+    assert warned(usual) == {}  # the usual amplitude
+    assert "beta_slow: 1" in warned(qwen(beta_fast=32.0), "ONNX")["engine-ignores-field"].way_out
+    assert "beta_fast" not in warned(qwen(beta_fast=32.0), "ONNX")["engine-ignores-field"].way_out
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"), [(YARN, "YaRN"), ({"rope_type": "linear", "factor": 4.0}, "Linear")]
+)
+def test_a_rule_that_an_engine_ignores_for_a_model_type(rule, name):
+    config = changed("smollm2-135m-instruct", {"rope_scaling": rule})
+    assert f"ignores {name}" in warned(config, "ONNX")["engine-ignores-field"].cause
+    config = changed("qwen3-0.6b", {"rope_scaling": {"rope_type": "linear", "factor": 4.0}})
+    assert warned(config, "ONNX") == {}
 
 
 def test_an_engine_that_loses_the_theta_of_todays_form():

@@ -80,7 +80,7 @@ def test_why_a_vision_tower_is_left():
     undo = ropewalk.patch(made(qwen2_vl))
     reasons = dict(undo.left)
     assert "does not take positions (B, S)" in reasons["model.visual.rotary_pos_emb"]
-    assert reasons["model.visual.blocks.0.attn"] == "its tables were left"
+    assert reasons["model.visual.blocks.0.attn"] == "its tables were not replaced"
 
 
 @pytest.mark.parametrize("build", [qwen2_vl, gemma3, mistral3])

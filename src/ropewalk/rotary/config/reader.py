@@ -117,7 +117,7 @@ def read_layers(
             if pairs > most_pairs:
                 raise ValueError(
                     f"the different ropes of all layers must have at most {most_pairs:,} pairs in "
-                    f"total, got more by layer {layer}; see per_layer_config and similar keys"
+                    f"total, got more in layers 0 to {layer}; see per_layer_config and similar keys"
                 )
             shared[same_rope] = spec
         layers.append(shared[same_rope])

@@ -38,14 +38,14 @@ class NTKAware(Scaling):
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
     def larger_theta(self, theta: float, rotary_dim: int) -> float:
-        """Return theta', with which a rope without a rule is the same."""
+        """Return theta': a rope with it and without a rule is the same."""
         return float(Decimal(theta) * _ntk(Decimal(self.factor), rotary_dim))
 
 
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class DynamicNTK(Scaling):
-    """`NTKAware` with an s that grows with the length n served.
+    """`NTKAware` with an s that grows with the length n.
 
     theta' = theta · (s·n/L - (s - 1))^(R/(R-2)) for n > L, and theta up to L.
     Source: emozilla, "Dynamically Scaled RoPE", 2023; in transformers `rope_type` "dynamic" with

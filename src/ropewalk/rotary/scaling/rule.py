@@ -46,7 +46,7 @@ class UnscaledRope:
 
 
 class Scaling(ABC):
-    """A scaling rule; subclasses give `frequencies`.
+    """A scaling rule; subclasses define `frequencies`.
 
     `needs_length`: whether n must be given. `amplitude`: a factor of cos and sin.
 

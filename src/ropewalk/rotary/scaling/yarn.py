@@ -1,4 +1,4 @@
-"""YaRN: interpolate slow pairs, leave fast ones, sharpen attention."""
+"""YaRN: interpolate slow pairs, keep fast ones, sharpen attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ropewalk.rotary.scaling.rule import ELSEWHERE, Scaling, UnscaledRope
 @named_fields(ELSEWHERE)
 @dataclass(frozen=True, repr=False)
 class YaRN(Scaling):
-    """Slow pairs interpolated, fast ones unchanged, those between blended; sharper attention.
+    """Slow pairs interpolated, fast ones unchanged, others blended; sharper attention.
 
     With L = original_length and s = factor, c(r) = R · ln(L / (2πr)) / (2 ln theta) is the pair
     that rotates r times within L.
@@ -31,10 +31,10 @@ class YaRN(Scaling):
     `mscale`, `mscale_all_dim`.
     Traps: the paper blends over the number of rotations within L; its code, all published models
     and this class blend over the pair's index. gpt-oss has truncate=False. high is clamped to R -
-    1, not to R/2 - 1. If no pair is between low and high, clamping puts high below low, and g is
-    reversed: this class raises an error, transformers does not. mscale alone changes nothing, here
-    and in transformers. DeepSeek also multiplies the softmax scale by m(mscale_all_dim)²
-    (`LayerSpec.softmax_factor`).
+    1, not to R/2 - 1. If low to high lies wholly below 0 or above R - 1 (or theta < 1), high ends
+    up below low, and g is reversed: this class raises an error, transformers does not. mscale alone
+    changes nothing, here and in transformers. DeepSeek also multiplies the softmax scale by
+    m(mscale_all_dim)² (`LayerSpec.softmax_factor`).
 
     Example:
         >>> from ropewalk import RotarySpec, scaling
@@ -76,7 +76,7 @@ class YaRN(Scaling):
         low, high = self._band(rope)
         blended = []
         for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
-            # The index that a one-axis rope has for this exponent, also with several axes.
+            # With several axes too, i is the index that the exponent has in a rope with one axis.
             i = Decimal(exponent.numerator) * rope.rotary_dim / (2 * exponent.denominator)
             g = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
             blended.append(f * (1 - g) + f / Decimal(self.factor) * g)
@@ -100,11 +100,11 @@ class YaRN(Scaling):
         low, high = max(low, Decimal(0)), min(high, Decimal(rope.rotary_dim - 1))
         if high < low:
             raise ValueError(
-                f"original_length and theta must leave pairs that rotate between beta_slow="
-                f"{self.beta_slow} and beta_fast={self.beta_fast} times within "
-                f"original_length, got original_length={self.original_length} and "
-                f"theta={rope.theta}: otherwise the blend is reversed, and interpolates fast pairs "
-                f"or leaves slow ones (transformers computes it so, without an error)"
+                f"original_length and theta must place the pairs that rotate beta_fast="
+                f"{self.beta_fast} to beta_slow={self.beta_slow} times within original_length "
+                f"among indices 0 to {rope.rotary_dim - 1}, got original_length="
+                f"{self.original_length} and theta={rope.theta}: otherwise the blend is reversed, "
+                f"and slows fast pairs but not slow ones (transformers does so without an error)"
             )
         return low, high + Decimal("0.001") if low == high else high
 

@@ -26,10 +26,10 @@ class Conversion:
 
     model_type: of the text model in config.json.
     before, after: the pairing of the weights.
-    own: the pairing that the code of the model type reads if config.json states none.
+    own: the pairing that the code of the model type uses if config.json states none.
     tensors: the tensors whose rows change places.
     files, bytes: all files of the new folder, and their size.
-    config_change: the change of config.json as text, or "" if it is the same.
+    config_change: the change of config.json as text, or "" if nothing changes.
     left_out: folders of IN that are not copied.
     written: whether the new folder was written.
     """
@@ -83,12 +83,12 @@ def convert(
     read_as: str | None = None,
     dry_run: bool = False,
 ) -> Conversion:
-    """Write a copy of a model whose queries and keys are paired in the other way.
+    """Write a copy of a model in which the dimensions of each head are paired in the other way.
 
     Rows of the weights, biases and norms of queries and keys change places, so that the model
-    computes the same if its rope pairs dimensions as `to` says. Names, shapes, dtypes, metadata and
-    all other tensors are the same. Converting back restores every byte of the weights, and of
-    config.json if it did not state a pairing before.
+    computes the same with a rope that pairs dimensions as `to` says. Names, shapes, dtypes,
+    metadata and all other tensors are the same. Converting back restores every byte of the
+    weights, and of config.json if it did not state a pairing before.
 
     source: a folder with config.json and safetensors, in one file or several with their index;
         messages call it IN.
@@ -97,13 +97,14 @@ def convert(
     read_as: the pairing that the weights have, if it is not the one that config.json implies.
     dry_run: check everything and return what would change, but write nothing.
 
-    config.json states the new pairing as `rope_pairing`, or by the key of its family
-    (`rope_interleave`), unless it is the one that the code of the model type reads anyway.
+    The new config.json states the new pairing by the key `rope_pairing`, or by the key of the
+    model's family (`rope_interleave`). If the code of the model type uses the new pairing by
+    default, no key is added.
 
-    Other files are copied as they are; folders are not, and the result lists them in `left_out`.
-    Of a model with vision only the text changes. At most a few megabytes are in memory.
+    Other files are copied unchanged. Folders are not copied; the result lists them in `left_out`.
+    In a model with vision, only the text stack changes. At most a few megabytes are in memory.
 
-    Raises ValueError that names the file or tensor, if anything is not understood: another model
+    Raises ValueError that names the file or tensor if the model is not supported: another model
     type, quantized weights, an adapter, weights in another format. Raises OSError if the folder
     cannot be written. `source` is only read.
 
@@ -184,6 +185,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _finish(file: Any) -> None:
-    """Write what is buffered to the disk, so that the name never appears before the content."""
+    """Write the buffers to the disk, so that OUT never appears before its content."""
     file.flush()
     os.fsync(file.fileno())

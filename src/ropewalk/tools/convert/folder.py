@@ -169,7 +169,7 @@ def _check_index(path: Path, indexes: list[str], files: tuple[SafetensorsFile, .
             )
         return
     index = path / indexes[0]
-    weight_map = _weight_map(index)
+    weight_map = read_weight_map(index)
     names = {file.path.name for file in files}
     for tensor_name, file_name in weight_map.items():
         where = f"{shown_path(index)} has tensor {shown(tensor_name, 200)}"
@@ -191,7 +191,8 @@ def _check_index(path: Path, indexes: list[str], files: tuple[SafetensorsFile, .
             )
 
 
-def _weight_map(index: Path) -> Mapping[str, Any]:
+def read_weight_map(index: Path) -> Mapping[str, Any]:
+    """Return the file of each tensor, by an index. Raises ValueError if it is damaged."""
     text = read_text(index, MOST_INDEX_BYTES)
     try:
         content = parse_json(text, MOST_INDEX_BYTES)

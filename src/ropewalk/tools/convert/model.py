@@ -62,7 +62,7 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     if config.get("auto_map") and read_as is None:
         raise ValueError(
             f"config.json names code of its own (auto_map), which may pair dimensions in another "
-            f"way than {model_type}; say with --from what the weights are"
+            f"way than {model_type}; state the pairing of the weights with --from"
         )
     settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
     reason = layout.refused(settings)
@@ -95,8 +95,8 @@ def new_config(
 ) -> tuple[bytes, str]:
     """Return config.json with another pairing in the section at `path`, and the change as text.
 
-    The pairing that the model type's code reads anyway needs no key. A key that is removed again
-    restores every byte.
+    The pairing that the model type's code uses by default needs no key. Removing a key that this
+    function added restores every byte.
     """
     text = content.decode("utf-8")
     before = _section(text, path)

@@ -8,10 +8,9 @@ from ropewalk.rotary.scaling import LongRoPE, YaRN
 from ropewalk.tools.extend.block import at_path, removed_keys
 from ropewalk.tools.extend.facts import Fragment
 from ropewalk.tools.extend.request import Request, is_nested, pretty
+from ropewalk.tools.inspect.engines import GENAI_LLAMA
 
 YARN_ONLY = ("attention_factor", "truncate")  # fields of YaRN that two engines ignore
-#: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
-GENAI_LLAMA = ("llama", "nemotron", "smollm3")
 GENAI_LONGROPE = ("phi3", "phi3_v", "phimoe")
 #: Model types of the text that its builder has (builder.py, create_model).
 GENAI_TYPES = frozenset(

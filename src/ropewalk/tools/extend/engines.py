@@ -60,7 +60,7 @@ def vllm(request: Request) -> Fragment:
 def sglang(request: Request) -> Fragment:
     """Return a command line for SGLang; theta is inside the rope's dictionary."""
     text, method = request.text, request.result.method
-    # `rope_scaling` also reaches versions on transformers 4; 5 takes it as another name.
+    # `rope_scaling` also reaches versions on transformers 4; version 5 accepts it too.
     name = "rope_parameters" if text.path else "rope_scaling"
     keys = {name: request.rope_parameters, **_lengths(request)}
     warnings = [*mrope_note(request, "SGLang"), *amplitude_note(request, "SGLang")]

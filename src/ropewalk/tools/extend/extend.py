@@ -144,7 +144,7 @@ def _check_target(to: int, original: int, today: int) -> None:
     if to <= today:
         raise ValueError(
             f"to must be longer than the context that the config states, {today:,}, got {to:,}; "
-            f"the model's own rule serves it, so leave it as it is"
+            f"the model's own rule already reaches it, so keep the config as it is"
         )
 
 

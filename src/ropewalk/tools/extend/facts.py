@@ -18,12 +18,13 @@ class Numbers:
         pair does not rotate. wavelengths_after: the same with the rule at the target length.
     growth: the second divided by the first, for each pair; 1 if a pair does not rotate.
     leaving: the pairs whose largest angle at the target length is beyond the largest in training. A
-        pair with a full turn within the original length has seen all angles and never leaves.
-    share_leaving: their share of all pairs.
+        pair with a full turn within the original length has seen all angles and is never listed.
+    share_leaving: the share of these pairs among all.
     amplitude: the factor of cos and sin at the target length.
     distances: from 1 to the target length. score_before, score_after: the mean of
-        cos(distance · f) over all pairs, without the rule and with it: the score of equal q and k
-        divided by their squared length, without the amplitude (RoFormer, section 3.4.3).
+        cos(distance · f) over all pairs, without the rule and with it, without the amplitude: the
+        score of a q and a k that are equal in every pair, relative to distance 0. (RoFormer's
+        bound, section 3.4.3, is the mean of |S_i| instead; see `figures.score_by_distance`.)
     """
 
     layers: tuple[int, ...]

@@ -13,7 +13,7 @@ from ropewalk.tools.inspect.measures import length_for, wavelengths, without_rul
 
 NEAR = 16  # a near distance, in tokens
 POINTS = 48  # distances on the logarithmic grid
-ROUNDING = 1e-9  # a pair that is divided by exactly the factor does not leave its range
+ROUNDING = 1e-9  # a pair that is divided by exactly the factor stays within the angles of training
 
 
 def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbers:

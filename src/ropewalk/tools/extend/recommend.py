@@ -8,12 +8,12 @@ from __future__ import annotations
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, NTKAware, Scaling, YaRN
 from ropewalk.tools.extend.facts import Recommendation, RuleResult
 
-PROVEN = 2.0  # the YaRN paper: more than this, with its dynamic form, without training
-DOCUMENTED = 4.0  # the model cards of Qwen2.5 and Qwen3, for these models
+PROVEN = 2.0  # the YaRN paper reports over 2 times without training, with its dynamic form
+DOCUMENTED = 4.0  # the model cards of Qwen2.5 and Qwen3 document 4 times for these models
 BY_METHOD: dict[str, type[Scaling]] = {
     "linear": Linear, "ntk": NTKAware, "dynamic": DynamicNTK, "yarn": YaRN, "llama3": Llama3,
 }  # fmt: skip
-# In this order, if the code follows several.
+# If the code follows several rules, the first of these.
 PREFERRED = ("yarn", "llama3", "ntk", "dynamic", "linear")
 
 STATIC = (
@@ -42,7 +42,7 @@ def recommend(
     """Return the rule to try first.
 
     results: of all methods that were computed. factor: the target divided by the original length.
-    current: the rule of the config. growth: the target divided by the context of today.
+    current: the rule of the config. growth: the target divided by the current context.
     """
     usable = {each.method: each for each in results if each.usable}
     by_method = {each.method: each for each in results}
@@ -56,16 +56,16 @@ def recommend(
             "The config has divisors from a search on this model (LongRoPE), and its weights were "
             "trained with them.",
             (
-                "The divisors were searched for the length of the config, not for the new one; "
-                "beyond it nothing was published. Search again (arXiv 2402.13753) or fine-tune.",
+                "The divisors were searched for the length in the config. No results with them "
+                "were published for longer contexts. Search again (arXiv 2402.13753) or fine-tune.",
                 UNKNOWN,
             ),
         )
     if isinstance(current, NTKAware):
         return Recommendation(
             None,
-            f"The config's alpha, {current.factor:g}, is no ratio of lengths but a part of how the "
-            f"model was trained, and each rule here would replace it.",
+            f"The config's alpha, {current.factor:g}, is not a ratio of lengths. The model was "
+            f"trained with it, and each rule here would replace it.",
             ("A longer context then needs training with any rule.", UNKNOWN),
         )
     plain = by_method["none"]
@@ -74,7 +74,7 @@ def recommend(
     if plain.numbers and not any(each.leaving for each in plain.numbers):
         return Recommendation(
             None,
-            "Without any rule no pair leaves the range of angles of the training: each pair that "
+            "Without any rule, no pair reaches angles that training never reached: each pair that "
             "rotates makes a full turn within the original context.",
             (
                 "The distances themselves are still longer than any in training, and the model may "
@@ -89,23 +89,21 @@ def recommend(
 
 def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
     method = result.method
-    moved = f"Without a rule {_share(plain)} leave the range of angles of the training"
-    kept = f"with it {_share(result)} do"
+    moved = f"Without a rule, {_share(plain)} reach angles that training never reached"
+    kept = f"with it, {_share(result)} do"
     reasons = {
-        "yarn": "YaRN leaves the pairs that rotate often, so near distances stay sharp, and slows "
-        "the others by the factor. Its paper reports better perplexity than linear and NTK-aware "
-        "scaling, with and without fine-tuning.",
-        "llama3": "The rule of Llama 3.1 leaves the pairs that rotate often and slows the others "
-        "by the factor.",
+        "yarn": "YaRN keeps the pairs that rotate often unchanged, so near distances stay sharp, "
+        "and slows the others by the factor. Its paper reports better perplexity than linear and "
+        "NTK-aware scaling, with and without fine-tuning.",
+        "llama3": "The rule of Llama 3.1 keeps the pairs that rotate often unchanged and slows the "
+        "others by the factor.",
         "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the "
         "rule of Llama 3.1; it keeps the fastest pair and slows the slowest by the factor.",
         "dynamic": "Inputs up to the original length keep their angles exactly.",
-        "linear": "Linear scaling keeps each pair within its range.",
+        "linear": "Linear scaling keeps the angles of each pair within those of training.",
     }
     trained = (
-        "It is the rule of the config, with which the weights were probably trained. "
-        if own
-        else ""
+        "The config has this rule, and the weights were probably trained with it. " if own else ""
     )
     return f"{moved}; {kept}. {trained}{reasons[method]}"
 
@@ -133,12 +131,14 @@ def _limits(method: str, times: float, current: Scaling | None) -> tuple[str, ..
         )
     else:
         found.append(
-            f"Without training, {times:.3g} times the context is beyond all published results that "
-            f"we know (2 to 4). {TRAIN}"
+            f"Without training or a search on the model, we know no published results for "
+            f"{times:.3g} times the context (only 2 to 4; LongRoPE, arXiv 2402.13753, reports 8 "
+            f"times without fine-tuning, after a search). {TRAIN}"
         )
     if method == "linear":
         found.append(
-            "Linear scaling also blurs near distances; its paper fine-tunes the model with it on."
+            "Linear scaling also blurs near distances. Its paper fine-tunes the model with the "
+            "rule on."
         )
     if method != "dynamic":
         found.append(STATIC)

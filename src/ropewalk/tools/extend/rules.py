@@ -94,7 +94,7 @@ def why_not(method: str, model_type: str | None, current: Scaling | None) -> str
 def make_rule(method: str, factor: float, original: int, current: Scaling | None) -> Scaling:
     """Return a rule with its usual parameters.
 
-    If the config has the same rule already, its other parameters stay.
+    If the config has the same rule already, its parameters that do not depend on the length stay.
     """
     made = _usual(method, factor, original, current)
     if type(made) is not type(current) or isinstance(current, Proportional):

@@ -2,7 +2,8 @@
 
 Sources of what engines do: transformers 5.23, modeling_rope_utils.py; TensorRT-LLM,
 attention_backend/interface.py, `RopeParams.from_config`; ggml, `ggml_rope_yarn_corr_dims`; vLLM,
-`_get_and_verify_max_len` and pull requests 53634 and 56446; ONNX Runtime GenAI, builder.
+`_get_and_verify_max_len` and pull requests 53634 and 56446; ONNX Runtime GenAI
+0.18, models/builders/base.py, `make_rope_init`.
 """
 
 from __future__ import annotations

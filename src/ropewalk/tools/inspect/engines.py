@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from ropewalk.rotary.config.conventions import DEFAULT_THETA
 from ropewalk.rotary.config.sections import RawSections
-from ropewalk.rotary.scaling import YaRN
+from ropewalk.rotary.scaling import Linear, YaRN
 from ropewalk.tools.inspect.facts import Caution, LayerKind
 
 ID = "engine-ignores-field"
+#: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
+GENAI_LLAMA = ("llama", "nemotron", "smollm3")
 EARLIER_FORM = 'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")'
 
 
@@ -35,6 +37,8 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
             if not lost:
                 yield from _tensorrt_yarn(rule)
             yield from _yarn(rule, written, nested=_is_nested(written))
+        if isinstance(rule, YaRN | Linear):
+            yield from _genai(rule, section.get("model_type"), written)
     thetas = {rope.theta for rope in ropes}
     inside = section.get("rope_parameters") and section.get("rope_theta") is None
     if inside and thetas - {DEFAULT_THETA}:
@@ -84,14 +88,34 @@ def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterato
                 "it ignores truncate inside the fields of a layer type, and rounds the band",
                 "write the rope's fields once for all layers, if all have the same rope",
             )
-    if not any("beta_fast" in fields for fields in _all_fields(written)):
+
+
+def _genai(
+    rule: YaRN | Linear, model_type: object, written: Mapping[str, object]
+) -> Iterator[Caution]:
+    if model_type in GENAI_LLAMA:
         yield Caution(
             ID,
             "ONNX Runtime GenAI",
-            "it recognizes YaRN only by beta_fast, which this config does not state, and then "
-            "silently applies no rule",
-            f"state beta_fast: {rule.beta_fast:g} and beta_slow: {rule.beta_slow:g}, the defaults",
+            f"its builder (version 0.18) knows only Llama 3's rule for model type {model_type}, "
+            f"and silently ignores {type(rule).__name__}",
+            "use another engine, or Llama 3's rule if the model was not trained with this one",
         )
+    elif isinstance(rule, YaRN):
+        missing = [
+            f"{key}: {value:g}"
+            for key, value in (("beta_fast", rule.beta_fast), ("beta_slow", rule.beta_slow))
+            if not any(key in fields for fields in _all_fields(written))
+        ]
+        if missing:
+            yield Caution(
+                ID,
+                "ONNX Runtime GenAI",
+                "its builder (version 0.18) computes YaRN with 0 in place of a beta_fast or "
+                "beta_slow that the config does not state, and earlier versions apply no rule "
+                "without beta_fast",
+                f"state {' and '.join(missing)}, as other engines assume",
+            )
 
 
 def _written(section: Mapping[str, object]) -> Mapping[str, object]:

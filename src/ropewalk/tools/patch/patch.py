@@ -25,29 +25,29 @@ UNDONE_CONVERTED = (
 def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     """Put exact tables and the fast rotation of q and k into a transformers model.
 
-    model: a model of transformers, or a module that has one and its `config`. This object alone
-        changes, no class and no other model: modules get subclasses of their own classes, in which
-        the tables are exact and the functions that rotate are replaced. A function is replaced only
-        if a call of it on random numbers shows which rotation it is; a module's tables only if they
-        are those of the config, up to the rounding of its buffers.
-    scaling: a rule of `ropewalk.scaling` for the ropes of the text, instead of the config's. The
-        model gets a config that says so, and `save_pretrained` writes it. Attributes of the model's
-        own rotary modules (`inv_freq`) stay as they were.
+    model: a model of transformers, or a module that contains one and has its config as `.config`.
+        Only this object changes, no class and no other model: modules get subclasses of their own
+        classes, in which the tables are exact and the functions that rotate are replaced. A
+        function is replaced only if a call on random numbers shows which rotation it computes; a
+        module's tables only if they are those of the config, up to the rounding of its buffers.
+    scaling: a rule of `ropewalk.scaling` for the ropes of the text stack (not vision), instead of
+        the config's. The model gets a config with this rule, and `save_pretrained` writes it.
+        Attributes of the model's own rotary modules (`inv_freq`) do not change.
 
     A model with converted weights (`rope_pairing` in its config) is right only while it is patched,
     so undoing warns.
 
-    Returns a `Patch`: call it to restore the model, or use it in a `with` statement; it lists what
-    was taken and what was left, with the reason. Weights do not change, so saved weights are those
-    of the model. Copies and pickles of a patched model are patched too.
+    Returns a `Patch`: call it to restore the model, or use it in a `with` statement. It lists which
+    modules were changed and which were not, with the reason. Saving a patched model writes the same
+    weights as before. Copies and pickles of a patched model are patched too.
 
-    Tables keep the form that the model's code has. In a model of half precision they are float32 if
-    no module that rotates was left.
-    Length-dependent rules take the length of the longest sequence in the batch, as in transformers,
-    but do not depend on earlier calls. What is replaced in a model's module after `patch` does not
-    reach patched layers.
+    Tables have the shape and layout that the model's code expects. In a model of half precision
+    they are float32 if the rotation of every module was replaced.
+    Length-dependent rules use the length of the longest sequence in the batch, as in transformers,
+    but do not depend on earlier calls. If you replace a function in a model's Python module
+    (modeling_….py) after `patch`, patched layers do not use it.
 
-    Raises TypeError for what is not a module. Raises ValueError if its config cannot be read, if it
+    Raises TypeError if model is not a module. Raises ValueError if its config cannot be read, if it
     has no rope, if nothing could be replaced, or if it is patched already.
 
     Example:
@@ -115,7 +115,7 @@ def _spec_of(config: Any) -> ModelSpec:
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
-    """Raise if modules are left although the model would be another one with them."""
+    """Raise if some modules stay unpatched and the model would then compute something else."""
     left = [*plan.tables_left, *plan.rotations_left]
     if plan.converted is not None:
         text = [path for path in plan.rotating if plan.is_text(path)]
@@ -126,12 +126,12 @@ def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
             where, why = (left_text or [(f"layer {missing[0]}", "no module of it rotates")])[0]
             raise ValueError(
                 f"model must be patched completely, because its weights were converted "
-                f"({CONVERTED_PAIRING_KEY}), got {where}, which cannot be: {why}"
+                f"({CONVERTED_PAIRING_KEY}), got {where}, which cannot be patched: {why}"
             )
     if {rope for _, rope in new_ropes} - plan.replaced:
         where, why = (plan.tables_left or [("its tables", "they are stored in each layer")])[0]
         raise ValueError(
-            f"scaling must be left out for this model, since not all tables can be computed by "
+            f"scaling must be left out for this model, because not all tables can be computed by "
             f"another rule: {where}: {why}"
         )
 

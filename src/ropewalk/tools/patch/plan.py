@@ -1,4 +1,4 @@
-"""What to change in a model, and what to leave, with the reason."""
+"""What to change in a model, and what to keep unchanged, with the reason."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ NAMED_ROTARY = re.compile("rotary", re.IGNORECASE)
 Matches = dict[str | None, Match]
 
 Left = list[tuple[str, str]]
-"""Paths of modules that stay as they were, and the reasons."""
+"""Paths of modules that stay unchanged, and the reasons."""
 
 
 class Plan:
-    """The changes of one model, and the modules that are left.
+    """The changes of one model, and the modules that stay unchanged.
 
     A rotary module computes tables; a rotating module calls a function that rotates q and k by
-    them. Those that have the same tables are below one root in the model.
+    them. Modules with the same tables are below one root in the model.
 
-    tables_left, rotations_left, others_left: rotary modules, rotating modules, and others about
-    ropes, each with the reason. replaced: ropes of the config that tables were found for.
+    tables_left, rotations_left, others_left: unchanged rotary modules, rotating modules, and others
+    about ropes, each with the reason. replaced: ropes of the config that tables were found for.
     rotating: paths of the modules whose rotation is replaced.
     """
 
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def left(self) -> Left:
-        """All modules that are left."""
+        """All modules that stay unchanged."""
         return [*self.tables_left, *self.rotations_left, *self.others_left]
 
     def is_text(self, path: str) -> bool:
@@ -108,7 +108,7 @@ class Plan:
             if len(forms) == 1:
                 self._take(path, functions, next(iter(forms)))
             else:
-                why = "its tables have several forms" if forms else "its tables were left"
+                why = "its tables have several forms" if forms else "its tables were not replaced"
                 self.rotations_left.append((path, why))
         wide = len(self.rotations_left) == rotations_left
         for path, found in matches.items():
@@ -158,7 +158,7 @@ class Plan:
         tables: tuple[TableForm, bool],
         buffers: dict[str, Tensor] | None = None,
     ) -> None:
-        """Plan a rotating module, or leave it with the reason."""
+        """Plan a rotating module, or list it as unchanged, with the reason."""
         try:
             rotations = tuple(
                 (place, self._rotation(path, place[1], function, *tables))
@@ -180,7 +180,7 @@ class Plan:
             self._measured[key] = measure(function, form)
         found = self._measured[key]
         if found is None:
-            raise NoMatchError(f"{name} is no rotation of a known form")
+            raise NoMatchError(f"{name} is not a rotation of a known form")
         if found.reverse is not reverse:
             raise NoMatchError(f"{name} rotates backwards")
         if self.converted is not None and self.is_text(path):
@@ -189,7 +189,7 @@ class Plan:
         return found
 
     def _layer_with_buffer(self, path: str, module: nn.Module) -> None:
-        """Plan an attention of GPT-J or CodeGen, which has a table of its own."""
+        """Plan an attention module of GPT-J or CodeGen, which has its own table."""
         try:
             buffers = {BUFFER: exact_buffer(module, self._ropes_of(None)[0])}
         except NoMatchError as error:
@@ -201,7 +201,7 @@ class Plan:
 
 
 def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:
-    """Return how pairs are read and written in converted weights, or None if they are not."""
+    """Return how pairs are read and written, or None if the weights were not converted."""
     for stack, layers in spec.stacks.items():
         for layer in layers:
             if layer.rope is None or layer.origins.get("pairing") != CONVERTED_PAIRING_KEY:

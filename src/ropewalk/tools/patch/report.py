@@ -41,17 +41,17 @@ class Change:
         self.module._buffers.update(self.buffers)
 
     def check(self) -> None:
-        """Raise RuntimeError if the module was changed by somebody else since."""
+        """Raise RuntimeError if other code has changed the module since."""
         own = vars(self.module)
         same = all(own.get(name) is value for name, value in self.attributes.items())
         if not same or (self.cls is not None and type(self.module) is not self.cls):
             raise RuntimeError(
-                f"{self.path or 'model'} must be as patch left it to be restored, got a change of "
-                f"its class or config; undo later changes first"
+                f"{self.path or 'model'} must not be changed after patch to be restored, "
+                f"got another class or config; undo later changes first"
             )
 
     def undo(self) -> None:
-        """Restore what was there before; a buffer returns to the device of today's."""
+        """Restore class, attributes and buffers; buffers get the current device and dtype."""
         assert self._before is not None
         cls, attributes, buffers = self._before
         if self.cls is not None:
@@ -71,7 +71,7 @@ class Patch:
 
     taken: paths of the modules whose rotation was replaced.
     tables: paths of the modules whose tables were replaced.
-    left: paths of modules about ropes that stay as they were, each with the reason.
+    left: paths of modules about ropes that stay unchanged, each with the reason.
 
     Example:
         >>> import ropewalk, transformers
@@ -121,7 +121,7 @@ class Patch:
     def __call__(self) -> None:
         """Restore the model; does nothing the second time.
 
-        Raises RuntimeError, and restores nothing, if somebody else changed a module's class since.
+        Raises RuntimeError, and restores nothing, if other code has changed a module's class since.
         """
         if not self._active:
             return
@@ -131,13 +131,15 @@ class Patch:
         for change in reversed(self._changes):
             change.undo()
         self._active = False
-        self._changes = ()  # let go of the model
+        self._changes = ()  # keep no reference to the model
         if self._warning is not None:
             warnings.warn(self._warning, stacklevel=2)
 
     def __enter__(self) -> Patch:
         if not self._active:
-            raise RuntimeError("patch must be in force to be used as a context, got one undone")
+            raise RuntimeError(
+                "patch must not be undone yet to be used in a with statement; patch the model again"
+            )
         return self
 
     def __reduce__(self) -> Any:

@@ -71,7 +71,7 @@ def _scaled(rope: RotarySpec, scaling: Scaling, config: Any) -> RotarySpec:
         if most != scaling.original_length:
             raise ValueError(
                 f"scaling must have original_length={most}, the config's max_position_embeddings, "
-                f"which transformers takes for it, got {scaling.original_length}"
+                f"which transformers uses instead of it, got {scaling.original_length}"
             )
     return replace(rope, scaling=scaling)
 

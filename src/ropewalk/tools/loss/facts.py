@@ -1,0 +1,129 @@
+"""What `measure_loss` returns, as frozen dataclasses. Losses are in nats per token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.rotary.scaling import Scaling
+from ropewalk.tools.inspect.facts import to_plain
+
+NONE, OWN = "none", "own"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean difference of the same tokens' losses, with its 95 % interval.
+
+    low, high: None if there are too few passages and blocks for an interval.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class ContextLoss:
+    """The loss of the scored tokens with a context, in tokens, that includes them.
+
+    by_passage: the mean of each passage. from_none: minus the loss without a rule, with the same
+    context. from_original: minus the loss without a rule, with the original context.
+    """
+
+    context: int
+    loss: float
+    by_passage: tuple[float, ...]
+    from_none: Difference
+    from_original: Difference
+
+
+@dataclass(frozen=True)
+class ShiftLoss:
+    """The loss of the same passages with positions that start at `offset`.
+
+    change: minus the loss with positions from 0. largest: of the changes of single tokens.
+    """
+
+    offset: int
+    loss: float
+    change: Difference
+    largest: float
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The same passages at shifted positions.
+
+    rounding: the change of a token's loss that rounding explains: four times the largest at the
+    offsets 1, 2 and 3. slope: of the mean change, in nats per 1,000 positions. flat: whether no
+    change is larger than `rounding`. not_compared: why positions may change the loss, or why there
+    are no numbers; then `flat` is None.
+    """
+
+    losses: tuple[ShiftLoss, ...] = ()
+    rounding: float | None = None
+    slope: float | None = None
+    flat: bool | None = None
+    not_compared: str | None = None
+
+
+@dataclass(frozen=True)
+class RuleLoss:
+    """The losses of a model under one rule.
+
+    rule: None for the model's own ropes. refused: why there are no numbers, or None.
+    """
+
+    method: str
+    rule: Scaling | None
+    contexts: tuple[ContextLoss, ...] = ()
+    shifts: Shifts = Shifts()
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class LossMeasurement:
+    """The loss of the same tokens by context, and at shifted positions, under each rule.
+
+    original: the context in training. to: the longest context. scored: tokens of each passage whose
+    loss is measured, the last ones. ends: where the passages end in the text. unit: what intervals
+    are drawn from, "passages" or "blocks" of neighboring tokens. shifted_length: tokens of each
+    passage at shifted positions. results: the first is without another rule: "none", or "own" if
+    the model's config has a rule. unpatched: its shifts as transformers computes them, in float32
+    angles. lowest: the method with the lowest loss at `to`. tied: methods that are not shown to be
+    worse there. not_patched: why patch cannot replace the model's own ropes, so that they are
+    measured as transformers computes them; else None.
+    """
+
+    original: int
+    to: int
+    scored: int
+    ends: tuple[int, ...]
+    unit: str
+    shifted_length: int
+    results: tuple[RuleLoss, ...]
+    unpatched: Shifts
+    lowest: str
+    tied: tuple[str, ...]
+    not_patched: str | None = None
+
+    def result(self, method: str) -> RuleLoss:
+        """Return the result of a method. Raises ValueError if it was not measured."""
+        for each in self.results:
+            if each.method == method:
+                return each
+        known = ", ".join(each.method for each in self.results)
+        raise ValueError(f"method must be one that was measured: {known}, got {method!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as plain data."""
+        plain: dict[str, Any] = to_plain(self)
+        for result, each in zip(self.results, plain["results"], strict=True):
+            each["rule"] = None if result.rule is None else repr(result.rule)
+        return plain

@@ -1,0 +1,216 @@
+"""`measure_loss`: the loss of the same tokens by context and by position, under each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.checks import check_number, shown
+from ropewalk.rotary.scaling import Scaling
+from ropewalk.tools.loss.bounds import check_bounds
+from ropewalk.tools.loss.facts import (
+    NONE,
+    OWN,
+    ContextLoss,
+    LossMeasurement,
+    RuleLoss,
+    Shifts,
+)
+from ropewalk.tools.loss.interval import difference, unit_of
+from ropewalk.tools.loss.passes import run_pass, spec_of
+from ropewalk.tools.loss.shifts import measure_shifts
+from ropewalk.tools.loss.windows import Work, check_rules
+from ropewalk.tools.patch import patch
+from ropewalk.tools.verify.state import preserved
+
+PASSAGES = 16
+SECONDS = 3600.0
+
+
+def measure_loss(
+    model: nn.Module,
+    tokens: Tensor,
+    rules: Mapping[str, Scaling],
+    *,
+    original: int,
+    to: int,
+    passages: int = PASSAGES,
+    start: Tensor | None = None,
+    seconds: float = SECONDS,
+    watch: Callable[[str], None] = lambda doing: None,
+) -> LossMeasurement:
+    """Return the loss of the same tokens as the context before them grows, under each rule.
+
+    model: a causal language model of transformers. It is patched (`ropewalk.patch`) with each rule
+        in turn, and is as before afterwards.
+    tokens: the ids of a text (N,), at least `to`. Up to `passages` passages are spread evenly over
+        it. The last 256 tokens of each are scored (original / 4 if that is less), with contexts
+        from original / 4 to `to` tokens, which include them.
+    rules: rules of `ropewalk.scaling` by name, for the context `to`; those of `tools.extend`.
+        Without any, only the model's own ropes are measured, even if patch cannot replace them.
+    original: the context in training.
+    start: special tokens before each context, such as one for the beginning of a text.
+    seconds: refuse a measurement that would take longer.
+    watch: receives what is being done, in words.
+
+    The same passages are also scored at shifted positions, where the loss of a relative rope must
+    not change. A loss says little about answers that need far context (LongPPL, arXiv 2410.23771).
+
+    Raises ValueError if there are too few tokens, if patch cannot replace the model's rope, or if
+    the measurement would take more memory than is free or more than `seconds`. A rule that patch
+    refuses for this model is a result with the reason.
+
+    Example:
+        >>> import torch, transformers
+        >>> from ropewalk import scaling, tools
+        >>> config = transformers.LlamaConfig(
+        ...     hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        ...     vocab_size=50, max_position_embeddings=64)
+        >>> model = transformers.LlamaForCausalLM(config)
+        >>> rules = {"yarn": scaling.YaRN(4.0, original_length=64)}
+        >>> tokens = torch.randint(50, (1000,))
+        >>> found = tools.measure_loss(model, tokens, rules, original=64, to=256)
+        >>> [each.context for each in found.result("yarn").contexts]
+        [32, 64, 128, 256]
+        >>> [each.shifts.flat for each in found.results]
+        [True, True]
+    """
+    check_rules(rules)
+    work = Work.of(model, tokens, start, original, to, passages)
+    check_number("seconds", seconds)
+    with preserved(model):
+        model.eval()
+        base, not_patched = _base(model, rules)
+        refused = _refused(model, rules)
+        counts = work.counts(1 + len(rules) - len(refused))
+        check_bounds(model, work.ids, counts, work.scored, seconds)
+        losses, shifts = {}, {}
+        for name, rule in {base: None, **rules}.items():
+            if name in refused:
+                continue
+            with nullcontext() if not_patched else patch(model, scaling=rule):
+                found = _losses(model, work, name, watch)
+                if isinstance(found, str) and name == base:
+                    raise ValueError(f"model must run on {to:,} tokens, got {found}")
+                if isinstance(found, str):
+                    refused[name] = found
+                    continue
+                losses[name] = found
+                watch(f"positions under {name}")
+                shifts[name] = _shifts(model, work)
+        watch("positions of the model as it is")
+        unpatched = _shifts(model, work)
+    results = [
+        RuleLoss(name, rule, refused=refused[name])
+        if name in refused
+        else RuleLoss(name, rule, _contexts(losses[name], losses[base], original), shifts[name])
+        for name, rule in {base: None, **rules}.items()
+    ]
+    lowest, tied = _lowest({name: each[to] for name, each in losses.items()})
+    return LossMeasurement(
+        original=original,
+        to=to,
+        scored=work.scored,
+        ends=work.ends,
+        unit=unit_of(len(work.ends)),
+        shifted_length=work.shifted,
+        results=tuple(results),
+        unpatched=unpatched,
+        lowest=lowest,
+        tied=tied,
+        not_patched=not_patched,
+    )
+
+
+def _refused(model: nn.Module, rules: Mapping[str, Scaling]) -> dict[str, str]:
+    """Return the rules that patch refuses, with the reason. Raise ValueError if it refuses all."""
+    refused = {}
+    for name, rule in rules.items():
+        try:
+            patch(model, scaling=rule)()
+        except ValueError as error:
+            refused[name] = str(error)
+    if rules and len(refused) == len(rules):
+        name = next(iter(refused))
+        raise ValueError(
+            f"rules must have one that this model can have, got {name}: {refused[name]}"
+        )
+    return refused
+
+
+def _base(model: nn.Module, rules: Mapping[str, Scaling]) -> tuple[str, str | None]:
+    """Return the name of the model's own ropes, and why patch cannot replace them, or None.
+
+    Raise ValueError if it cannot and there are rules to measure.
+    """
+    try:
+        patch(model)()
+        not_patched = None
+    except ValueError as error:
+        if rules:
+            raise
+        not_patched = str(error)
+    layers = spec_of(model).layers
+    own = any(each.rope and each.rope.scaling for each in layers)
+    return OWN if own else NONE, not_patched
+
+
+def _losses(
+    model: nn.Module, work: Work, name: str, watch: Callable[[str], None]
+) -> dict[int, Tensor] | str:
+    """Return the losses (P, T) for each context, or why there are none.
+
+    The longest context comes first: a model that cannot run it fails at once.
+    """
+    found = {}
+    for context in reversed(work.grid):
+        watch(f"{name} with {context:,} tokens of context")
+        try:
+            runs = [run_pass(model, ids, work.scored) for ids in work.windows(context)]
+        except Exception as error:  # code of a model may raise anything
+            other = isinstance(error, (AttributeError, TypeError))  # no matter of length
+            way = "" if other else "; a smaller context (to) may run"
+            return f"{_line(error)} with {context:,} tokens{way}"
+        found[context] = torch.stack([each.losses for each in runs])
+        if not found[context].isfinite().all():
+            half = next(model.parameters()).dtype == torch.float16
+            way = "; float16 overflows early: use bfloat16 or float32" if half else ""
+            return f"a loss that is not a finite number, with {context:,} tokens{way}"
+    return dict(reversed(found.items()))
+
+
+def _shifts(model: nn.Module, work: Work) -> Shifts:
+    try:
+        return measure_shifts(model, work.windows(work.shifted), work.scored, work.to)
+    except Exception as error:  # code of a model may raise anything
+        return Shifts(not_compared=_line(error))
+
+
+def _contexts(
+    losses: Mapping[int, Tensor], base: Mapping[int, Tensor], original: int
+) -> tuple[ContextLoss, ...]:
+    return tuple(
+        ContextLoss(
+            context=context,
+            loss=float(each.mean()),
+            by_passage=tuple(each.mean(1).tolist()),
+            from_none=difference(each, base[context]),
+            from_original=difference(each, base[original]),
+        )
+        for context, each in losses.items()
+    )
+
+
+def _lowest(losses: Mapping[str, Tensor]) -> tuple[str, tuple[str, ...]]:
+    """Return the method with the lowest loss, and those whose interval does not exclude it."""
+    lowest = min(losses, key=lambda name: float(losses[name].mean()))
+    others = [name for name in losses if name != lowest]
+    tied = [name for name in others if not difference(losses[name], losses[lowest]).shown]
+    return lowest, tuple(tied)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {shown(' '.join(str(error).split()), 160)}"

@@ -1,0 +1,214 @@
+"""A causal language model for the command line: from a folder, or a config and random weights."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.checks import check_int, shown
+from ropewalk.files import shown_path
+from ropewalk.machine import available_memory
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.tools.models.weights import count_weights
+from ropewalk.tools.verify.load_model import (
+    check_folder,
+    errors_of,
+    import_transformers,
+    load_model,
+)
+
+PICKLED = (".bin", ".pt", ".pth")
+SEED = 0
+_PASS_PAIRING = re.compile(
+    r"(; or|;? If not,|; if its own code has one after all,) pass pairing=.*$"
+)
+_NOT_A_CONFIG = re.compile(
+    r"^config must be (a config.json or its folder|a readable JSON file, or .*?),"
+)
+CAUSAL, IMAGE_TEXT = "AutoModelForCausalLM", "AutoModelForImageTextToText"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's config, and whether weights come with it.
+
+    config: transformers' config of the model, or of its text if weights are random.
+    spec: its ropes.
+    of_many: whether text is one of several inputs of the model; only text is used.
+    builder: the class of transformers that builds a model with random weights.
+    name: what messages call the argument that named the model.
+    """
+
+    path: Path
+    config: Any
+    has_weights: bool
+    spec: ModelSpec
+    trust_remote_code: bool
+    of_many: bool = False
+    builder: str = CAUSAL
+    name: str = "--model"
+
+
+def read_source(path: Path, trust_remote_code: bool = False, *, name: str = "--model") -> Source:
+    """Return what is at this path: a folder with config.json, or a config file.
+
+    name: what messages call the argument.
+
+    Raises ValueError if it is no causal language model with a rope. Nothing is unpickled.
+    """
+    folder = path.is_dir()
+    if not (path / "config.json" if folder else path).is_file():
+        raise ValueError(
+            f"{name} must be a config.json or a folder that contains one, got {shown_path(path)}"
+        )
+    spec = _spec_of(path, name)  # bounds sizes; `patch` needs it too
+    if not any(layer.rope for layer in spec.stacks.get("text", ())):
+        raise ValueError(f"{name} must have a text stack with a rope, got {shown_path(path)}")
+    transformers = import_transformers()
+    transformers.logging.disable_progress_bar()
+    with quiet(), errors_of(path):
+        config = transformers.AutoConfig.from_pretrained(
+            path, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{name} must be a causal language model, got an encoder-decoder, "
+            f"{config.model_type}, in {shown_path(path)}"
+        )
+    has_weights = folder and any(
+        p.suffix in (".safetensors", *PICKLED) for p in path.iterdir() if p.is_file()
+    )
+    text = config.get_text_config(decoder=True)
+    check_int("vocab_size", getattr(text, "vocab_size", None), 1)
+    of_many = text is not config
+    source = Source(path, config, has_weights, spec, trust_remote_code, of_many, name=name)
+    if has_weights:
+        check_folder(path)
+        return source
+    is_remote = trust_remote_code and hasattr(config, "auto_map")
+    if type(text) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING or is_remote:
+        return replace(source, config=text)
+    if type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return replace(source, builder=IMAGE_TEXT)
+    raise ValueError(
+        f"{name} must be a causal language model, got model_type {config.model_type} in "
+        f"{shown_path(path)}"
+    )
+
+
+def _spec_of(path: Path, name: str) -> ModelSpec:
+    """Return the ropes of a model; errors name the argument, and none that a command lacks."""
+    try:
+        return ModelSpec.from_config(path)
+    except ValueError as error:
+        known, rest = _PASS_PAIRING.subn("", str(error))
+        if rest:
+            known = f"{name} must have a rope that ropewalk knows: {known}"
+        model = f"{name} must be a model's folder or a config.json,"
+        raise ValueError(_NOT_A_CONFIG.sub(lambda _: model, known)) from error
+
+
+def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
+    """Return the model in eval mode. Raises ValueError if it generates no text, or does not run.
+
+    Frequencies keep the dtype in which the model's code builds them.
+    """
+    with quiet():
+        if source.has_weights:
+            model = load_model(source.path, trust_remote_code=source.trust_remote_code, dtype=dtype)
+        else:
+            torch.manual_seed(SEED)
+            model = _build(source, dtype).eval()
+    generates = getattr(model, "can_generate", lambda: False)()
+    if not generates and "CausalLM" not in type(model).__name__:
+        raise ValueError(
+            f"{source.name} must be a causal language model, got {type(model).__name__} in "
+            f"{shown_path(source.path)}"
+        )
+    model = model.to(device)
+    try:
+        with quiet(), torch.no_grad():
+            shape = model(input_ids=random_tokens(source, 2).to(device)).logits.shape
+    except Exception as error:  # code of a model may raise anything
+        says = f"{type(error).__name__}: {shown(' '.join(str(error).split()), 200)}"
+        raise ValueError(
+            f"{source.name} must run on tokens, got {says} from {type(model).__name__} in "
+            f"{shown_path(source.path)}"
+        ) from error
+    if shape[:2] != (1, 2):
+        raise ValueError(
+            f"{source.name} must return logits for each token, got the shape {tuple(shape)} for "
+            f"2 tokens"
+        )
+    return model
+
+
+def check_memory(
+    source: Source, dtype: torch.dtype, device: torch.device, trains: bool = False
+) -> None:
+    """Raise ValueError if weights, and gradients in training, need more than the free memory.
+
+    The ways out are options of the command: --dtype and, for training, --work.
+    """
+    count = _weight_count(source)
+    needed = count * dtype.itemsize * (2 if trains else 1)
+    free = available_memory(device)
+    if free is None or needed <= free:
+        return
+    kind = "its weights and gradients" if trains else "its weights"
+    ways = {
+        "--work prefill,decode": 2 if trains else 1,
+        "--dtype bfloat16": dtype.itemsize // 2,
+        "--work prefill,decode --dtype bfloat16": dtype.itemsize // 2 * (2 if trains else 1),
+    }
+    enough = [way for way, factor in ways.items() if factor > 1 and needed / factor <= free]
+    smaller = "a smaller model" if source.has_weights else "a config with fewer layers"
+    raise ValueError(
+        f"{source.name} must fit into memory: {kind} need {needed / 2**30:.1f} GiB "
+        f"({count:,} parameters in {str(dtype).removeprefix('torch.')}), free are "
+        f"{free / 2**30:.1f} GiB; try {enough[0] if enough else smaller}"
+    )
+
+
+def random_tokens(source: Source, count: int) -> Tensor:
+    """Return tokens (1, count), drawn uniformly from the vocabulary."""
+    config = source.config.get_text_config(decoder=True)
+    generator = torch.Generator().manual_seed(SEED)
+    return torch.randint(int(config.vocab_size), (1, count), generator=generator)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Context in which the model's libraries log errors only."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _build(source: Source, dtype: torch.dtype) -> nn.Module:
+    with errors_of(source.path):
+        model: nn.Module = getattr(import_transformers(), source.builder).from_config(
+            source.config, dtype=dtype, trust_remote_code=source.trust_remote_code
+        )
+    return model
+
+
+def _weight_count(source: Source) -> int:
+    if not source.has_weights:
+        with quiet(), torch.device("meta"):
+            return sum(p.numel() for p in _build(source, torch.float32).parameters())
+    try:
+        return count_weights(source.path)
+    except ValueError as error:
+        raise ValueError(f"{source.name} must have weights that can be read, got {error}") from None

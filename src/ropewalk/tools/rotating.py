@@ -1,0 +1,94 @@
+"""The parts of a model that rotate, found by their names, and their replacement for a while.
+
+Functions that rotate have names such as `apply_rotary_pos_emb`. Modules that compute tables have
+classes such as `LlamaRotaryEmbedding`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from ropewalk.tools.patch.rebind import own_methods
+from ropewalk.tools.verify.capture import ROTATES
+
+TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function that rotates, or the forward of a module that computes tables.
+
+    owner: a class or module that has it as an attribute, or the globals of the code that calls it.
+    """
+
+    owner: Any
+    name: str
+    function: Callable[..., Any]
+    makes_tables: bool
+
+    @contextmanager
+    def replaced(self, replacement: Callable[..., Any]) -> Iterator[None]:
+        """Context with another function in its place."""
+        if isinstance(self.owner, dict):
+            self.owner[self.name] = replacement
+        else:
+            own = self.name in vars(self.owner)
+            setattr(self.owner, self.name, replacement)
+        try:
+            yield
+        finally:
+            if isinstance(self.owner, dict):
+                self.owner[self.name] = self.function
+            elif own:
+                setattr(self.owner, self.name, self.function)
+            else:
+                delattr(self.owner, self.name)
+
+
+def rotating_parts(model: nn.Module) -> list[Part]:
+    """Return the functions that rotate in the code of a model, and the modules of its tables.
+
+    Methods of a patched model have globals of their own, so functions are looked up in these.
+    """
+    found: dict[tuple[int, str], Part] = {}
+    for cls in {type(module) for module in model.modules()}:
+        for owner, name, method in own_methods(cls):
+            if ROTATES.search(name) and inspect.isfunction(vars(owner)[name]):
+                found[id(owner), name] = Part(owner, name, method, makes_tables=False)
+            for scope in _scopes(method):
+                for name, value in scope.items():
+                    if ROTATES.search(name) and inspect.isroutine(value):
+                        found[id(scope), name] = Part(scope, name, value, makes_tables=False)
+    tables = [
+        Part(module, "forward", module.forward, makes_tables=True)
+        for module in model.modules()
+        if TABLES.search(type(module).__name__) and not any(True for _ in module.children())
+    ]
+    return [*found.values(), *tables]
+
+
+@contextmanager
+def replaced(replacements: Sequence[tuple[Part, Callable[..., Any]]]) -> Iterator[None]:
+    """Context in which parts are replaced. Functions are shared: no other model may run."""
+    with ExitStack() as stack:
+        for part, replacement in replacements:
+            stack.enter_context(part.replaced(replacement))
+        yield
+
+
+def _scopes(function: types.FunctionType) -> Iterator[dict[str, Any]]:
+    """Yield the globals of a function and of those that its decorators wrap."""
+    yield function.__globals__
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # still empty
+            inner = cell.cell_contents
+            if isinstance(inner, types.FunctionType) and inner is not function:
+                yield from _scopes(inner)

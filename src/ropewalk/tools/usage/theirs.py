@@ -1,0 +1,242 @@
+"""Rotation inside transformers models, seen and replaced while they run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.tools.rotating import Part, replaced, rotating_parts
+from ropewalk.tools.usage.own import Role, Visit
+from ropewalk.tools.usage.pairs import Rope
+from ropewalk.tools.verify.state import preserved
+
+EAGER = "eager"  # the only implementation of transformers that returns probabilities
+KEY_FIRST = ("tensor", "sin", "cos")  # GPT-J and CodeGen rotate keys, then queries
+
+
+class TransformersModel:
+    """A causal language model of transformers: its ropes, its rotation, attention and logits.
+
+    length: of the sequences that it will read, for rules that depend on it. Raises ValueError if
+    the config has no rope for text.
+    """
+
+    def __init__(self, model: Any, length: int) -> None:
+        self.model, self.length = model, length
+        spec = ModelSpec.from_config(model.config)
+        if not any(layer.rope for layer in spec.stacks.get("text", ())):
+            raise ValueError(
+                f"model must have a text stack with a rope, got {type(model).__name__}"
+            )
+        self.ropes: tuple[Rope | None, ...] = tuple(
+            None if layer.rope is None else Rope.at(layer.rope, length) for layer in spec.layers
+        )
+        self.layer_types = tuple(layer.layer_type for layer in spec.layers)
+        self.heads = int(getattr(model.config.get_text_config(), "num_attention_heads", 0) or 64)
+        embeddings = model.get_input_embeddings()
+        self.vocabulary = int(embeddings.num_embeddings)
+        self.device: torch.device = embeddings.weight.device
+        self._parameters = inspect.signature(type(model).forward).parameters
+
+    @property
+    def causal(self) -> bool:
+        """Whether no output depends on later tokens, tried with another last token."""
+        tokens = torch.zeros(1, self.length, dtype=torch.long, device=self.device)
+        first = self.output(tokens)
+        tokens[0, -1] = self.vocabulary - 1
+        changed = (self.output(tokens) - first)[:, :-1].abs().max()
+        return bool(changed <= 1e-4 * first.abs().max())
+
+    @contextmanager
+    def visiting(self, visit: Visit) -> Iterator[None]:
+        """Context in which `visit` sees queries and keys. No other model may run meanwhile."""
+        running = _Running()
+        parts = [part for part in rotating_parts(self.model) if not part.makes_tables]
+        with ExitStack() as stack:
+            for path, layer in self._layers():
+                stack.callback(layer.register_forward_pre_hook(running.entering(path)).remove)
+            for name, module in self.model.named_modules():
+                if "indexer" in name.rpartition(".")[2].lower():  # of sparse attention
+                    stack.callback(module.register_forward_pre_hook(running.pausing(1)).remove)
+                    stack.callback(module.register_forward_hook(running.pausing(-1)).remove)
+            replacements = [(part, self._visited(part, visit, running)) for part in parts]
+            stack.enter_context(replaced(replacements))
+            yield
+
+    def maps(self, tokens: Tensor) -> list[Tensor | None]:
+        """Return the attention probabilities `(B, H, S, S)` of each layer, None if not known."""
+        with _eager(self.model):
+            found = getattr(self._run(tokens, output_attentions=True), "attentions", None) or ()
+        shape = (len(tokens), self.length, self.length)
+        with_rope = [layer for layer, rope in enumerate(self.ropes) if rope is not None]
+        everywhere = len(found) == len(self.ropes)
+        places = range(len(self.ropes)) if everywhere else with_rope
+        maps: list[Tensor | None] = [None] * len(self.ropes)
+        if len(places) == len(found):
+            for layer, each in zip(places, found, strict=True):
+                is_map = isinstance(each, Tensor) and each.ndim == 4
+                if is_map and (each.shape[0], *each.shape[2:]) == shape:
+                    maps[layer] = each
+        return maps
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Return scores `(B, S, V)` of the next token."""
+        return torch.as_tensor(self._run(tokens).logits)
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether the model returns scores of tokens."""
+        tokens = torch.zeros(1, self.length, dtype=torch.long, device=self.device)
+        return isinstance(getattr(self._run(tokens), "logits", None), Tensor)
+
+    def output(self, tokens: Tensor) -> Tensor:
+        """Return logits, or the first output of a model without them."""
+        found = self._run(tokens)
+        logits = getattr(found, "logits", None)
+        return torch.as_tensor(found[0] if logits is None else logits)
+
+    def _run(self, tokens: Tensor, **more: Any) -> Any:
+        if "use_cache" in self._parameters:
+            more["use_cache"] = False
+        return self.model(input_ids=tokens, **more)
+
+    def _layers(self) -> list[tuple[int, nn.Module]]:
+        """Return the modules that may be layers of the text, with their numbers."""
+        found: list[tuple[int, nn.Module]] = []
+        lists: list[str] = []
+        for path, module in self.model.named_modules():
+            inner = any(path.startswith(f"{outer}.") for outer in lists)  # such as experts
+            if isinstance(module, nn.ModuleList) and len(module) >= len(self.ropes) and not inner:
+                lists.append(path)
+                found += enumerate(module)
+        return found
+
+    def _visited(self, part: Part, visit: Visit, running: _Running) -> Callable[..., Any]:
+        """Return a function that rotates, whose results `visit` may replace."""
+        function = part.function
+        signature = inspect.signature(function)
+        parameters = tuple(signature.parameters)
+
+        @functools.wraps(function)
+        def visited(*args: Any, **kwargs: Any) -> Any:
+            if running.busy or running.layer is None:
+                return function(*args, **kwargs)
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            before = [x.clone() for x in given]  # a function may rotate in place
+            running.busy += 1
+            try:
+                returned = function(*args, **kwargs)
+            finally:
+                running.busy -= 1
+            several = isinstance(returned, (tuple, list))
+            outputs = list(returned) if several else [returned]
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            without_axis = parameters == KEY_FIRST or parameters[-1] == "freqs_cis"
+            heads_at = bound.arguments.get("unsqueeze_dim", 2 if without_axis else 1)
+            for place, after in enumerate(outputs):
+                if not isinstance(after, Tensor) or after.ndim != 4:
+                    continue
+                at = next((i for i, x in enumerate(before) if x.shape == after.shape), None)
+                if at is None:
+                    continue
+                role = running.next_role(parameters)
+                swap = self._swaps(after, heads_at, running.layer)
+                x, y = (z.transpose(1, 2) if swap else z for z in (before.pop(at), after))
+                new = visit(running.layer, role, x, y)
+                if new is not y:
+                    outputs[place] = new.transpose(1, 2) if swap else new
+            return tuple(outputs) if several else outputs[0]
+
+        return visited
+
+    def _swaps(self, x: Tensor, heads_at: Any, layer: int) -> bool:
+        """Return whether x is (B, S, H, D), not (B, H, S, D)."""
+        at = [axis for axis in (1, 2) if x.shape[axis] == self.length]
+        if not at:
+            raise ValueError(
+                f"model must rotate vectors of all {self.length} tokens, got the shape "
+                f"{tuple(x.shape)} in layer {layer}"
+            )
+        return heads_at == 2 if len(at) == 2 else at == [1]
+
+
+class _Running:
+    """Which layer runs, and how many tensors it has rotated."""
+
+    def __init__(self) -> None:
+        self.layer: int | None = None
+        self.busy = 0  # inside a function that rotates, or an indexer
+        self.rotated = 0
+
+    def entering(self, layer: int) -> Callable[..., None]:
+        """Return a hook that says that a layer runs."""
+
+        def entered(*_: Any) -> None:
+            self.layer, self.rotated, self.busy = layer, 0, 0
+
+        return entered
+
+    def pausing(self, change: int) -> Callable[..., None]:
+        """Return a hook after which rotations are not seen, or seen again."""
+
+        def paused(*_: Any) -> None:
+            self.busy += change
+
+        return paused
+
+    def next_role(self, parameters: tuple[str, ...]) -> Role:
+        """Return what the next tensor of a layer is."""
+        self.rotated += 1
+        roles: tuple[Role, ...] = ("k", "q") if parameters == KEY_FIRST else ("q", "k")
+        if self.rotated > len(roles):
+            raise ValueError(
+                f"model must rotate queries and keys alone, got a third tensor in layer "
+                f"{self.layer}"
+            )
+        return roles[self.rotated - 1]
+
+
+@contextmanager
+def _eager(model: nn.Module) -> Iterator[None]:
+    """Context in which attention is computed by transformers' plain code."""
+    name = "_attn_implementation_internal"
+    configs: dict[int, Any] = {}
+    for module in model.modules():
+        config = vars(module).get("config")
+        subs = vars(config).values() if hasattr(config, "to_dict") else ()
+        for each in (config, *subs):
+            if hasattr(each, "to_dict") and name in vars(each):
+                configs[id(each)] = each
+    before = [(config, vars(config)[name]) for config in configs.values()]
+    hooks = [
+        (held, held.copy())
+        for module in model.modules()
+        for kind, held in vars(module).items()
+        if "hooks" in kind and isinstance(held, dict)
+    ]
+    try:
+        for config, _ in before:
+            vars(config)[name] = EAGER
+        with preserved(model):
+            yield
+    finally:
+        for config, value in before:
+            vars(config)[name] = value
+        for held, saved in hooks:  # transformers leaves hooks that collect outputs
+            held.clear()
+            held.update(saved)
+
+
+def is_transformers(model: nn.Module) -> bool:
+    """Return whether a model has a config, as models of transformers do."""
+    return hasattr(getattr(model, "config", None), "to_dict") and hasattr(
+        model, "get_input_embeddings"
+    )
