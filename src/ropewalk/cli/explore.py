@@ -1,0 +1,80 @@
+"""`ropewalk explore`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+from urllib.parse import urlencode
+
+import typer
+
+from ropewalk.checks import shown
+from ropewalk.cli.common import errors, path_of
+
+
+def explore(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Folder of a ropewalk compare, to open its attention.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Port of 127.0.0.1.  [default: any that is free]"),
+    ] = None,
+    opens: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = True,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the page as files for any web host instead; DIR must not exist yet.",
+        ),
+    ] = None,
+) -> None:
+    """Show what ropes do, in the browser.
+
+    The page turns, stretches and compares ropes and other encodings. It is served to this machine
+    alone, and loads nothing from another host.
+    """
+    with errors():
+        from ropewalk.explorer import serve
+
+        number = _port(port)
+        target = path_of("--export", export)
+        if target is None:
+            folder = _folder(run)
+            serve.serve(number, _link(folder), opens, lambda text: print(text, flush=True), folder)
+            return
+        if number is not None:
+            raise ValueError("--port must be left out with --export")
+        if run is not None:
+            raise ValueError("RUN must be left out with --export: a run needs Python")
+        size = serve.export(target)
+        print(f"{target}: {size:,} bytes")
+
+
+def _link(run: str | None) -> str:
+    """Return the link that opens a run, or an empty one."""
+    return f"#attention?{urlencode({'run': run})}" if run else ""
+
+
+def _folder(run: str | None) -> str | None:
+    if run is None:
+        return None
+    folder = path_of("RUN", run)
+    if folder is None or not os.path.isdir(folder):
+        raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
+    return os.path.abspath(folder)
+
+
+def _port(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
+        raise ValueError(f"--port must be a whole number from 1 to 65,535, got {shown(text)}")
+    return int(text)

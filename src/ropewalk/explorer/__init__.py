@@ -1,0 +1,1 @@
+"""The explorer: a page in the browser in which ropes are turned, stretched and compared."""

@@ -1,0 +1,57 @@
+"""All files of the page: those that are written by hand, and those that are computed here."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from ropewalk.explorer.data import page_data
+from ropewalk.figures.palette import COLORS, DARK, LIGHT, Scheme
+
+#: What the page may load: its own files. Inline scripts and other hosts are refused, on any host.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+)
+
+
+def page_files(*, served: bool = True) -> dict[str, bytes]:
+    """Return the content of each file by its path, with forward slashes.
+
+    served: whether Python answers behind the page.
+    """
+    found = dict(_written(files("ropewalk.explorer") / "page", ""))
+    found["index.html"] = found["index.html"].replace(b"$policy", POLICY.encode())
+    if not served:
+        found["served.js"] = found["served.js"].replace(b"SERVED = true", b"SERVED = false")
+    for name, value in page_data(served=served).items():
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        found[f"data/{name}.json"] = text.encode()
+    found["palette.css"] = palette_css().encode()
+    return found
+
+
+def palette_css() -> str:
+    """Return the colors of both schemes as CSS, the same that figures have."""
+    lines = "".join(f".color{i}{{stroke:{color}}}" for i, color in enumerate(COLORS))
+    fills = "".join(f".fill{i}{{fill:{color}}}" for i, color in enumerate(COLORS))
+    return (
+        f":root{{color-scheme:light dark;{_variables(LIGHT)}}}\n"
+        f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n{lines}\n{fills}\n"
+    )
+
+
+def _variables(scheme: Scheme) -> str:
+    names = ("page", "ink", "quiet", "faint", "above", "below")
+    return ";".join(f"--{name}:{getattr(scheme, name)}" for name in names)
+
+
+def _written(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+    found = []
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        if each.is_dir():
+            found += _written(each, f"{prefix}{each.name}/")
+        elif each.name.endswith((".html", ".css", ".js")):
+            found.append((prefix + each.name, each.read_bytes()))
+    return found

@@ -1,0 +1,195 @@
+"""The room Stretch: what `tools.extend` says about a config, as JSON for the page.
+
+The page computes frequencies itself, so the answer has each rope's theta and the fields of each
+rule, and only for ropes that the page cannot compute their wavelengths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from typing import Any
+
+from ropewalk.explorer.published import published
+from ropewalk.explorer.questions import number_of, text_of
+from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
+from ropewalk.rotary.scaling import Scaling, YaRN
+from ropewalk.tools.extend import Extension, RuleResult, extend
+from ropewalk.tools.extend.block import TextConfig, text_config
+from ropewalk.tools.extend.engines import fragments
+from ropewalk.tools.extend.rules import REMARKS
+from ropewalk.tools.inspect.as_text import fields_text
+from ropewalk.tools.inspect.facts import to_plain
+from ropewalk.tools.inspect.measures import rule_fields
+from ropewalk.tools.inspect.repairs import read_with_repairs
+from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.ranges import ranges
+
+MOST_TEXT = 20_000  # characters of a pasted config
+TIMES = (2, 4, 8)  # targets of the exported page, relative to the context of today
+
+#: Fields of rules as rules.js names them.
+PAGE_NAMES = {
+    "beta_fast": "betaFast", "beta_slow": "betaSlow", "truncate": "truncate",
+    "mscale": "mscale", "mscale_all_dim": "mscaleAllDim",
+    "low_freq_factor": "lowFreq", "high_freq_factor": "highFreq", "fraction": "fraction",
+}  # fmt: skip
+_CLASSES = {
+    "Linear": "linear", "NTKAware": "ntk", "DynamicNTK": "dynamic", "YaRN": "yarn",
+    "Llama3": "llama3", "LongRoPE": "longrope", "Proportional": "proportional",
+}  # fmt: skip
+
+
+def extend_answer(question: dict[str, Any]) -> dict[str, Any]:
+    """Return what `extend` says about a pasted config.
+
+    question: `config`, its text; `to`, the new context; `original`, the context in training, or
+    0 if the config states it. An impossible `to` is a `mistake` of the answer, which still
+    describes the ropes. Raises ValueError if the config cannot be read or has no rope to scale.
+    """
+    config = _parsed(text_of(question, "config", MOST_TEXT))
+    to = number_of(question, "to", 2, MAX_LENGTH)
+    original = number_of(question, "original", 0, MAX_LENGTH) or None
+    try:
+        found = _answer(config, [to], original)
+    except ValueError as error:
+        raise ValueError(_for_page(str(error))) from None
+    mistake = found["mistake"] and _for_page(found["mistake"])
+    return found | {"mistake": mistake, "notes": [_for_page(each) for each in found["notes"]]}
+
+
+def _for_page(message: str) -> str:
+    """Return a message with advice that a reader of the page can follow."""
+    for pattern, words in _ADVICE:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+#: Advice of the library for Python and the command line, and its words on the page.
+_ADVICE = [
+    (r"original \(--original\) must be given", "the field original length must be set"),
+    (
+        r"pass --original (\d+)",
+        r"choose a config.json that you paste, and set its original length to \1",
+    ),
+    (
+        r"(; or| If not,) pass pairing=.*",
+        "; set model_type to one whose code pairs dimensions the same way",
+    ),
+    (
+        r"; if its own code has one after all, pass pairing=.*",
+        "",
+    ),
+]
+
+
+def stretch_data() -> dict[str, Any]:
+    """Return the answers for the published configs, at a few targets each."""
+    found = {}
+    for name, each in published().items():
+        today = extend(each["config"], MAX_LENGTH).current_length
+        found[f"stretch-{name}"] = _answer(each["config"], [times * today for times in TIMES])
+    return found
+
+
+def _parsed(text: str) -> JsonObject:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"this is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("config must be an object of JSON: { … }")
+    return found
+
+
+def _answer(config: JsonObject, targets: list[int], original: int | None = None) -> dict[str, Any]:
+    told: dict[str, Any] = {"mistake": None, "targets": {}}
+    try:
+        found = [extend(config, to, original=original) for to in targets]
+    except ValueError as error:
+        told["mistake"] = str(error)
+        found = [extend(config, MAX_LENGTH, original=original)]  # or its ValueError
+    reading = read_with_repairs(config, None)
+    report = inspect(reading.config)
+    text = text_config(reading.config, reading.model, report.max_length_key, None)
+    first = found[0]
+    told |= {
+        "model_type": first.model_type,
+        "original": first.original_length,
+        "today": first.current_length,
+        "notes": first.notes,
+        "ropes": _ropes(first),
+        "methods": {each.method: _method(each, first, text) for each in first.results},
+    }
+    if told["mistake"] is None:
+        told["targets"] = {each.to: _target(each, text) for each in found}
+    return told
+
+
+def _ropes(found: Extension) -> list[dict[str, Any]]:
+    """Return each rope; `given` has the numbers of the rules that the page cannot compute."""
+    ropes = []
+    for place, plain in enumerate(found.results[0].numbers):
+        given = {
+            each.method: {
+                "wavelengths": each.numbers[place].wavelengths_after,
+                "amplitude": each.numbers[place].amplitude,
+            }
+            for each in found.results
+            if each.numbers and (each.method == "longrope" or not _usual(found, place))
+        }
+        ropes.append(
+            {
+                "layers": ranges(plain.layers),
+                "theta": plain.theta,
+                "rotaryDim": 2 * len(plain.growth),
+                "given": given,
+            }
+        )
+    return ropes
+
+
+def _usual(found: Extension, place: int) -> bool:
+    """Return whether pair i of the rope has the wavelength 2π · theta^(2i/R), or is p-RoPE's."""
+    plain = found.results[0].numbers[place]
+    count = len(plain.wavelengths_before)
+    return all(
+        math.isinf(each) or math.isclose(each, 2 * math.pi * plain.theta ** (i / count))
+        for i, each in enumerate(plain.wavelengths_before)
+    )
+
+
+def _method(result: RuleResult, found: Extension, text: TextConfig) -> dict[str, Any]:
+    rule = result.rule
+    if isinstance(rule, YaRN) and text.conventions is not None:
+        rule = dataclasses.replace(rule, **text.conventions.yarn_fields)
+    page: dict[str, Any] | None = {"name": "none"} if result.method == "none" else None
+    if rule is not None:
+        page = {"name": _CLASSES[type(rule).__name__], **_page_fields(rule)}
+    elif page is not None and math.isinf(max(found.results[0].numbers[0].wavelengths_before)):
+        linear = found.result("linear").rule  # p-RoPE, whose factor `linear` changes
+        assert linear is not None
+        page = {"name": "proportional", **_page_fields(linear), "factor": 1}
+    return {"rule": page, "refused": result.refused}
+
+
+def _page_fields(rule: Scaling) -> dict[str, Any]:
+    fields = ((name, getattr(rule, own, None)) for own, name in PAGE_NAMES.items())
+    return {name: value for name, value in fields if value is not None}
+
+
+def _target(found: Extension, text: TextConfig) -> dict[str, Any]:
+    usable = [each for each in found.results if each.usable]
+    return {
+        "recommendation": to_plain(found.recommendation),
+        "parameters": {
+            each.method: fields_text(rule_fields(each.rule)) + REMARKS.get(each.method, "")
+            for each in usable
+        },
+        "fragments": {
+            each.method: to_plain(fragments(text, each, found.original_length, found.to))
+            for each in usable
+        },
+    }

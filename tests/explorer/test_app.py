@@ -1,0 +1,107 @@
+"""The server: to this machine alone, under this machine's name, with one line for each mistake.
+
+These fail if another host's name or another page's origin is served, if a header that keeps the
+page offline is missing, or if a wrong question ends in anything but a message.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from ropewalk.explorer import serve
+from ropewalk.explorer.app import MOST_QUESTION_BYTES
+from ropewalk.explorer.files import page_files
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def ask(address):
+    """Return a function that sends a request and returns the status, headers and body."""
+
+    def request(method, path, body=None, headers=()):
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    return request
+
+
+def test_every_file_is_served_under_the_policy(ask):
+    for path, content in page_files().items():
+        status, headers, body = ask("GET", f"/{path}")
+        assert (status, body) == (200, content)
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    assert ask("GET", "/")[2] == page_files()["index.html"]
+
+
+@pytest.mark.parametrize("path", ["/nothing.js", "/../app.py", "/rooms", "/%2e%2e/app.py", "/api/"])
+def test_other_paths_are_not_served(ask, path):
+    assert ask("GET", path)[0] in (404, 405)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil"])
+def test_a_foreign_host_is_refused(ask, host):
+    assert ask("GET", "/", headers={"Host": host})[0] == 400
+    assert ask("POST", "/api/echo", b"{}", JSON | {"Host": host})[0] == 400
+
+
+def test_a_question_of_another_origin_is_refused(ask):
+    assert ask("POST", "/api/echo", b"{}", JSON | {"Origin": "http://evil.example"})[0] == 403
+    assert ask("POST", "/api/echo", b"{}", {"Content-Type": "text/plain"})[0] == 415
+    assert "access-control-allow-origin" not in ask("OPTIONS", "/api/echo")[1]
+
+
+def test_a_question_is_answered_and_a_mistake_is_named(ask):
+    status, _, answer = ask("POST", "/api/echo", b'{"n": 1}', JSON)
+    assert (status, json.loads(answer)) == (200, {"n": 1})
+    status, _, answer = ask("POST", "/api/echo", b'{"mistake": "n must be 2, got 1"}', JSON)
+    assert (status, json.loads(answer)) == (400, {"error": "n must be 2, got 1"})
+    assert ask("POST", "/api/nothing", b"{}", JSON)[0] == 404
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b"NaN"])
+def test_what_is_not_an_object_is_refused(ask, body):
+    status, _, answer = ask("POST", "/api/echo", body, JSON)
+    assert (status, "object" in json.loads(answer)["error"]) == (400, True)
+
+
+def test_a_question_has_a_bound(ask):
+    status, _, answer = ask("POST", "/api/echo", b" " * (MOST_QUESTION_BYTES + 1), JSON)
+    assert (status, "at most" in json.loads(answer)["error"]) == (413, True)
+
+
+def test_it_listens_on_this_machine_alone_and_names_a_port_that_is_taken():
+    with serve.listen(None) as listening:
+        address, port = listening.getsockname()
+        assert address == "127.0.0.1"
+        with pytest.raises(ValueError, match=f"a free port, got {port}: it is taken"):
+            serve.listen(port)
+
+
+@pytest.mark.slow
+def test_the_export_is_complete_small_and_knows_that_no_python_answers(tmp_path):
+    target = tmp_path / "page"
+    size = serve.export(target)
+    written = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if p.is_file()}
+    more = set(written) - set(page_files())  # answers that Python otherwise computes
+    assert set(written) >= set(page_files())
+    assert {"data/encodings.json", "data/stretch-llama-2-7b.json"} <= more
+    assert all(name.startswith("data/") for name in more)
+    assert sum(p.stat().st_size for p in written.values()) == size < 3_000_000
+    assert "SERVED = false" in written["served.js"].read_text()
+    with pytest.raises(ValueError, match="does not exist yet"):
+        serve.export(target)
+    with pytest.raises(ValueError, match="in a folder that exists"):
+        serve.export(tmp_path / "no" / "page")
