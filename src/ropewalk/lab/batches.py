@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
+from ropewalk.lab.data.store import MappedSplit
 from ropewalk.lab.tokens import BOS, EOS, PAD
+
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,11 @@ class EncodedSplit:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def sizes(self) -> Rows:
+        """Return the number of tokens of both sides, `(pairs, 2)`."""
+        sides = [[len(row) for row in rows] for rows in (self.source, self.target)]
+        return np.array(sides, np.int64).T
 
 
 @dataclass(frozen=True)
@@ -56,53 +67,94 @@ def source_batch(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return source, source != PAD
 
 
-def make_batch(split: EncodedSplit, rows: Sequence[int]) -> Batch:
+def make_batch(split: EncodedSplit | MappedSplit, rows: Sequence[int]) -> Batch:
     """Gather these rows of the split into one batch."""
     source, mask = source_batch([split.source[i] for i in rows])
     targets = [split.target[i] for i in rows]
     return Batch(source, mask, pad([[BOS, *t] for t in targets]), pad([[*t, EOS] for t in targets]))
 
 
+class Plan(Sequence[list[int]]):
+    """One epoch's batches in their order, as lists of rows; two arrays are in memory.
+
+    Batch i has the rows `order[starts[i]:ends[i]]`.
+    """
+
+    def __init__(self, order: Rows, starts: Rows, ends: Rows) -> None:
+        self._order, self._starts, self._ends = order, starts, ends
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[list[int]]: ...
+    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        rows: list[int] = self._order[self._starts[place] : self._ends[place]].tolist()
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list has none
+
+
 def plan_epoch(
-    split: EncodedSplit,
+    split: EncodedSplit | MappedSplit,
     *,
     tokens: int,
     sentences: int | None,
     seed: int,
     epoch: int,
-) -> list[list[int]]:
-    """Return one epoch's batches as lists of rows, in a random order set by seed and epoch.
+) -> Plan:
+    """Return one epoch's batches of rows, in a random order set by seed and epoch alone.
 
     Rows are shuffled, then sorted by length: a batch has little padding and random members. A batch
     has at most `tokens` tokens with padding on its longer side (a longer sentence is a batch by
     itself) or, if `sentences` is given, that many sentences of any length.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    order = torch.randperm(len(split), generator=generator).tolist()
+    order = torch.randperm(len(split), generator=generator).numpy()
     if sentences is not None:
-        return [order[i : i + sentences] for i in range(0, len(order), sentences)]
-    lengths = [max(len(s), len(t)) + 1 for s, t in zip(split.source, split.target, strict=True)]
-    order.sort(key=lambda i: (lengths[i], len(split.target[i])))
+        starts = np.arange(0, len(order), sentences)
+        return Plan(order, starts, np.minimum(starts + sentences, len(order)))
+    sizes = split.sizes()
+    lengths = sizes.max(1) + 1
+    # Stable, as list.sort: rows of equal lengths stay in random order.
+    order = order[np.lexsort((sizes[order, 1], lengths[order]))]
     return gather_batches(order, lengths, tokens, generator)
 
 
 def gather_batches(
-    order: Sequence[int], lengths: Sequence[int], tokens: int, generator: torch.Generator
-) -> list[list[int]]:
+    order: Rows | Sequence[int],
+    lengths: Rows | Sequence[int],
+    tokens: int,
+    generator: torch.Generator,
+) -> Plan:
     """Return batches in random order of rows that are sorted by length.
 
     A batch has at most `tokens` tokens with padding; a longer row is a batch by itself. `lengths`
     has the length of every row.
     """
-    batches: list[list[int]] = [[]]
-    for i in order:
-        if batches[-1] and (len(batches[-1]) + 1) * lengths[i] > tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+    order = np.asarray(order, np.int64)
+    ordered = np.asarray(lengths, np.int64)[order]
+    starts = [0]
+    while (first := starts[-1]) < len(ordered):
+        # As many rows as fit at the length of the first one; longer ones leave room for fewer.
+        some = ordered[first : first + max(1, tokens // max(1, int(ordered[first])))]
+        fits = np.arange(1, len(some) + 1) * some <= tokens
+        starts.append(first + (len(some) if fits.all() else max(1, int(fits.argmin()))))
+    bounds = np.array(starts, np.int64)
+    shuffled = torch.randperm(len(bounds) - 1, generator=generator).numpy()
+    return Plan(order, bounds[:-1][shuffled], bounds[1:][shuffled])
 
 
-def in_order(split: EncodedSplit, *, tokens: int) -> Iterator[list[int]]:
+def in_order(split: EncodedSplit | MappedSplit, *, tokens: int) -> Iterator[list[int]]:
     """Yield batches of rows by source length, for scoring and decoding, where order is free."""
     order = sorted(range(len(split)), key=lambda i: len(split.source[i]))
     batch: list[int] = []

@@ -19,7 +19,7 @@ from bounds import bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.data import corpus as corpus_module
+from ropewalk.lab.data import splits as splits_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.texts import load_texts
 
@@ -136,7 +136,7 @@ def test_no_source_sentence_is_in_two_splits_of_two_files(tmp_path):
 
 
 def test_held_out_splits_of_large_files_stop_growing(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_module, "HELD_OUT_MOST", 7)
+    monkeypatch.setattr(splits_module, "HELD_OUT_MOST", 7)
     splits = _two_files(tmp_path, numbered(1_000)).splits
     assert [len(splits[name]) for name in ("train", "validation", "test")] == [986, 7, 7]
 
@@ -410,6 +410,7 @@ def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
     assert "unpacks to more than" in message(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
 @pytest.mark.parametrize("name", ["all.csv", "all.tsv", "all.jsonl", "all.txt"])
 def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):

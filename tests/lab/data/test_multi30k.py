@@ -163,7 +163,7 @@ def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
         raise OSError("no route to host. Try again.\nand many more lines")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    monkeypatch.setattr(hub_module, "_check_network", lambda: None)
+    monkeypatch.setattr(hub_module, "check_network", lambda: None)
     text = message()
     assert "(no route to host); without a network, use a folder" in text
 

@@ -34,7 +34,17 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS if task != "translation"])
+ALIKE = {"reverse", "sort", "count", "recall"}  # of the same class as copy
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=pytest.mark.slow if task in ALIKE else ())
+        for task in TASKS
+        if task != "translation"
+    ],
+)
 def test_every_task_from_data_to_report(compare, tmp_path, task):
     config = config_of(task, test_examples=12)
     results = compare(config, tmp_path / "run", command=["ropewalk", "compare"])
@@ -63,8 +73,10 @@ def test_every_task_from_data_to_report(compare, tmp_path, task):
     assert all(text in table for text in ("sinusoidal", "rotary", *splits))
     publish(tmp_path / "run", tmp_path / "out")
     files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"README.md", "results.json", "score.png", "loss.png", "attention.png"} <= files
-    assert ("score-by-length.png" in files) == (len(splits) > 1)
+    assert {"README.md", "results.json"} <= files
+    for scheme in ("light", "dark"):
+        assert {f"{name}-{scheme}.png" for name in ("score", "loss", "attention")} <= files
+        assert (f"score-by-length-{scheme}.png" in files) == (len(splits) > 1)
 
 
 def test_scores_are_those_of_the_items(compare, tmp_path):
@@ -135,7 +147,7 @@ def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, tmp_path)
 def test_training_alone_gives_a_model(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "ropewalk.lab.run.run_cells",
-        lambda config, run, watch: [
+        lambda config, run, watch, launcher: [
             run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],
     )
@@ -167,7 +179,7 @@ def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, t
     assert learned["cells"][0]["scores"]["x3"].keys() == {"no_result"}
     table = printed(print_table, results)
     assert "no result" in table
-    assert "learned(max_positions=10) has no result on x3: positions must lie in 0..9" in table
+    assert "`learned(max_positions=10)` has no result on `x3`: positions must lie in 0..9" in table
     page = re.sub("</?code>", "", (tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "learned(max_positions=10) has no result on x3: positions must lie in 0..9" in page
     publish(tmp_path, tmp_path / "out")
@@ -220,7 +232,6 @@ def test_a_preset_of_translation_is_refused_for_other_tasks():
     for field in (
         "train_length",
         "length_multiples",
-        "examples",
         "test_examples",
         "layers",
         "mask_ratio",

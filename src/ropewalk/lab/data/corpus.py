@@ -2,76 +2,57 @@
 
 One string names a corpus: `phrases` (the built-in generator), `multi30k` (downloaded once, then
 read from the cache), a folder with `train.de`, `train.en.gz`, ... or with `train.jsonl`,
-`train.tsv` or `train.csv`, two files as `SOURCE_FILE,TARGET_FILE`, or one CSV or TSV file. Text
-is UTF-8, one sentence per line. Only white space at the ends of a line is removed.
+`train.tsv` or `train.csv`, two files as `SOURCE_FILE,TARGET_FILE`, one CSV or TSV file, or
+`hf:NAME:CONFIG@REVISION` (a data set of the Hugging Face hub). Text is UTF-8, one sentence per
+line. Only white space at the ends of a line is removed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.checks import shown
 from ropewalk.lab.data.lines import CorpusError, nearest
 from ropewalk.lab.data.multi30k import read_multi30k
-from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides, read_table
+from ropewalk.lab.data.splits import (
+    VALIDATION_NAMES,
+    Corpus,
+    Splits,
+    overlap,
+    split_pairs,
+    stream_held_out,
+)
+from ropewalk.lab.data.stream import LARGE_PAIRS, FileStream, is_large
+from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides, read_table, stream_pairs
+from ropewalk.lab.presets import TRANSLATION_EXAMPLES
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
-Splits = dict[str, tuple[Pair, ...]]
-
-VALIDATION_NAMES = ("validation", "valid", "val", "dev")
-
-# Share of a corpus without splits that is held out for validation, and again for test.
-HELD_OUT_SHARE = 0.05
-HELD_OUT_MOST = 1_000
 
 WAYS = (
     "use 'phrases', 'multi30k', a folder that contains train.de, train.en, val.de, val.en, ..., "
-    "two files as SOURCE_FILE,TARGET_FILE, or one .csv or .tsv file with two columns"
+    "two files as SOURCE_FILE,TARGET_FILE, one .csv or .tsv file with two columns, or "
+    "hf:NAME:CONFIG@REVISION"
 )
 #: Endings of files that contain both sides.
 BOTH_SIDES = {"jsonl": read_jsonl, "csv": read_table, "tsv": read_table}
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Sentence pairs by split.
-
-    `splits` maps a name to (source, target) pairs. It always has "train" and "validation". Every
-    other split is a test split; the first of these gives the headline score. `notes` reports what
-    reading left out.
-
-    Raises:
-        CorpusError: if "train" or "validation" is missing, or a split is empty.
-    """
-
-    name: str
-    source: str
-    target: str
-    splits: Mapping[str, tuple[Pair, ...]]
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for required in ("train", "validation"):
-            if required not in self.splits:
-                raise CorpusError(f"corpus {self.name!r} has no {required} split")
-        for split, pairs in self.splits.items():
-            if not pairs:
-                raise CorpusError(f"corpus {self.name!r}: its {split} split is empty")
-
-    @property
-    def test_splits(self) -> tuple[str, ...]:
-        """The names of the test splits, in order."""
-        return tuple(name for name in self.splits if name not in ("train", "validation"))
-
-
-def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
+def load_corpus(
+    data: str,
+    *,
+    source: str = "de",
+    target: str = "en",
+    examples: int | None = None,
+    stream: bool = False,
+) -> Corpus:
     """Read the corpus that `data` names; the module docstring lists the possible values.
+
+    `examples` is the number of generated training pairs. With `stream`, the training pairs of a
+    large corpus are left to `Corpus.stream`.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
     `.jsonl` files. "phrases" always means the built-in generator and "multi30k" the download;
@@ -83,25 +64,33 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     if source == target:
         raise CorpusError(f"source and target must be two languages, got {source!r} for both")
     if data == "phrases":
-        return _from_phrases(source, target)
+        return _from_phrases(source, target, examples, stream)
     if data == "multi30k":
         notes: list[str] = []
         splits = read_multi30k(source, target, notes)
         return Corpus("multi30k", source, target, splits, tuple(notes))
+    if data.startswith("hf:"):
+        from ropewalk.lab.data.hub_pairs import load_hub  # lazy: needs an extra
+
+        return load_hub(data, source, target, stream)
     if "\0" in data:
         raise CorpusError(f"data must name files, got {shown(data)} with a NUL character")
     path = Path(data).expanduser()
     if path.is_dir():
-        return _from_folder(path, source, target)
+        return _from_folder(path, source, target, stream)
     if "," in data and not path.exists():
         sides = [part.strip() for part in data.split(",")]
         if len(sides) != 2 or not all(sides):
             raise CorpusError(f"data must be two files, SOURCE_FILE,TARGET_FILE, got {data!r}")
-        return _from_files(Path(sides[0]).expanduser(), Path(sides[1]).expanduser(), source, target)
+        one, other = (Path(side).expanduser() for side in sides)
+        return _from_files(one, other, source, target, stream)
     if path.is_file() and path.name.removesuffix(".gz").endswith((".csv", ".tsv")):
         notes = []
+        paths = {path.name.removesuffix(".gz").rpartition(".")[2]: path}
+        if stream and is_large(paths):
+            return _streamed(path.name, paths, source, target)
         pairs = read_table(path, "corpus", source, target, notes)
-        return _split(path.name, pairs, path, source, target, notes)
+        return split_pairs(path.name, pairs, path, source, target, notes)
     if path.is_file():
         raise CorpusError(f"{data} is one file, but a corpus needs both sides: {WAYS}")
     raise CorpusError(
@@ -109,28 +98,7 @@ def load_corpus(data: str, *, source: str = "de", target: str = "en") -> Corpus:
     )
 
 
-def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """Count the sentences of each held-out split that also occur, letter for letter, in training.
-
-    Returns the counts "source", "target" and "pairs" (both sides of one training pair) for every
-    split except "train". A sentence that occurs twice in a split counts twice.
-    """
-    training = corpus.splits["train"]
-    sources = {source for source, _ in training}
-    targets = {target for _, target in training}
-    together = set(training)
-    return {
-        name: {
-            "source": sum(source in sources for source, _ in pairs),
-            "target": sum(target in targets for _, target in pairs),
-            "pairs": sum(pair in together for pair in pairs),
-        }
-        for name, pairs in corpus.splits.items()
-        if name != "train"
-    }
-
-
-def _from_phrases(source: str, target: str) -> Corpus:
+def _from_phrases(source: str, target: str, examples: int | None, stream: bool) -> Corpus:
     if {source, target} != {"de", "en"}:
         raise CorpusError(
             f"source and target must be 'de' and 'en' for phrases, got {source!r} and {target!r}"
@@ -138,6 +106,14 @@ def _from_phrases(source: str, target: str) -> Corpus:
     from ropewalk.lab.data.phrases import generate  # lazy: other corpora need no grammar
 
     swap = source == "en"
+    if examples is not None and examples != TRANSLATION_EXAMPLES:
+        from ropewalk.lab.data.phrases.many import PhraseStream
+
+        phrases = PhraseStream(examples, swap=swap)
+        if stream and examples > LARGE_PAIRS:
+            return Corpus("phrases", source, target, phrases.held_out, stream=phrases)
+        train = tuple(pair for block in phrases.blocks(Path(), 0) for pair in block.pairs)
+        return Corpus("phrases", source, target, {"train": train, **phrases.held_out})
     splits = {
         name: tuple((english, german) if swap else (german, english) for german, english in pairs)
         for name, pairs in generate().items()
@@ -145,7 +121,7 @@ def _from_phrases(source: str, target: str) -> Corpus:
     return Corpus("phrases", source, target, splits)
 
 
-def _from_folder(folder: Path, source: str, target: str) -> Corpus:
+def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus:
     """Read NAME.SOURCE and NAME.TARGET (plain or .gz), or NAME.jsonl, for every NAME."""
     ending = re.compile(
         rf"(.+)\.({re.escape(source)}|{re.escape(target)}|{'|'.join(BOTH_SIDES)})(\.gz)?"
@@ -158,15 +134,19 @@ def _from_folder(folder: Path, source: str, target: str) -> Corpus:
     _check_folder(folder, found, source, target)
     splits: Splits = {}
     notes: list[str] = []
+    streamed: FileStream | None = None
     for name in sorted(found, key=_split_order):
         split = "validation" if name in VALIDATION_NAMES else name
         sides = {ending: paths[0] for ending, paths in found[name].items()}
+        if stream and name == "train" and is_large(sides):
+            streamed = FileStream.of_split(sides, source, target)
+            continue
         both = next((ending for ending in BOTH_SIDES if ending in sides), None)
         if both is not None:
             splits[split] = BOTH_SIDES[both](sides[both], split, source, target, notes)
         else:
             splits[split] = read_sides(sides[source], sides[target], split, notes)
-    return Corpus(folder.resolve().name, source, target, splits, tuple(notes))
+    return Corpus(folder.resolve().name, source, target, splits, tuple(notes), streamed)
 
 
 def _split_order(name: str) -> tuple[int, str]:
@@ -203,58 +183,32 @@ def _check_folder(
             )
 
 
-def _from_files(source_path: Path, target_path: Path, source: str, target: str) -> Corpus:
+def _from_files(
+    source_path: Path, target_path: Path, source: str, target: str, stream: bool
+) -> Corpus:
     """Read one pair of files and hold out validation and test by a hash of the source sentence.
 
     The endings of the file names give the languages if they look like language codes.
     """
     source, target = _language(source_path, source), _language(target_path, target)
     notes: list[str] = []
-    pairs = read_sides(source_path, target_path, "corpus", notes)
     name = f"{source_path.name},{target_path.name}"
-    return _split(name, pairs, source_path, source, target, notes)
+    paths = {source: source_path, target: target_path}
+    if stream and len(paths) == 2 and all(map(Path.is_file, paths.values())) and is_large(paths):
+        return _streamed(name, paths, source, target)
+    pairs = read_sides(source_path, target_path, "corpus", notes)
+    return split_pairs(name, pairs, source_path, source, target, notes)
 
 
-def _split(
-    name: str, pairs: tuple[Pair, ...], path: Path, source: str, target: str, notes: list[str]
-) -> Corpus:
-    """Hold out validation and test from pairs without splits; `path` is named in errors.
+def _streamed(name: str, paths: Mapping[str, Path], source: str, target: str) -> Corpus:
+    """Return a large corpus without splits."""
 
-    A source sentence is in one split only, wherever it is in the file. A held-out split has
-    each source sentence once, with the first of its translations.
-    """
-    sources = sorted({pair[0] for pair in pairs}, key=_hash)
-    held_out = min(HELD_OUT_MOST, max(1, int(len(sources) * HELD_OUT_SHARE)))
-    if len(sources) < 3:
-        raise CorpusError(
-            f"{path} has {len(sources)} different sentences: train, validation and test "
-            "need at least one each"
-        )
-    # Opposite ends of the order, so that no sentence moves between them as a corpus grows.
-    test, validation = set(sources[:held_out]), set(sources[-held_out:])
-    splits: Splits = {
-        "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation),
-        "validation": _first_translations(pairs, validation),
-        "test": _first_translations(pairs, test),
-    }
-    left_out = len(pairs) - sum(map(len, splits.values()))
-    if left_out:
-        notes.append(f"{left_out} further translations of held-out source sentences left out")
-    return Corpus(name, source, target, splits, tuple(notes))
+    def rows(notes: list[str]) -> Iterator[Pair]:
+        return stream_pairs(paths, "corpus", source, target, notes)
+
+    return stream_held_out(name, rows, source, target)
 
 
 def _language(path: Path, otherwise: str) -> str:
     ending = path.name.removesuffix(".gz").rpartition(".")[2]
     return ending if re.fullmatch(r"[a-z]{2,3}", ending) and ending != "txt" else otherwise
-
-
-def _hash(sentence: str) -> bytes:
-    return hashlib.sha256(sentence.encode()).digest()
-
-
-def _first_translations(pairs: Sequence[Pair], sources: set[str]) -> tuple[Pair, ...]:
-    first: dict[str, str] = {}
-    for source, target in pairs:
-        if source in sources:
-            first.setdefault(source, target)
-    return tuple(first.items())

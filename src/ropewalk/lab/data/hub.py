@@ -34,7 +34,7 @@ def download(repository: str, filename: str) -> Path:
                 repository, filename, repo_type="dataset", local_files_only=True
             )
         except Exception:
-            _check_network()
+            check_network()
             found = hf_hub_download(repository, filename, repo_type="dataset")
         return Path(found)
     except Exception as error:  # which errors the client raises depends on its version
@@ -75,7 +75,7 @@ def fetch(url: str, corpus: str, most_bytes: int, sha256: str) -> Path:
     return path
 
 
-def _check_network() -> None:
+def check_network() -> None:
     """Raise OSError if the hub cannot be reached: its client would retry for minutes."""
     from huggingface_hub import constants
 

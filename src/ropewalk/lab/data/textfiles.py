@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -53,8 +53,17 @@ def _pairs(
     rows: Iterable[Pair], source_file: str, target_file: str, split: str, notes: list[str]
 ) -> tuple[Pair, ...]:
     """Drop rows empty on both sides, with a note; raise CorpusError if only one side is empty."""
-    pairs: list[Pair] = []
-    number, alone = 0, ""
+    return tuple(checked_pairs(rows, source_file, target_file, split, notes))
+
+
+def checked_pairs(
+    rows: Iterable[Pair], source_file: str, target_file: str, split: str, notes: list[str]
+) -> Iterator[Pair]:
+    """Yield the rows that are not empty; append to `notes` how many were.
+
+    Raises CorpusError, after the last row, if one side of a row is empty or no row is left.
+    """
+    number, count, alone = 0, 0, ""
     for number, row in enumerate(rows, start=1):
         source, target = row
         if bool(source) != bool(target) and not alone:
@@ -66,14 +75,26 @@ def _pairs(
                 "delete it on both sides"
             )
         if source:
-            pairs.append(row)
+            count += 1
+            yield row
     if alone:
         raise CorpusError(alone)
-    if not pairs:
+    if not count:
         raise CorpusError(f"{source_file} is empty: the {split} split has no sentence pairs")
-    if len(pairs) < number:
-        notes.append(f"{split}: {number - len(pairs)} lines empty on both sides left out")
-    return tuple(pairs)
+    if count < number:
+        notes.append(f"{split}: {number - count} lines empty on both sides left out")
+
+
+def stream_pairs(
+    paths: Mapping[str, Path], split: str, source: str, target: str, notes: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of a split's files by their endings, as the readers below return them."""
+    for ending, rows in (("jsonl", _json_rows), ("csv", _table_rows), ("tsv", _table_rows)):
+        if path := paths.get(ending):
+            names = f"{path} [{source}]", f"{path} [{target}]"
+            return checked_pairs(rows(path, source, target), *names, split, notes)
+    one, other = paths[source], paths[target]
+    return checked_pairs(_side_by_side(one, other), str(one), str(other), split, notes)
 
 
 def read_jsonl(
@@ -106,7 +127,7 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
                     f"{path}, line {number} has no text in field {field!r}; it has {there}"
                 )
             check_characters(row[field], path, number)
-        yield _in_one_line(row[source]), _in_one_line(row[target])
+        yield in_one_line(row[source]), in_one_line(row[target])
 
 
 def read_table(
@@ -139,7 +160,7 @@ def _table_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
                 f"names the columns {source!r} and {target!r}, and enough columns in every row"
             )
         one, other = (row[column] for column in columns) if row else ("", "")
-        yield _in_one_line(one), _in_one_line(other)
+        yield in_one_line(one), in_one_line(other)
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -157,7 +178,8 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise CorpusError(f"{path}, line {reader.line_num} cannot be read: {error}") from None
 
 
-def _in_one_line(text: str) -> str:
+def in_one_line(text: str) -> str:
+    """Return a text without line ends, stripped."""
     # A line end inside a sentence would misalign the hypotheses file, which has one per line.
     return text.replace("\n", " ").strip()
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.data.corpus import VALIDATION_NAMES
 from ropewalk.lab.data.lines import CorpusError, nearest, read_text
 from ropewalk.lab.data.rng import Split
+from ropewalk.lab.data.splits import VALIDATION_NAMES
 
 __all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
 

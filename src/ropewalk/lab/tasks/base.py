@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
 from ropewalk.lab.checkpoint import read_checksum
 from ropewalk.lab.config import Config
+from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.former_names import current_evaluation
 
 
@@ -73,6 +74,7 @@ class Task(ABC):
 
     def __init__(self, config: Config, run: Path) -> None:
         self.config, self.run = config, run
+        self.progress: Progress = silent  # receives the progress of `digest` and `prepare`
 
     # The data.
 
@@ -106,7 +108,7 @@ class Task(ABC):
     # Training.
 
     @abstractmethod
-    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+    def plan(self, seed: int, epoch: int) -> Sequence[Sequence[int]]:
         """Return one epoch's batches as lists of rows; every epoch has the same number."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.batches import EncodedSplit, gather_batches, read_splits, write_splits
+from ropewalk.lab.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.sequences import (
@@ -113,7 +113,7 @@ class Generated(LanguageTask):
         write_splits(self.run / "sequences.safetensors", splits)
         return {"vocabulary": len(self.sequence.words)}
 
-    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+    def plan(self, seed: int, epoch: int) -> Plan:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         lengths = self.lengths_in_training
         order = torch.randperm(len(lengths), generator=generator).tolist()

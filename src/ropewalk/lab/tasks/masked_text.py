@@ -15,12 +15,25 @@ from ropewalk.lab.tokens import PAD, SPECIAL
 FIRST_WORD = len(SPECIAL)
 
 
-class MaskedText(TextTask):
-    """Fill in masked tokens of a window from all others.
+def masked(ids: Tensor, mask: int, ratio: float, seed: int) -> LanguageBatch:
+    """Return rows of ids `(B, S)` with chosen tokens masked, which are the targets.
 
-    A share of the tokens, at least one, is chosen: 80 % of these are masked, 10 % replaced by
-    a random word and 10 % unchanged. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
+    A share of each row's tokens, at least one, is chosen: 80 % of these are masked, 10 % replaced
+    by a random word and 10 % unchanged. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
     """
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.rand(ids.shape, generator=generator)
+    chosen = (draws < ratio) | (draws == draws.amin(1, keepdim=True))
+    how = torch.rand(ids.shape, generator=generator)
+    others = torch.randint(FIRST_WORD, mask, ids.shape, generator=generator)
+    changed = torch.where(how < 0.8, mask, torch.where(how < 0.9, others, ids))
+    return LanguageBatch(
+        torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
+    )
+
+
+class MaskedText(TextTask):
+    """Fill in masked tokens of a window from all others, chosen as in BERT (`masked`)."""
 
     metrics: ClassVar = (LOSS,)
     goal: ClassVar = "masked tokens of running text"
@@ -32,15 +45,8 @@ class MaskedText(TextTask):
 
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
         ids = self.data[split][starts[:, None] + torch.arange(length)]
-        generator = torch.Generator().manual_seed((draw * 1_000_003 + int(starts[0])) % 2**63)
-        draws = torch.rand(ids.shape, generator=generator)
-        chosen = (draws < self.config.mask_ratio) | (draws == draws.amin(1, keepdim=True))
-        how = torch.rand(ids.shape, generator=generator)
-        others = torch.randint(FIRST_WORD, self.mask, ids.shape, generator=generator)
-        changed = torch.where(how < 0.8, self.mask, torch.where(how < 0.9, others, ids))
-        return LanguageBatch(
-            torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
-        )
+        seed = (draw * 1_000_003 + int(starts[0])) % 2**63
+        return masked(ids, self.mask, self.config.mask_ratio, seed)
 
     @torch.no_grad()
     def examples(self, results: Facts) -> Facts:

@@ -17,20 +17,23 @@ from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes
 from ropewalk.lab.batches import (
     Batch,
     EncodedSplit,
+    Plan,
     in_order,
     make_batch,
     plan_epoch,
     read_splits,
-    write_splits,
 )
 from ropewalk.lab.cells import read_hypotheses, write_hypotheses
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
+from ropewalk.lab.data.store import MappedSplit
 from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.tasks import translation_examples
 from ropewalk.lab.tasks.base import Metric, Task
+from ropewalk.lab.tasks.translation_data import SPLITS, prepare_pairs, prepare_stream
+from ropewalk.lab.tokenizing import FOLDER
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
 
@@ -53,7 +56,15 @@ class Translation(Task):
     def corpus(self) -> Corpus:
         """The sentence pairs of the corpus that the config names."""
         config = self.config
-        return load_corpus(config.data, source=config.source, target=config.target)
+        # A run that was prepared in memory by an earlier version stays so.
+        before = (self.run / SPLITS).exists() and not (self.run / FOLDER).exists()
+        return load_corpus(
+            config.data,
+            source=config.source,
+            target=config.target,
+            examples=config.examples,
+            stream=not before,
+        )
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -61,12 +72,17 @@ class Translation(Task):
         return Tokens.of_run(self.run)
 
     @cached_property
-    def data(self) -> dict[str, EncodedSplit]:
+    def data(self) -> dict[str, EncodedSplit | MappedSplit]:
         """The token ids of the prepared run."""
-        return read_splits(self.run / "splits.safetensors")
+        splits: dict[str, EncodedSplit | MappedSplit] = {**read_splits(self.run / SPLITS)}
+        if "train" in splits:
+            return splits
+        return {"train": MappedSplit(self.run / FOLDER), **splits}
 
     def digest(self) -> str:
         corpus, config = self.corpus, self.config
+        if corpus.stream is not None:
+            corpus.stream.scan(self.progress)
         unknown = [s for s in config.splits or () if s not in corpus.splits or s == "train"]
         if unknown:
             raise ValueError(
@@ -78,29 +94,23 @@ class Translation(Task):
                 f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
                 f"test.{corpus.target}, or score another split with splits=validation"
             )
-        text = json.dumps([corpus.source, corpus.target, dict(corpus.splits)], ensure_ascii=False)
+        held: list[Any] = [corpus.source, corpus.target, dict(corpus.splits)]
+        if corpus.stream is not None:
+            held.append(corpus.stream.digest)
+        text = json.dumps(held, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def prepare(self) -> Facts:
         corpus, config = self.corpus, self.config
-        tokens = Tokens.train(
-            (sentence for pair in corpus.splits["train"] for sentence in pair),
-            config.vocabulary,
-            lowercase=config.lowercase,
-        )
-        splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-        splits["train"], left_out = _without_long_pairs(splits["train"], config.max_tokens)
-        digest = tokens.save(self.run / "tokenizer.json")
-        write_splits(self.run / "splits.safetensors", splits)
-        return {
-            "left_out": left_out,
-            "tokenizer": digest,
-            "vocabulary": tokens.size,
-            "longest_in_training": {
-                "source": max(map(len, splits["train"].source)),
-                "target": max(map(len, splits["train"].target)),
-            },
-        }
+        if corpus.stream is not None:
+            return prepare_stream(corpus, corpus.stream, config, self.run, self.progress)
+        return prepare_pairs(corpus, config, self.run)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of pairs of each split, before long ones are left out."""
+        found = self.data_facts.get("pairs")
+        return found or {name: len(pairs) for name, pairs in self.corpus.splits.items()}
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -109,16 +119,16 @@ class Translation(Task):
         )
 
     def cautions(self) -> list[str]:
-        pairs, found = self.corpus.splits, []
-        if len(pairs["train"]) < FEW_TRAINING:
-            found.append(f"trained on {len(pairs['train'])} pairs: too few to learn a language")
+        pairs, found = self.sizes, []
+        if pairs["train"] < FEW_TRAINING:
+            found.append(f"trained on {pairs['train']} pairs: too few to learn a language")
         return found + [
-            f"{split} has {len(pairs[split])} pairs: BLEU of fewer than {FEW_TESTED} says little"
+            f"{split} has {pairs[split]} pairs: BLEU of fewer than {FEW_TESTED} says little"
             for split in self.splits
-            if len(pairs[split]) < FEW_TESTED
+            if pairs[split] < FEW_TESTED
         ]
 
-    def plan(self, seed: int, epoch: int) -> list[list[int]]:
+    def plan(self, seed: int, epoch: int) -> Plan:
         config = self.config
         return plan_epoch(
             self.data["train"],
@@ -237,8 +247,8 @@ class Translation(Task):
                 "name": corpus.name,
                 "source": corpus.source,
                 "target": corpus.target,
-                "pairs": {split: len(pairs) for split, pairs in corpus.splits.items()},
-                "seen_in_training": overlap(corpus),
+                "pairs": self.sizes,
+                "seen_in_training": facts.get("seen_in_training") or overlap(corpus),
                 "notes": [*corpus.notes, *self.cautions()],
                 **{k: facts[k] for k in ("left_out", "vocabulary", "longest_in_training")},
             },
@@ -263,17 +273,3 @@ class Translation(Task):
 
 def _share_longer(sentences: Sequence[Sequence[int]], longest: int) -> float:
     return sum(len(sentence) > longest for sentence in sentences) / len(sentences)
-
-
-def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
-    sources, targets = zip(*pairs, strict=True)
-    return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
-
-
-def _without_long_pairs(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
-    both = zip(split.source, split.target, strict=True)
-    kept = [(s, t) for s, t in both if len(s) <= max_tokens and len(t) <= max_tokens]
-    if not kept:
-        raise ValueError(f"max_tokens must leave training pairs, got {max_tokens}: all are longer")
-    sources, targets = zip(*kept, strict=True)
-    return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)

@@ -12,12 +12,14 @@ syntax                          abstract sentences
 reserved                        combinations that training never has
 pools, constituents, grammar    draw abstract sentences
 german, english                 write them in a language
+many, worker                    any number of training pairs, drawn by several processes
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from ropewalk.lab.data.phrases.english import english
 from ropewalk.lab.data.phrases.german import german
@@ -25,7 +27,7 @@ from ropewalk.lab.data.phrases.grammar import Grammar
 from ropewalk.lab.data.phrases.reserved import RESERVED, combinations
 from ropewalk.lab.data.phrases.syntax import Sentence
 
-__all__ = ["LONGEST", "OFTEN", "SHORTEST", "SIZES", "derive", "forms", "generate"]
+__all__ = ["LONGEST", "OFTEN", "SHORTEST", "SIZES", "derive", "drawn", "forms", "generate"]
 
 Pair = tuple[str, str]
 
@@ -87,9 +89,19 @@ def _draw(
     seen: set[str],
     learnt: tuple[set[str], set[str]] | None = None,
 ) -> list[tuple[Pair, Sentence]]:
-    """Return `size` new sentences with `lengths` in words and only word forms in `learnt`.
+    """Return the first `size` items of `drawn`."""
+    return list(islice(drawn(draw, lengths, seen, learnt), size))
 
-    Both sides of each are added to `seen`, and none that is already there is returned.
+
+def drawn(
+    draw: Callable[[], Sentence],
+    lengths: range,
+    seen: set[str],
+    learnt: tuple[set[str], set[str]] | None = None,
+) -> Iterator[tuple[Pair, Sentence]]:
+    """Yield new sentences with `lengths` in words and only word forms in `learnt`, without end.
+
+    Both sides of each are added to `seen`, and none that is already there is yielded.
     """
 
     def is_wanted(text: str, side: int) -> bool:
@@ -97,8 +109,7 @@ def _draw(
             return False
         return learnt is None or learnt[side].issuperset(forms(text))
 
-    items: list[tuple[Pair, Sentence]] = []
-    while len(items) < size:
+    while True:
         sentence = draw()
         source = german(sentence)
         if not is_wanted(source, 0):
@@ -106,5 +117,4 @@ def _draw(
         target = english(sentence)
         if is_wanted(target, 1):
             seen.update((source, target))
-            items.append(((source, target), sentence))
-    return items
+            yield (source, target), sentence

@@ -1,0 +1,176 @@
+"""Sentence pairs of a data set on the Hugging Face hub, by name: `hf:NAME[:CONFIG]@REVISION`.
+
+The revision is a commit, so that the same name means the same text for ever. `datasets` downloads
+the files once and converts them to Arrow files in its own cache, which it maps and does not read
+into memory. Rows are therefore read twice, and resumed, without a second download; its streaming
+mode would download them for each pass. NAME may be a folder of JSON, CSV or Parquet files, which
+needs no revision.
+
+A row has the field `translation` with a text for each language, as the WMT data sets have, or one
+field for each language.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checks import shown
+from ropewalk.lab.data.hub import check_network
+from ropewalk.lab.data.lines import MOST_CHARACTERS, CorpusError, check_characters
+from ropewalk.lab.data.splits import (
+    VALIDATION_NAMES,
+    Corpus,
+    Splits,
+    split_pairs,
+    stream_held_out,
+)
+from ropewalk.lab.data.stream import LARGE_BYTES, LARGE_PAIRS, FileStream
+from ropewalk.lab.data.textfiles import Pair, checked_pairs, in_one_line
+
+PREFIX = "hf:"
+BATCH = 1_000  # rows that are read in one call
+FORM = "hf:NAME:CONFIG@REVISION, such as hf:wmt/wmt14:de-en@ and the 40 digits of a commit"
+
+
+@dataclass(frozen=True)
+class HubName:
+    """What `hf:NAME[:CONFIG]@REVISION` names."""
+
+    name: str
+    config: str | None
+    revision: str | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the name is a folder on this machine."""
+        return Path(self.name).expanduser().is_dir()
+
+
+def parse_name(data: str) -> HubName:
+    """Return the parts of a name. Raises CorpusError if it has another form."""
+    found = re.fullmatch(r"hf:([^:@]+)(?::([^:@]+))?(?:@(.+))?", data)
+    if found is None:
+        raise CorpusError(f"data must have the form {FORM}, got {shown(data, 200)}")
+    name = HubName(*found.groups())
+    if name.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", name.revision):
+        raise CorpusError(
+            f"the revision of {data} must be a commit of 40 hexadecimal digits, because a branch "
+            f"or tag may move, got {shown(name.revision)}"
+        )
+    return name
+
+
+def load_hub(data: str, source: str, target: str, stream: bool) -> Corpus:
+    """Read a data set of the hub; without a validation split, hold out from its training split."""
+    found = read_hub(data)
+    validation = next((name for name in VALIDATION_NAMES if name in found), None)
+    if "train" not in found:
+        raise CorpusError(f"{data} has no train split; it has {', '.join(found) or 'none'}")
+    notes: list[str] = []
+
+    def train(notes: list[str]) -> Iterator[Pair]:
+        return pairs_of(found["train"], data, "train", source, target, notes)
+
+    large = stream and is_large(found["train"])
+    if validation is None:
+        if large:
+            return stream_held_out(data, train, source, target)
+        return split_pairs(data, tuple(train(notes)), Path(data), source, target, notes)
+    splits: Splits = {} if large else {"train": tuple(train(notes))}
+    for name in (validation, *(each for each in found if each not in ("train", validation))):
+        split = "validation" if name == validation else name
+        splits[split] = tuple(pairs_of(found[name], data, name, source, target, notes))
+    streamed = FileStream(data, lambda: train([])) if large else None
+    return Corpus(data, source, target, splits, tuple(notes), streamed)
+
+
+def read_hub(data: str) -> Mapping[str, Any]:
+    """Return the splits of a data set by name, mapped from the disk; download them if needed.
+
+    Raises:
+        CorpusError: if `datasets` is not installed, the revision is missing, or the data set does
+            not exist or cannot be downloaded.
+        OSError: if the disk is full.
+    """
+    name = parse_name(data)
+    try:
+        import datasets
+    except ImportError:
+        raise CorpusError(
+            f"{data} needs datasets, which is not installed: pip install 'ropewalk[datasets]'"
+        ) from None
+    if not name.is_local and name.revision is None:
+        raise CorpusError(f"{data} has no revision; use {data}@{_newest(name.name)}")
+    datasets.logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    path = str(Path(name.name).expanduser()) if name.is_local else name.name
+    try:
+        found: Mapping[str, Any] = datasets.load_dataset(path, name.config, revision=name.revision)
+    except Exception as error:  # which errors the library raises depends on its version
+        for cause in (error, error.__cause__):
+            if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+                raise cause from None
+        lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+        raise CorpusError(f"{data} could not be loaded: {shown(lines[0], 300)[1:-1]}") from error
+    return found
+
+
+def _newest(name: str) -> str:
+    """Return the newest commit of a data set, or the word REVISION if it cannot be read."""
+    try:
+        from huggingface_hub import HfApi
+
+        check_network()
+        return HfApi().dataset_info(name, timeout=10).sha or "REVISION"
+    except Exception:  # a hint only
+        return "REVISION"
+
+
+def is_large(rows: Any) -> bool:
+    """Return whether a split is too large for memory."""
+    return bool(rows.num_rows > LARGE_PAIRS or rows.data.nbytes >= LARGE_BYTES)
+
+
+def pairs_of(
+    rows: Any, data: str, split: str, source: str, target: str, notes: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of a split; append to `notes` what was left out.
+
+    Raises CorpusError, naming the data set and the row, if a row lacks a text.
+    """
+    names = f"{data} [{split}, {source}]", f"{data} [{split}, {target}]"
+    return checked_pairs(_rows(rows, data, split, source, target), *names, split, notes)
+
+
+def _rows(rows: Any, data: str, split: str, source: str, target: str) -> Iterator[Pair]:
+    number, where = 0, Path(f"{data} [{split}]")
+    for batch in rows.iter(batch_size=BATCH):
+        if "translation" in batch:
+            texts = [
+                [(row or {}).get(side) for row in batch["translation"]] for side in (source, target)
+            ]
+        else:
+            size = len(next(iter(batch.values())))
+            texts = [batch.get(side, [None] * size) for side in (source, target)]
+        for one, other in zip(*texts, strict=True):
+            number += 1
+            for side, text in ((source, one), (target, other)):
+                if not isinstance(text, str):
+                    raise CorpusError(
+                        f"{where}, row {number} has no text for {side!r}; its fields are "
+                        f"{', '.join(rows.column_names)}"
+                    )
+                if len(text) > MOST_CHARACTERS:
+                    raise CorpusError(
+                        f"{where}, row {number} is longer than {MOST_CHARACTERS} characters, the "
+                        f"limit for one sentence"
+                    )
+                check_characters(text, where, number)
+            yield in_one_line(one), in_one_line(other)

@@ -1,0 +1,184 @@
+"""Large training corpora, which are read block by block and never completely in memory.
+
+A stream is read twice: `scan` checks every line, computes the digest and takes the sample for the
+vocabulary; `blocks` then yields the pairs to tokenize. Memory is bounded by one block and by the
+sample: SAMPLE_CHARACTERS of text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ropewalk.lab.data.lines import CorpusError
+from ropewalk.lab.data.store import Ids
+from ropewalk.lab.data.textfiles import Pair, stream_pairs
+
+#: Called with the name of a step, what is done of it, and the total, or None if it is not known.
+Progress = Callable[[str, int, int | None], None]
+
+LARGE_PAIRS = 200_000  # generated pairs; from this number on, they are streamed
+LARGE_BYTES = 2**25  # of the files of a training split; gzipped, a quarter of it
+
+BLOCK_PAIRS = 50_000
+BLOCK_CHARACTERS = 2**24  # of a block; web corpora have lines of up to 100,000 bytes
+SAMPLE_CHARACTERS = 2**25  # of text that the vocabulary is trained on
+
+
+def silent(name: str, done: int, total: int | None) -> None:
+    """Show no progress."""
+
+
+class Block(NamedTuple):
+    """Consecutive training pairs, and arrays that their part on disk keeps for the stream."""
+
+    number: int
+    pairs: list[Pair]
+    arrays: dict[str, Ids]
+
+
+class PairStream(ABC):
+    """The training pairs of a large corpus, in a fixed order and in fixed blocks."""
+
+    @abstractmethod
+    def scan(self, progress: Progress = silent) -> None:
+        """Check the corpus; afterwards `digest`, `sample` and the number of pairs are known."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """The SHA-256 of what determines the pairs."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> int:
+        """The number of training pairs."""
+
+    @property
+    @abstractmethod
+    def sample(self) -> list[Pair]:
+        """The pairs that the vocabulary is trained on, at most SAMPLE_CHARACTERS of text."""
+
+    @abstractmethod
+    def blocks(self, folder: Path, done: int) -> Iterator[Block]:
+        """Yield the blocks in order.
+
+        The first `done` blocks are parts in `folder` already. A stream may leave these out, or
+        yield them again.
+        """
+
+
+class FileStream(PairStream):
+    """The training pairs of files; `rows` opens them and yields the pairs in order."""
+
+    def __init__(self, name: str, rows: Callable[[], Iterator[Pair]]) -> None:
+        self.name, self._rows = name, rows
+        self._digest = ""
+        self._pairs = 0
+        self._sample = _Sample()
+
+    @classmethod
+    def of_split(cls, paths: Mapping[str, Path], source: str, target: str) -> FileStream:
+        """Return the stream of the training split's files, by ending."""
+        name = ", ".join(str(path) for path in paths.values())
+        return cls(name, lambda: stream_pairs(paths, "train", source, target, []))
+
+    def scan(self, progress: Progress = silent) -> None:
+        digest = hashlib.sha256()
+        self._sample = _Sample()
+        count = 0
+        for count, pair in enumerate(self._rows(), start=1):
+            digest.update("\n".join((*pair, "")).encode())
+            self._sample.add(pair)
+            if count % BLOCK_PAIRS == 0:
+                progress("checking the corpus", count, None)
+        progress("checking the corpus", count, count)
+        self._digest, self._pairs = digest.hexdigest(), count
+
+    @property
+    def digest(self) -> str:
+        return self._digest
+
+    @property
+    def pairs(self) -> int:
+        return self._pairs
+
+    @property
+    def sample(self) -> list[Pair]:
+        return self._sample.pairs
+
+    def blocks(self, folder: Path, done: int) -> Iterator[Block]:
+        """Yield every block, also those on disk: all lines are needed to notice a change.
+
+        Raises CorpusError after the last block if the files changed since `scan`.
+        """
+        digest, size, number = hashlib.sha256(), 0, 0
+        block: list[Pair] = []
+        for pair in self._rows():
+            digest.update("\n".join((*pair, "")).encode())
+            block.append(pair)
+            size += len(pair[0]) + len(pair[1])
+            if len(block) == BLOCK_PAIRS or size >= BLOCK_CHARACTERS:
+                yield Block(number, block, {})
+                block, size, number = [], 0, number + 1
+        if block:
+            yield Block(number, block, {})
+        if digest.hexdigest() != self._digest:
+            raise CorpusError(f"{self.name} changed while it was read; run the command again")
+
+
+class _Sample:
+    """Every k-th pair, with the smallest power of two for k that keeps the text in bounds."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair] = []
+        self._step, self._seen, self._size = 1, 0, 0
+
+    def add(self, pair: Pair) -> None:
+        if self._seen % self._step == 0:
+            self.pairs.append(pair)
+            self._size += len(pair[0]) + len(pair[1])
+        self._seen += 1
+        while self._size > SAMPLE_CHARACTERS and len(self.pairs) > 1:
+            self.pairs = self.pairs[::2]
+            self._size = sum(len(source) + len(target) for source, target in self.pairs)
+            self._step *= 2
+
+
+def hold_out(rows: Iterable[Pair], share: float, most: int) -> tuple[dict[str, str], ...]:
+    """Return the held-out pairs for test and validation, by their source sentences.
+
+    They are the source sentences with the smallest and the largest hashes, each with the first of
+    its translations: `most` of each, or `share` of the pairs if these are fewer. In memory are
+    only a few times `most` pairs.
+    """
+    ends: tuple[dict[bytes, Pair], ...] = ({}, {})
+    bounds: list[bytes | None] = [None, None]
+    count = 0
+    for pair in rows:
+        count += 1
+        key = hashlib.sha256(pair[0].encode()).digest()
+        for end, held in enumerate(ends):
+            bound = bounds[end]
+            if bound is not None and (key > bound if end == 0 else key < bound):
+                continue
+            held.setdefault(key, pair)
+            if len(held) > 4 * most:
+                kept = sorted(held, reverse=end == 1)[:most]
+                bounds[end] = kept[-1]
+                for each in held.keys() - set(kept):
+                    del held[each]
+    size = min(most, max(1, int(count * share)))
+    return tuple(
+        dict(held[key] for key in sorted(held, reverse=end == 1)[:size])
+        for end, held in enumerate(ends)
+    )
+
+
+def is_large(paths: Mapping[str, Path]) -> bool:
+    """Return whether the files of a split, by ending, are too large for memory."""
+    sizes = ((path.stat().st_size, path.name.endswith(".gz")) for path in paths.values())
+    return sum(4 * size if packed else size for size, packed in sizes) >= LARGE_BYTES

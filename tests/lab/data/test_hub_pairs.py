@@ -1,0 +1,112 @@
+"""Sentence pairs through `datasets`: these fail when they differ from the rows of the files, when a
+large split is read into memory, or when a wrong name or row is not named in the message.
+"""
+
+import json
+import sys
+
+import pytest
+
+from ropewalk.lab.data import hub_pairs
+from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.data.lines import CorpusError
+
+
+def test_a_name_has_a_config_and_a_commit():
+    commit = "0123456789abcdef" * 2 + "01234567"
+    assert hub_pairs.parse_name(f"hf:wmt/wmt14:de-en@{commit}") == hub_pairs.HubName(
+        "wmt/wmt14", "de-en", commit
+    )
+    assert hub_pairs.parse_name("hf:opus") == hub_pairs.HubName("opus", None, None)
+    with pytest.raises(CorpusError, match=r"must be a commit of 40 hexadecimal digits.*'main'"):
+        hub_pairs.parse_name("hf:wmt/wmt14:de-en@main")
+    for wrong in ("hf:", "hf::de", "hf:a:b:c", "hf:@x"):
+        with pytest.raises(CorpusError, match="must have the form hf:NAME:CONFIG@REVISION"):
+            hub_pairs.parse_name(wrong)
+
+
+def test_without_the_library_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(CorpusError, match=r"needs datasets.*pip install 'ropewalk\[datasets\]'"):
+        load_corpus("hf:wmt/wmt14:de-en@" + "0" * 40)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Skip without the library; otherwise its cache is a folder of the test."""
+    pytest.importorskip("datasets", reason="datasets is not installed: pip install datasets")
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return tmp_path
+
+
+def write(folder, split, pairs, form):
+    folder.mkdir(exist_ok=True)
+    rows = [{"de": source, "en": target} for source, target in pairs]
+    if form == "translation":
+        rows = [{"translation": row} for row in rows]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
+
+
+def numbered(count, word="Satz"):
+    return [(f"{word} {i}", f"{word} number {i}") for i in range(count)]
+
+
+@pytest.mark.filterwarnings("ignore")  # of other libraries
+@pytest.mark.parametrize("form", ["translation", "columns"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_local_folder_is_read(home, monkeypatch, form, large):
+    folder = home / "pairs"
+    for split, count in (("train", 40), ("validation", 5), ("test", 6)):
+        write(folder, split, numbered(count, split), form)
+    monkeypatch.setattr(hub_pairs, "LARGE_PAIRS", 39 if large else 40)
+    corpus = load_corpus(f"hf:{folder}", stream=True)
+    if large:
+        assert "train" not in corpus.splits
+        corpus.stream.scan()
+        train = [pair for block in corpus.stream.blocks(home, 0) for pair in block.pairs]
+    else:
+        assert corpus.stream is None
+        train = list(corpus.splits["train"])
+    assert train == numbered(40, "train")
+    assert list(corpus.splits["validation"]) == numbered(5, "validation")
+    assert corpus.test_splits == ("test",)
+    turned = load_corpus(f"hf:{folder}", source="en", target="de")
+    assert turned.splits["test"][0] == ("test number 0", "test 0")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("large", [False, True])
+def test_without_splits_sentences_are_held_out(home, monkeypatch, large):
+    write(home / "pairs", "train", numbered(60), "columns")
+    monkeypatch.setattr(hub_pairs, "LARGE_PAIRS", 59 if large else 60)
+    corpus = load_corpus(f"hf:{home / 'pairs'}", stream=True)
+    assert {name: len(pairs) for name, pairs in corpus.splits.items() if name != "train"} == {
+        "validation": 3,
+        "test": 3,
+    }
+    assert (corpus.stream is not None) == large
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_rows_and_names_are_reported(home):
+    folder = home / "pairs"
+    write(folder, "train", [("eins", "one"), ("zwei", None)], "columns")
+    with pytest.raises(CorpusError, match=r"\[train\], row 2 has no text for 'en'"):
+        load_corpus(f"hf:{folder}")
+    with pytest.raises(CorpusError, match=r"row 1 has no text for 'fr'; its fields are de, en"):
+        load_corpus(f"hf:{folder}", target="fr")
+    with pytest.raises(CorpusError, match="could not be loaded: BuilderConfig"):
+        load_corpus(f"hf:{folder}:nothing")
+    (home / "empty").mkdir()
+    with pytest.raises(CorpusError, match="could not be loaded"):
+        load_corpus(f"hf:{home / 'empty'}")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_name_without_a_commit_is_refused_with_the_newest_one(home, monkeypatch):
+    monkeypatch.setattr(hub_pairs, "_newest", lambda name: "f" * 40)
+    with pytest.raises(CorpusError, match=f"has no revision; use hf:a/b:c@{'f' * 40}"):
+        load_corpus("hf:a/b:c")

@@ -1,0 +1,105 @@
+"""The store of a large corpus: these fail when a pair comes back different, when a part that is
+damaged or half-written is read, or when a message does not name the file.
+"""
+
+import errno
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk import files
+from ropewalk.lab.data import store
+
+rows = st.lists(st.integers(4, 60_000), max_size=9)
+parts_of_pairs = st.lists(st.lists(st.tuples(rows, rows), max_size=8), min_size=1, max_size=4)
+
+
+def write(folder, parts, vocabulary=2**16):
+    for number, pairs in enumerate(parts):
+        flat = [i for pair in pairs for side in pair for i in side]
+        lengths = np.array([[len(s), len(t)] for s, t in pairs], np.uint32).reshape(-1, 2)
+        ids = np.array(flat, store.ids_dtype(vocabulary))
+        store.write_part(folder, number, {"ids": ids, "lengths": lengths}, {"key": "k"})
+
+
+@given(parts_of_pairs, st.sampled_from([2**16, 2**17]))
+def test_pairs_come_back_as_they_were_written(tmp_path_factory, parts, vocabulary):
+    folder = tmp_path_factory.mktemp("store")
+    write(folder, parts, vocabulary)
+    store.write_index(folder, len(parts), {})
+    split = store.MappedSplit(folder)
+    pairs = [pair for part in parts for pair in part]
+    assert list(zip(split.source, split.target, strict=True)) == pairs
+    assert split.lengths.tolist() == [[len(s), len(t)] for s, t in pairs]
+    with pytest.raises(IndexError):
+        split.source[len(pairs)]
+
+
+def test_ids_are_mapped_and_not_copied(tmp_path):
+    write(tmp_path, [[([5, 6], [7])]])
+    store.write_index(tmp_path, 1, {})
+    split = store.MappedSplit(tmp_path)
+    assert isinstance(split._parts[0].base, np.memmap)
+    assert split.ids(0)[0].dtype == np.uint16
+
+
+def test_a_store_that_is_not_complete_is_not_read(tmp_path):
+    write(tmp_path, [[([5, 6], [7])]])
+    with pytest.raises(ValueError, match=r"is not complete: it has no store\.json"):
+        store.MappedSplit(tmp_path)
+
+
+def test_parts_after_an_absent_one_do_not_count(tmp_path):
+    write(tmp_path, [[([5], [6])], [([7], [8])], [([9], [10])]])
+    (tmp_path / "00001.json").unlink()
+    (tmp_path / ".00001.ids.npy.999999999.part").write_bytes(b"half")
+    assert len(store.complete_parts(tmp_path)) == 1
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.parametrize("name", ["00001.ids.npy", "00001.lengths.npy"])
+def test_a_damaged_part_is_named(tmp_path, name):
+    write(tmp_path, [[([5], [6])], [([7], [8])]])
+    path = tmp_path / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=rf"{name} is damaged.*writes part 00001 again"):
+        store.complete_parts(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match=rf"{name} is missing"):
+        store.complete_parts(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"text of another program"])
+def test_an_array_that_is_not_one_is_named(tmp_path, content):
+    write(tmp_path, [[([5], [6])]])
+    store.write_index(tmp_path, 1, {})
+    (tmp_path / "00000.ids.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"00000\.ids\.npy is not a readable array"):
+        store.MappedSplit(tmp_path)
+
+
+def test_a_shorter_array_is_named(tmp_path):
+    write(tmp_path, [[([5, 6], [6])]])
+    store.write_index(tmp_path, 1, {})
+    np.save(tmp_path / "00000.ids.npy", np.array([5, 6], np.uint16))
+    with pytest.raises(ValueError, match=r"00000\.ids\.npy does not fit its lengths"):
+        store.MappedSplit(tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_part(tmp_path, monkeypatch):
+    write(tmp_path, [[([5], [6])]])
+    real = files.os.fsync
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    arrays = {"ids": np.array([5], np.uint16), "lengths": np.array([[1, 0]], np.uint32)}
+    with pytest.raises(OSError, match="No space left"):
+        store.write_part(tmp_path, 1, arrays, {})
+    monkeypatch.setattr(files.os, "fsync", real)
+    assert len(store.complete_parts(tmp_path)) == 1
+    assert not list(tmp_path.glob("*00001*"))
