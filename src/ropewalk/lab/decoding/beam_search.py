@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -123,13 +123,13 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
 
 
 def translate_ids(
-    model: Transformer, sources: list[list[int]], *, beam: int, tokens: int = 2048
+    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 2048
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
     The results are in the order of the sources.
     """
-    split = EncodedSplit(sources, [[] for _ in sources])
+    split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device
     batches = list(in_order(split, tokens=tokens))
 

@@ -56,7 +56,7 @@ class Translator:
             raise ValueError(
                 f"length_penalty must lie between 0 and {most}, got {shown(length_penalty)}"
             )
-        file = _find_model(path)
+        file = find_model(path)
         model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
         if run is None:
@@ -146,7 +146,8 @@ def _too_long(index: int, count: int, unit: str, most: int) -> ValueError:
     )
 
 
-def _find_model(path: Path) -> Path:
+def find_model(path: Path) -> Path:
+    """Return a model's file, or the only `model.safetensors` below a folder."""
     if os.path.isfile(path):  # Path.is_file raises if a name is too long
         return path
     if not os.path.isdir(path):

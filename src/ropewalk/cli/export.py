@@ -1,0 +1,52 @@
+"""`ropewalk export`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli.common import errors, one_line, path_of
+from ropewalk.cli.listing import print_rows
+
+
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="model.safetensors, or its folder.")
+    ],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUT",
+            help="New folder; it must not exist yet.  [default: ctranslate2, next to the model]",
+        ),
+    ] = None,
+    *,
+    to: Annotated[
+        str, typer.Option(metavar="ENGINE", help="The engine that will serve it: ctranslate2.")
+    ],
+) -> None:
+    """Write a translation model for an engine that serves it.
+
+    OUT contains model.bin, the vocabulary, config.json, tokenizer.json and a README. It appears
+    complete or not at all, and MODEL is only read. With beam 1 in float32, the engine translates as
+    ropewalk does. An encoding that the engine cannot compute is refused.
+    """
+    with errors() as at_interruption:
+        from ropewalk.lab.export.export import SERVE
+        from ropewalk.lab.export.export import export as run
+
+        place, new = path_of("MODEL", model), path_of("OUT", target)
+        assert place is not None
+        existed = new is not None and os.path.lexists(new)
+        try:
+            exported = run(place, new, to=to)
+        except KeyboardInterrupt:
+            if new is not None and new.is_dir() and not existed:
+                at_interruption.message = f"interrupted after {new} was written completely"
+            raise
+        where = one_line(os.fspath(exported.folder))
+        print(f"{exported.encoding}: {exported.bytes:,} bytes\nwritten to {where}\n")
+        print_rows([("To translate lines (its README.md makes tokenizer and translator):",)])
+        print(f"\n{SERVE}", end="")

@@ -1,0 +1,1 @@
+"""A trained model in the format of another engine, so that the engine serves it."""

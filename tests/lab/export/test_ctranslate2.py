@@ -1,0 +1,218 @@
+"""An exported model translates as ropewalk does.
+
+These fail if any weight, table, scale or rotation of the exported model is off: the engine's greedy
+outputs and the log-probabilities of its cached decoding are compared with ropewalk's. They also
+fail if an encoding is exported that the engine cannot compute, or refused without its reason.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ctranslate2")
+
+from exported import PIECES, compare, exported, random_model, random_sources, write
+
+from ropewalk.encodings import REGISTRY
+from ropewalk.lab.export.ctranslate2 import transformer_spec
+from ropewalk.lab.export.positions import NotExpressibleError
+
+EXPORTED = [
+    "none",
+    "integer(length=50)",
+    "binary",
+    "sinusoidal",
+    "sinusoidal(theta=100)",
+    "learned",
+    "sinusoidal+learned",
+    "rotary",
+    "rotary(pairing=interleaved)",
+    "rotary(rotary_dim=6,theta=500)",
+    "rotary(rotary_dim=6,pairing=interleaved)",
+    "rotary(reverse=True)",
+    "rotary(frequency=0.3)",
+    "rotary(rule=linear,factor=4)",
+    "rotary(rule=ntkaware,factor=4)",
+    "rotary(rule=yarn,factor=4,original_length=16)",
+    "rotary(rule=yarn,factor=4,original_length=16,rotary_dim=6)",
+    "rotary(rule=proportional,fraction=0.5)",
+    "rotary(rule=dynamicntk,factor=4,original_length=16,length=64)",
+    "rotary(learned=True)",
+    "rotary(learned=layer)",
+    "alibi",
+    "alibi(symmetric=False)",
+    "t5",
+    "t5(buckets=8,distance=10)",
+    "t5(scale=1)",
+    "kerple",
+    "kerple(kind=power)",
+    "shaw",
+    "shaw(distance=3)",
+    "shaw(values=False)",
+]
+REFUSED = {
+    "xpos(both_ways=xpos)": "no such attention",
+    "transformer_xl": "no such attention",
+    "deberta": "no such attention",
+    "cope(two_sided=True)": "no such attention",
+    "fire": "no such attention",
+    "tupe": "adds to embeddings or acts in attention|no such attention",
+    "rotary(cross=True)": "between texts",
+    "t5(cross=True)": "between texts",
+    "rotary(values=True)": "does not rotate values",
+    "rotary(values=absolute)": "does not rotate values",
+    "rotary(learned=head)": "rotates all heads the same way",
+    "shaw(per_head=True)": "all heads of CTranslate2 share",
+    "sinusoidal+rotary": "adds to embeddings or acts in attention, not both",
+}
+#: Faults change a log-probability by at least 100 times as much; see the test of faults.
+ROUNDING = 1e-4
+
+
+def test_every_encoding_is_exported_or_refused():
+    named = {text.partition("(")[0] for text in (*EXPORTED, *REFUSED)}
+    assert set(REGISTRY) <= named
+
+
+@pytest.mark.parametrize("encoding", EXPORTED)
+def test_greedy_outputs_are_identical(encoding, tmp_path):
+    model = random_model(encoding)
+    found = compare(model, exported(model, tmp_path / "out"), random_sources(12, longest=24))
+    assert (found.tokens, found.log_probability < ROUNDING) == (0, True)
+
+
+@pytest.mark.parametrize("encoding", ["none", "rotary(rule=yarn,factor=4,original_length=16)"])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_shared_key_heads_are_exported(encoding, kv_heads, tmp_path):
+    model = random_model(encoding, kv_heads=kv_heads)
+    found = compare(model, exported(model, tmp_path / "out"), random_sources(6, longest=20))
+    assert (found.tokens, found.log_probability < ROUNDING) == (0, True)
+
+
+def interleave(spec):
+    for layer in spec.decoder.layer:
+        layer.self_attention.rotary_interleave = not layer.self_attention.rotary_interleave
+
+
+def base(spec):
+    for layer in spec.encoder.layer:
+        layer.self_attention.rotary_base = np.float32(9_000)
+
+
+def reversed_slopes(spec):
+    for layer in spec.encoder.layer:
+        bias = layer.self_attention.relative_attention_bias
+        layer.self_attention.relative_attention_bias = bias.flip(1).contiguous()
+
+
+def scaled_slopes(spec):
+    spec.decoder.scale_alibi = True
+
+
+def other_scale(spec):
+    for layer in spec.decoder.layer:
+        layer.self_attention.queries_scale = np.float32(0.25)
+
+
+def other_direction(spec):
+    for layer in spec.encoder.layer:
+        bias = layer.self_attention.relative_attention_bias
+        layer.self_attention.relative_attention_bias = torch.cat(bias.chunk(2)[::-1])
+
+
+def other_keys(spec):
+    for layer in spec.encoder.layer:
+        keys = layer.self_attention.relative_position_keys
+        layer.self_attention.relative_position_keys = keys.flip(0).contiguous()
+
+
+def one_position_later(spec):
+    table = spec.decoder.position_encodings.encodings
+    spec.decoder.position_encodings.encodings = table.roll(-1, 0)
+
+
+def other_epsilon(spec):
+    spec.config.layer_norm_epsilon = 1e-2
+
+
+def no_scale(spec):
+    spec.encoder.scale_embeddings = False
+
+
+def no_end_mark(spec):
+    spec.config.add_source_eos = False
+
+
+def values_first(spec):
+    linear = spec.decoder.layer[0].attention.linear[1]
+    linear.weight = torch.cat(linear.weight.chunk(2)[::-1])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "fault"),
+    [
+        ("rotary", interleave),
+        ("rotary", base),
+        ("rotary(rotary_dim=6)", interleave),
+        ("alibi", reversed_slopes),
+        ("alibi", scaled_slopes),
+        ("alibi", other_scale),
+        ("t5", other_direction),
+        ("shaw", other_keys),
+        ("sinusoidal", one_position_later),
+        ("sinusoidal", other_epsilon),
+        ("sinusoidal", no_scale),
+        ("sinusoidal", no_end_mark),
+        ("sinusoidal", values_first),
+    ],
+)
+def test_a_wrong_field_is_noticed(encoding, fault, tmp_path):
+    """Otherwise the tests above prove nothing."""
+    model = random_model(encoding)
+    spec = transformer_spec(model, PIECES)
+    fault(spec)
+    found = compare(model, write(spec, tmp_path / "out"), random_sources(12, longest=24))
+    assert found.log_probability > 100 * ROUNDING
+    assert found.tokens > 0
+
+
+@pytest.mark.parametrize("encoding", REFUSED)
+def test_what_the_engine_lacks_is_refused(encoding):
+    with pytest.raises(NotExpressibleError, match=REFUSED[encoding]):
+        transformer_spec(random_model(encoding), PIECES)
+
+
+@pytest.mark.parametrize("attention", ["elu", "performer"])
+def test_linear_attention_is_refused(attention):
+    with pytest.raises(NotExpressibleError, match=f"no linear attention .{attention}"):
+        transformer_spec(random_model("rotary", attention=attention), PIECES)
+
+
+def test_a_user_defined_encoding_is_refused(monkeypatch):
+    class Doubled(REGISTRY["sinusoidal"]):
+        def embed(self, x, positions):
+            return 2 * x
+
+    monkeypatch.setitem(REGISTRY, "doubled", lambda shape: Doubled(shape))
+    with pytest.raises(NotExpressibleError, match="user-defined"):
+        transformer_spec(random_model("doubled"), PIECES)
+
+
+def test_a_source_beyond_a_learned_table_raises_in_the_engine(tmp_path):
+    """The README of an export says so; without an error, the engine would read other memory."""
+    import ctranslate2
+
+    folder = exported(random_model("learned(max_positions=20)"), tmp_path / "out")
+    translator = ctranslate2.Translator(str(folder))
+    translator.translate_batch([["t1"] * 19], beam_size=1, max_decoding_length=20)
+    with pytest.raises(RuntimeError, match="positions >= 20"):
+        translator.translate_batch([["t1"] * 20], beam_size=1, max_decoding_length=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rotary", "alibi", "t5", "shaw", "kerple"])
+def test_long_sentences_are_translated_alike(encoding, tmp_path):
+    """Beyond 1,000 tokens: tables, biases and the engine's float32 angles."""
+    model = random_model(encoding)
+    found = compare(model, exported(model, tmp_path / "out"), [random_sources(2, 3_000)[1][:1200]])
+    assert found.log_probability < 1e-3
