@@ -276,7 +276,13 @@ def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, ba
 
 
 @pytest.mark.parametrize("case", ["causal", "masked", "causal masked", "both ways"])
-@pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "kerple", "shaw", "cope", "key_bias"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("rotary", "alibi", "t5", "kerple", "shaw", "key_bias"),
+        pytest.param("cope", marks=pytest.mark.slow),
+    ],
+)
 def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
     """Neither in inference nor in training, with backward; in one piece, they would be seen."""
     monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)

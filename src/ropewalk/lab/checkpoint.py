@@ -73,7 +73,8 @@ def read_checksum(path: Path) -> str | None:
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raise ValueError if weights are NaN or infinite, naming the file and the first tensor."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        part = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # of a sharded tensor
+        if part.is_floating_point() and not bool(part.isfinite().all()):
             raise ValueError(
                 f"{path} has NaN or infinite weights in {name!r}; train the model "
                 f"again, perhaps with a lower learning_rate"

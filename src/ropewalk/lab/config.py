@@ -17,7 +17,7 @@ from ropewalk.lab.config_fields import ConfigFields
 from ropewalk.lab.field_rules import in_one_line, rule_of
 from ropewalk.lab.fields import check_text
 from ropewalk.lab.former_names import current_encoding
-from ropewalk.lab.presets import TASKS, fields_of_other_tasks
+from ropewalk.lab.presets import TASKS, TRANSLATION_EXAMPLES, fields_of_other_tasks
 from ropewalk.lab.sweep import (
     DECODING_FIELDS,
     MOST_POINTS,
@@ -93,6 +93,13 @@ class Config(ConfigFields):
         except ValueError:
             raise ValueError(f"must set {name} to {rule_of(field)}, not {shown(value)}") from None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_examples(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("task", "translation") == "translation":
+            return {"examples": TRANSLATION_EXAMPLES, **fields}
+        return fields
+
     @model_validator(mode="after")
     def _check_consistency(self) -> Config:
         found = (import_error(held.source, held.digest) for held in self.imports)
@@ -110,6 +117,12 @@ class Config(ConfigFields):
             different = {slug(value) if name == "encodings" else value for value in values}
             if len(different) < len(values):
                 mistakes.append(f"{name} must not repeat a value, got {shown(list(values), 200)}")
+        generated = self.task != "translation" or self.data == "phrases"
+        if not generated and self.examples != TRANSLATION_EXAMPLES:
+            mistakes.append(
+                f"examples counts generated pairs, got {self.examples} with data={self.data}; "
+                f"remove it, or use data=phrases"
+            )
         longest = self.train_length * max(self.length_multiples)
         if longest > MOST_POSITIONS:
             mistakes.append(
@@ -198,6 +211,9 @@ class Config(ConfigFields):
         """Return the fields of the task as JSON values, without empty imports or sweep."""
         empty = [name for name in ("imports", "sweep") if not getattr(self, name)]
         others = {*fields_of_other_tasks(self.task), *empty}
+        # Configs of earlier versions lack the field, and checkpoints are compared with them.
+        if self.task == "translation" and self.examples == TRANSLATION_EXAMPLES:
+            others.add("examples")
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
     def training(self) -> dict[str, Any]:
@@ -215,7 +231,8 @@ class Config(ConfigFields):
 
 _DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
 # Data is compared by its digest, not by its path.
-_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "device", "data"}
+_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "data"}
+_NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
 
 
 def first_line(error: ValidationError) -> str:

@@ -62,7 +62,7 @@ class ConfigFields(BaseModel):
         (1, 2, 4, 8), description="multiples of train_length that are scored"
     )
     examples: Positive = Field(
-        1000, description="generated training examples: sequences, or built-in tales"
+        1000, description="generated training examples: sequences, built-in tales or phrases"
     )
     test_examples: Positive = Field(
         100, description="examples of each test split; of text, windows of the greatest length"
@@ -102,6 +102,10 @@ class ConfigFields(BaseModel):
         "auto", description="precision of training"
     )
     device: str = Field("auto", description="auto, cpu, cuda, …")
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp", description="under torchrun: copies of the model, or parts of its parameters (fsdp)"
+    )
+    compile: bool = Field(False, description="train with torch.compile: slow start, faster steps")
     # Scoring.
     beam: Beam = Field(4, description="beam width; 1: greedy")
     length_penalty: Penalty = Field(

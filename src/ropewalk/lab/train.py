@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
-from torch import nn
+from torch import Tensor, nn
 
 from ropewalk.lab.checkpoint import (
     DamagedFile,
     check_finite,
-    load_weights,
     read_tensors,
     weights_of,
     write_tensors,
 )
 from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.distributed.checkpoints import checkpoints, remove_checkpoints
+from ropewalk.lab.distributed.checkpoints import read as read_checkpoint
 from ropewalk.lab.loss import autocast
-from ropewalk.lab.models import build_model
+from ropewalk.lab.models import Model, build_model
+from ropewalk.lab.schedule import learning_rate
+from ropewalk.lab.signals import interruptions
 from ropewalk.lab.snapshots import best_snapshot, snapshot_path, snapshots, step_of
 from ropewalk.lab.tasks.base import Task
+from ropewalk.lab.training_state import restore_training, training_tensors
 from ropewalk.machine import peak_memory, pick_device, pick_precision
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
@@ -54,7 +55,7 @@ class Record:
 
 
 class Step(NamedTuple):
-    """One training step: its loss, a mean over target tokens, and the norm of all gradients."""
+    """One training step: its loss (mean over target tokens) and the norm of all gradients."""
 
     loss: float
     gradient: float  # before clipping
@@ -67,26 +68,38 @@ class Trainer:
     """Trains one model and saves what a later session needs to resume at the same step.
 
     `folder` receives `last.safetensors` (to resume from) and the last `keep` snapshots taken at
-    validation, `snapshot-STEP.safetensors`, and also the best one.
+    validation, `snapshot-STEP.safetensors`, and also the best one. `precision` is that of the run;
+    by default the config's.
     """
 
-    def __init__(self, task: Task, encoding: str, seed: int, folder: Path) -> None:
+    def __init__(
+        self, task: Task, encoding: str, seed: int, folder: Path, precision: str | None = None
+    ) -> None:
         self.task, self.config, self.seed, self.folder = task, task.config, seed, folder
         config = task.config
         self.facts = {"encoding": encoding, "seed": seed, "config": config.training()}
         self.device = pick_device(config.device)
-        self.precision = pick_precision(config.precision, self.device)
-        self.model = build_model(config, encoding, seed, task.vocabulary).to(self.device)
+        self.precision = precision or pick_precision(config.precision, self.device)
+        self.model = self._place(build_model(config, encoding, seed, task.vocabulary))
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         per_epoch = math.ceil(len(task.plan(seed, 0)) / config.accumulate)
         self.record = Record(steps=max(1, round(config.epochs * per_epoch)))
         self.per_epoch = per_epoch
-        if (folder / "last.safetensors").exists():
-            self._resume()
-        # Delete snapshots after the resumed step: they will be taken again.
-        for later in snapshots(folder):
+        self._resume()
+        self._forget_later_snapshots()
+
+    def _place(self, model: Model) -> Model:
+        """Return the model on its device, compiled if the config says so."""
+        model = model.to(self.device)
+        if self.config.compile:
+            model.compile()
+        return model
+
+    def _forget_later_snapshots(self) -> None:
+        """Delete snapshots after the resumed step: they will be taken again."""
+        for later in snapshots(self.folder):
             if step_of(later) > self.record.step:
                 later.unlink()
 
@@ -94,7 +107,7 @@ class Trainer:
         """Train to the last step. On Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
         record, marks = self.record, self._validation_steps()
         saved = time.monotonic()
-        batches: list[list[int]] = []
+        batches: Sequence[Sequence[int]] = []
         with interruptions() as interrupted:
             while record.status == "training":
                 epoch, place = divmod(record.step, self.per_epoch)
@@ -107,13 +120,18 @@ class Trainer:
                 self._note(taken, validate=record.step in marks)
                 progress(record, taken.loss)
                 # Read once: a later signal is handled at the next step, which also saves.
-                stop = bool(interrupted)
-                if stop or record.status != "training" or time.monotonic() - saved > SAVE_EVERY:
+                due = record.status != "training" or time.monotonic() - saved > SAVE_EVERY
+                stop, due = self._agree(bool(interrupted), due)
+                if stop or due:
                     self._save()
                     saved = time.monotonic()
                 if stop and record.status == "training":
                     raise KeyboardInterrupt
         return record
+
+    def _agree(self, stop: bool, save: bool) -> tuple[bool, bool]:
+        """Return whether to stop and whether to save; several processes must decide the same."""
+        return stop, save
 
     def _note(self, taken: Step, *, validate: bool) -> None:
         record = self.record
@@ -128,23 +146,17 @@ class Trainer:
         if record.step >= record.steps and record.status == "training":
             record.status = "finished"
 
-    def step(self, batches: list[list[int]]) -> Step:
+    def step(self, batches: Sequence[Sequence[int]]) -> Step:
         """Run one training step on these batches of rows."""
         self.model.train()
         record = self.record
         # Only dropout uses the global generator: its masks depend on seed and step alone.
         draw = self.seed * 1_000_003 + record.step
         torch.manual_seed(draw)
-        made = [self.task.batch(rows, draw).to(self.device) for rows in batches]
+        made = [self.task.batch(rows, draw) for rows in batches]
         tokens = sum(batch.target_tokens for batch in made)
-        total = 0.0
-        for batch in made:
-            with autocast(self.device, self.precision):
-                loss = self.task.loss(self.model, batch)
-            share = batch.target_tokens / tokens
-            (loss * share).backward()
-            total += float(loss.detach()) * share
-        gradient = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        total = self._add_gradients(made, tokens)
+        gradient = self._clip_gradients()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, record.step + 1, record.steps)
         if math.isfinite(total):
@@ -152,10 +164,28 @@ class Trainer:
         self.optimizer.zero_grad()
         record.step += 1
         record.target_tokens += tokens
-        return Step(total, float(gradient))
+        return Step(total, gradient)
+
+    def _add_gradients(self, batches: Sequence[Any], tokens: int) -> float:
+        """Add the gradients of the mean loss over these target tokens, and return the loss."""
+        total = 0.0
+        for batch in (batch.to(self.device) for batch in batches):
+            with autocast(self.device, self.precision):
+                loss = self.task.loss(self.model, batch)
+            share = batch.target_tokens / tokens
+            (loss * share).backward()
+            total += float(loss.detach()) * share
+        return total
+
+    def _clip_gradients(self) -> float:
+        """Limit the norm of all gradients to `config.clip`, and return it as it was."""
+        return float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
+
+    def _validation_loss(self) -> float:
+        return self.task.validation_loss(self.model, self.precision)
 
     def _validate(self) -> None:
-        loss = self.task.validation_loss(self.model, self.precision)
+        loss = self._validation_loss()
         record = self.record
         if not math.isfinite(loss):
             record.status = "diverged"
@@ -163,9 +193,12 @@ class Trainer:
         record.validation.append(
             {"step": record.step, "seconds": round(record.seconds, 3), "loss": round(loss, 5)}
         )
+        self._take_snapshot(weights_of(self.model), loss)
+
+    def _take_snapshot(self, weights: dict[str, Tensor], loss: float) -> None:
+        record = self.record
         facts = {**self.facts, "step": record.step, "validation_loss": loss}
-        path = snapshot_path(self.folder, record.step)
-        write_tensors(path, weights_of(self.model), facts)
+        write_tensors(snapshot_path(self.folder, record.step), weights, facts)
         for old in snapshots(self.folder)[: -self.config.keep]:
             if old != best_snapshot(self.folder, record.validation):
                 old.unlink()
@@ -176,60 +209,40 @@ class Trainer:
 
     def _save(self) -> None:
         self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))
-        tensors = {f"model.{k}": v for k, v in weights_of(self.model).items()}
-        names = [name for name, _ in self.model.named_parameters()]
-        for i, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{names[i]}.{k}": v for k, v in state.items()}
         facts = {**self.facts, "record": asdict(self.record)}
+        tensors = training_tensors(self.model, self.optimizer)
         write_tensors(self.folder / "last.safetensors", tensors, facts)
+        remove_checkpoints(self.folder)
 
     def _resume(self) -> None:
-        path = self.folder / "last.safetensors"
-        try:
-            tensors, facts = read_tensors(path)
-        except DamagedFile as error:
-            # Snapshots have no optimizer state; resuming from one would give another model.
-            warnings.warn(f"{error}; the cell is trained again from the first step", stacklevel=2)
-            path.unlink()
+        """Continue from `last.safetensors`, or from a newer checkpoint of several processes."""
+        path, others = self.folder / "last.safetensors", checkpoints(self.folder)
+        if others and not (path.exists() and path.stat().st_mtime > others[-1].stat().st_mtime):
+            path = others[-1]
+            tensors, facts = self._read_checkpoint(path)
+        elif path.exists():
+            try:
+                tensors, facts = read_tensors(path)
+            except DamagedFile as error:
+                # Snapshots have no optimizer state; resuming from one would give another model.
+                again = f"{error}; the cell is trained again from the first step"
+                warnings.warn(again, stacklevel=2)
+                path.unlink(missing_ok=True)
+                return
+        else:
             return
         check_facts(path, facts, self.facts)
         self.record = read_record(path, facts)
         if self.record.status != "diverged":
             check_finite(path, tensors)
-        held = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-        load_weights(self.model, held)
-        state = self.optimizer.state_dict()
-        for i, (name, _) in enumerate(self.model.named_parameters()):
-            prefix = f"optimizer.{name}."
-            held = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            if held:
-                state["state"][i] = held
-        self.optimizer.load_state_dict(state)
+        restore_training(self.model, self.optimizer, self._own(tensors))
 
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return read_checkpoint(path, self.model, self.optimizer, alone=True)
 
-@contextmanager
-def interruptions() -> Iterator[list[int]]:
-    """Collect Ctrl-C, SIGTERM and SIGHUP instead of interrupting a step."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received  # Python delivers signals only to the main thread
-        return
-    before = {
-        number: signal.signal(number, lambda number, frame: received.append(number))
-        for number in stopping_signals()
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def stopping_signals() -> list[signal.Signals]:
-    """Return the signals that request a stop, without those that are ignored (nohup)."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+    def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the part of complete tensors that this process has; alone, it has all."""
+        return tensors
 
 
 def read_record(path: Path, facts: dict[str, Any]) -> Record:
@@ -241,22 +254,6 @@ def read_record(path: Path, facts: dict[str, Any]) -> Record:
             f"{path} has no record of a training run; delete it and run the same command to train "
             f"the cell again"
         ) from None
-
-
-def learning_rate(config: Config, step: int, steps: int) -> float:
-    """Return the learning rate at a step (from 1): linear warmup, then the schedule's decay.
-
-    `linear` reaches zero after the last step; `noam` is Vaswani et al. 2017, eq. 3.
-    """
-    warmup = config.warmup if config.warmup >= 1 else config.warmup * steps
-    warmup = max(1.0, warmup)
-    if config.schedule == "noam":
-        return float(
-            config.learning_rate * config.width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        )
-    if step <= warmup:
-        return config.learning_rate * step / warmup
-    return config.learning_rate * (steps + 1 - step) / max(1.0, steps + 1 - warmup)
 
 
 def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:

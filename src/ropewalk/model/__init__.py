@@ -2,6 +2,7 @@
 
 from ropewalk.model.attention import Attention, AttentionOutput
 from ropewalk.model.cache import DecoderCache, KeyValueCache, LinearAttentionCache
+from ropewalk.model.context import ContextPart
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.initialize import initialize
 from ropewalk.model.language_model import LanguageModel
@@ -13,6 +14,7 @@ __all__ = [
     "Attention",
     "AttentionMaps",
     "AttentionOutput",
+    "ContextPart",
     "DecoderCache",
     "KeyValueCache",
     "LanguageModel",

@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from ropewalk.encodings import Placement
@@ -43,6 +42,9 @@ def serves(q: Tensor, k: Tensor) -> bool:
     plain = not (torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(q))  # of vmap
     if not plain or q.device.type != "cpu" or q.dtype not in DTYPES:
         return False
+    # This module of torch imports sympy, which takes a second.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     return all(statically_known_true(n < 2**62) for n in (*q.shape, *k.shape))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ropewalk.encodings import Encoding
 from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import DecoderCache
+from ropewalk.model.context import ContextPart
 from ropewalk.model.dropout import Dropout
 from ropewalk.model.linear import linear
 from ropewalk.model.shape import TransformerShape
@@ -59,6 +60,7 @@ class LanguageModel(nn.Module):
         mask: Tensor | None = None,
         cache: DecoderCache | None = None,
         maps: list[Tensor] | None = None,
+        context: ContextPart | None = None,
     ) -> Tensor:
         """Return the last hidden states `(B, S, width)`; `logits` computes scores from them.
 
@@ -67,7 +69,11 @@ class LanguageModel(nn.Module):
         mask: boolean `(B, T)`, True at real tokens, for all T tokens including those in the cache.
             A causal model needs none for padding after its tokens.
         maps: a list that collects attention probabilities.
+        context: this process's part of sequences that several processes compute together; tokens
+            are those of the part alone, and mask and cache must be None.
         """
+        if context is not None:
+            return self._forward_part(tokens, context, (mask, cache), maps)
         if cache is not None and not self.causal:
             raise ValueError(
                 "cache must be None with causal=False, got one: later tokens change earlier "
@@ -89,6 +95,37 @@ class LanguageModel(nn.Module):
         for i, layer in enumerate(self.layers):
             own = None if cache is None else cache.own[i]
             x, probabilities = layer(x, placement, looks, maps is not None, causal, own)
+            if maps is not None and probabilities is not None:
+                maps.append(probabilities)
+        out: Tensor = self.norm(x)
+        return out
+
+    def _forward_part(
+        self,
+        tokens: Tensor,
+        context: ContextPart,
+        others: tuple[Tensor | None, DecoderCache | None],
+        maps: list[Tensor] | None,
+    ) -> Tensor:
+        if others != (None, None):
+            raise ValueError("mask and cache must be None with context; use cu_seqlens for padding")
+        if tokens.shape[1:] != context.places.shape:
+            raise ValueError(
+                f"tokens must be (B, {len(context.places)}), this process's part of "
+                f"{context.length} tokens, got {tuple(tokens.shape)}; use context.cut(tokens)"
+            )
+        linear = self.shape.attention != "softmax"
+        for i in range(len(self.layers)):
+            own = self.encoding.for_layer(i)
+            context.check_encoding(own, linear=linear, causal=self.causal)
+        placement = context.placement(self.encoding.for_layer(0))
+        looks = context.mask(self.causal)
+        x = self.embedding(tokens) * math.sqrt(self.shape.width)
+        x = self.dropout(self.encoding.embed(x, placement.queries))
+        causal = self.causal and looks is None
+        for layer in self.layers:
+            keys = context.keys()
+            x, probabilities = layer(x, placement, looks, maps is not None, causal, keys)
             if maps is not None and probabilities is not None:
                 maps.append(probabilities)
         out: Tensor = self.norm(x)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn import functional
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.encodings import AttentionEncoding, Placement
@@ -209,7 +210,7 @@ def fused_attention(
     if mask is not None and mask.dtype != torch.bool:
         mask = _in_range(mask, q.dtype)
     with torch.autocast(device, enabled=False) if widen else nullcontext():
-        out = scaled_dot_product_attention(
+        out = functional.scaled_dot_product_attention(  # torch's context_parallel replaces it
             q,
             k.to(q.dtype),
             v.to(q.dtype),

@@ -1,0 +1,1 @@
+"""One model trained by several processes, as `torchrun` starts them."""

@@ -1,0 +1,99 @@
+"""Cells of a run under torchrun: trained by all processes together, one cell after another.
+
+The first process does everything else: it prepares the run folder, scores each model and writes
+the report. The others wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ropewalk.encodings import import_encodings
+from ropewalk.files import read_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config import Config
+from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.distributed.group import Group, join
+from ropewalk.lab.distributed.trainer import ParallelTrainer
+from ropewalk.lab.launch.conditions import read_conditions
+from ropewalk.lab.sweep import Goal
+from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.train import Record
+from ropewalk.lab.worker import Emit, run_cell, train_cell
+from ropewalk.locks import Busy
+
+Watch = Callable[[Cell, dict[str, Any]], None]
+
+
+def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> Task:
+    """Prepare the run in the first process; return its task in all of them when it is done.
+
+    The other processes end with status 2 if `prepare` raises ValueError, which the first reports.
+    """
+    group = join(config.device)
+    if not group.is_first:
+        if group.broadcast(False):
+            return open_task(config, run)
+        raise SystemExit(2)
+    prepared = False
+    try:
+        task = prepare()
+        prepared = True
+    finally:
+        group.broadcast(prepared)
+    return task
+
+
+def run_cells_together(
+    config: Config, run: Path, cells: Sequence[Cell], goal: Goal, watch: Watch
+) -> None:
+    """Run cells of a prepared run up to the goal. An error in one ends all processes."""
+    group = join(config.device)
+    for cell in group.broadcast(list(cells)):
+        if group.is_first:
+            _lead(group, run, cell, goal, watch)
+        else:
+            _follow(group, run, cell)
+        group.wait()
+
+
+def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None:
+    def train(
+        task: Task, encoding: str, seed: int, folder: Path, emit: Emit, precision: str | None
+    ) -> Record:
+        def together(*arguments: Any) -> ParallelTrainer:
+            group.broadcast(True)
+            return ParallelTrainer(group, *arguments)
+
+        if (folder / "training.json").exists():
+            group.broadcast(False)
+        return train_cell(task, encoding, seed, folder, emit, precision, together)
+
+    ended = "finished"
+
+    def emit(event: dict[str, Any]) -> None:
+        nonlocal ended
+        ended = event.get("ended", ended)
+        watch(cell, event)
+
+    watch(cell, {"phase": "starting"})
+    try:
+        run_cell(run, cell, emit, goal, train)
+    except Busy:
+        raise ValueError(
+            f"{cell} is being trained by another command; wait until it ends, or stop it"
+        ) from None
+    watch(cell, {"phase": ended})
+
+
+def _follow(group: Group, run: Path, cell: Cell) -> None:
+    for held in read_checked_json(run / "config.json").get("imports", ()):
+        import_encodings(held["source"], held["digest"])
+    if not group.broadcast(False):  # it is trained already
+        return
+    task = open_task(read_run_config(run).with_settings(cell.settings), run)
+    conditions = read_conditions(run)
+    precision = conditions.precision if conditions else None
+    ParallelTrainer(group, task, cell.encoding, cell.seed, cell.folder(run), precision).run()

@@ -1,0 +1,112 @@
+"""Checkpoints that several processes write together, and that any number of processes can read.
+
+A checkpoint is a folder `checkpoint-STEP` in the format of `torch.distributed.checkpoint`. It is
+written under another name and renamed when it is complete, so that a save that is killed loses
+nothing. Its `.metadata` is a pickle: resume only from run folders that you trust.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ropewalk.files import MOST_DATA_BYTES, WAY_OUT, Facts, read_checked_json, write_checked_json
+from ropewalk.lab.checkpoint import weights_of
+from ropewalk.lab.distributed.group import Group
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """List the complete checkpoints of several processes in a cell's folder, oldest first."""
+    return sorted(path for path in folder.glob("checkpoint-*") if path.suffix != ".unfinished")
+
+
+def save(
+    group: Group, folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+) -> None:
+    """Write a checkpoint, each process its part, then remove what it replaces."""
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save as save_parts
+
+    path = folder / f"checkpoint-{step:07d}"
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    if group.is_first:
+        for left in folder.glob("checkpoint-*.unfinished"):
+            shutil.rmtree(left)
+        unfinished.mkdir(parents=True)
+    group.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about its own parts
+        save_parts(
+            {name: tensor.detach() for name, tensor in tensors.items()},
+            storage_writer=FileSystemWriter(unfinished),
+            no_dist=group.world == 1,
+        )
+    if group.is_first:
+        write_checked_json(unfinished / "facts.json", dict(facts))
+        if path.exists():  # of the same step, saved by an earlier session
+            shutil.rmtree(path)
+        os.replace(unfinished, path)
+        for older in checkpoints(folder):
+            if older != path:
+                shutil.rmtree(older)
+        (folder / "last.safetensors").unlink(missing_ok=True)
+    group.wait()
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints of several processes, also unfinished ones."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path)
+
+
+def read(
+    path: Path, model: nn.Module, optimizer: Optimizer, *, alone: bool
+) -> tuple[dict[str, Tensor], Facts]:
+    """Return the tensors of a checkpoint, in the parts that this process has, and its facts.
+
+    `alone`: this process reads it without the others. Raises ValueError, naming the folder, if it
+    is damaged or of another model.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    facts = read_checked_json(path / "facts.json", "record", most_bytes=MOST_DATA_BYTES)
+    try:
+        reader = FileSystemReader(path)
+        names = reader.read_metadata().state_dict_metadata.keys()
+        tensors = _like(model, optimizer, set(names))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            load(tensors, storage_reader=reader, no_dist=alone)
+    except (CheckpointException, OSError, RuntimeError, EOFError, ValueError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is not a readable checkpoint: {why}; {WAY_OUT}") from None
+    return tensors, facts
+
+
+def _like(model: nn.Module, optimizer: Optimizer, names: set[str]) -> dict[str, Tensor]:
+    """Return empty tensors for these names; those of a sharded model are sharded like it."""
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in weights_of(model).items():
+        tensors[f"model.{name}"] = torch.zeros_like(tensor.detach())
+    for name, parameter in model.named_parameters():
+        for key in ("exp_avg", "exp_avg_sq", "step"):  # of Adam
+            whole = f"optimizer.{name}.{key}"
+            if whole in names:
+                kind = parameter.detach()
+                tensors[whole] = (
+                    torch.zeros((), device=kind.device) if key == "step" else torch.zeros_like(kind)
+                )
+    if tensors.keys() != names:
+        differing = sorted(tensors.keys() ^ names)
+        raise ValueError(f"it is of another model: a difference in {differing[0]!r}")
+    return tensors

@@ -1,0 +1,82 @@
+"""A small training for one process or several; each returns its losses."""
+
+import hashlib
+import os
+import signal
+from functools import partialmethod
+from pathlib import Path
+
+import torch
+from tiny_tasks import TRANSLATION_VOCABULARY, translation_config, translation_splits
+
+from ropewalk.lab import train
+from ropewalk.lab.distributed import checkpoints
+from ropewalk.lab.distributed import trainer as distributed
+from ropewalk.lab.distributed.group import is_launched, join
+from ropewalk.lab.tasks.translation import Translation
+
+
+def new_trainer(folder, fields):
+    """Return a trainer of this process, or of the group if several processes were started."""
+    config = translation_config(**{"dropout": 0.0, "validations": 2, **fields})
+    task = Translation(config, Path(folder))
+    task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
+    encoding = config.encodings[0]
+    if is_launched():
+        return distributed.ParallelTrainer(join("cpu"), task, encoding, 1, Path(folder))
+    return train.Trainer(task, encoding, 1, Path(folder))
+
+
+def learn(folder, fields, stop_at=None, die_at=None, fault=None):
+    """Train to the end, until a stopping signal after `stop_at` steps, or until a kill.
+
+    A training that is killed saves after each step.
+    """
+    if die_at is not None:
+        train.SAVE_EVERY = -1.0
+    if fault == "killed while saving":
+        checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    if fields.get("compile"):  # no C++ compiler is needed
+        torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="eager")
+    if fault == "rows count equally":
+
+        def equally(batch, rank, world, part_of=distributed._part_of):
+            part, share = part_of(batch, rank, world)
+            return part, batch.target_tokens / world if share else 0
+
+        distributed._part_of = equally
+
+    losses = []
+
+    def progress(record, loss):
+        losses.append(loss)
+        if record.step == stop_at and os.environ.get("RANK", "0") == "0":
+            os.kill(os.getpid(), signal.SIGINT)
+        if record.step == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    running = new_trainer(folder, fields)
+    began = running.record.step
+    try:
+        running.run(progress)
+    except KeyboardInterrupt:
+        assert stop_at is not None
+    return {"began": began, "losses": losses, **facts_of(running)}
+
+
+def facts_of(running):
+    record = running.record
+    path = sorted(Path(running.folder).glob("snapshot-*"))
+    return {
+        "step": record.step,
+        "status": record.status,
+        "gradients": [point["gradient"] for point in record.training],
+        "validation": [point["loss"] for point in record.validation],
+        "tokens": record.target_tokens,
+        "snapshot": hashlib.sha256(path[-1].read_bytes()).hexdigest() if path else None,
+        "elements": sum(_own(p).numel() for p in running.model.parameters()),
+    }
+
+
+def _own(parameter):
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
