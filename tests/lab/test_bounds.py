@@ -124,6 +124,7 @@ def large(kind):
     return '{"checksum": "0", "x": [' + piece * (size // len(piece)) + "0]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("kind", ["one byte too many", "deep", "objects", "lists"])
 def test_json_beyond_the_bound_is_refused(run, name, kind):
@@ -133,6 +134,7 @@ def test_json_beyond_the_bound_is_refused(run, name, kind):
     assert len(str(caught.value)) < 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["deep within the bound", "objects within the bound", "numbers", "texts"]
 )

@@ -200,6 +200,7 @@ def test_it_translates(runs):
     assert len(model(["Der Hund sieht den Baum.", ""])) == 2
 
 
+@pytest.mark.slow
 def test_it_is_published_under_present_names(runs, tmp_path):
     for run, _ in runs.values():
         publish(run, tmp_path / run.name)

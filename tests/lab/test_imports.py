@@ -108,6 +108,7 @@ os.write(1, b"no newline")
 )
 
 
+@pytest.mark.slow
 def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
     """Fails if it ends the one who listens, or a path is given that is not there."""
     file.write_text(NOISY, encoding="utf-8")
@@ -123,6 +124,7 @@ def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
     assert "\\xff{no newline" in err
 
 
+@pytest.mark.slow
 def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path):
     """Fails if a cell that sys.exit(0) ended early passes for one that is done."""
     ends = """
@@ -138,6 +140,7 @@ REGISTRY["mine"] = lambda shape: Ends()
         train_one(config, tmp_path / "run", lambda cell, event: None)
 
 
+@pytest.mark.slow
 def test_a_listener_that_fails_fails_the_run(tmp_path):
     """Fails if a run whose events nobody could take passes for one that is whole, or hangs."""
 

@@ -18,10 +18,12 @@ import torch
 from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab import processes, run
+from ropewalk.lab import run
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.launch.events import read_session
+from ropewalk.lab.launch.worker_process import Start, WorkerProcess
 from ropewalk.lab.models import build_model, fewest_parameters, load_model
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
@@ -42,9 +44,7 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
         "pathlib.Path(sys.argv[1], 'saved').touch()\n"
         "sys.exit(130)\n"
     )
-    monkeypatch.setattr(
-        processes, "start", lambda *_: _process([sys.executable, "-c", slow, tmp_path])
-    )
+    monkeypatch.setattr(Start, "words", lambda *_: [sys.executable, "-c", slow, tmp_path])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
@@ -63,10 +63,6 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
     assert (tmp_path / "saved").exists()
 
 
-def _process(words):
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 COPY = {
     **{k: v for k, v in TINY_TRANSLATION.items() if "coder_layers" not in k},
     "task": "copy",
@@ -83,6 +79,10 @@ CELL = Cell("none", 1)
 
 def quietly(event):
     pass
+
+
+def started(folder):
+    return Start(folder, CELL, "scored", 1, "test")
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,14 @@ def test_a_model_beyond_memory_is_refused_before_anything_is_built(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_launcher_under_torchrun_is_refused(tmp_path, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")
+    with pytest.raises(ValueError, match="--launcher must be local under torchrun"):
+        run.prepare(make_config(settings=COPY), tmp_path / "run", elsewhere=True)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("task", ["translation", "copy"])
 @pytest.mark.parametrize("kv_heads", [None, 1])
 def test_a_model_has_the_parameters_that_are_counted_before(task, kv_heads):
@@ -132,15 +140,16 @@ def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
     starts = (
         "import sys\n"
         "from ropewalk.lab import worker\n"
-        "def run_cell(*_):\n"
+        "def run_owned(*_):\n"
         f"    raise {error}\n"
-        "worker.run_cell = run_cell\n"
-        "sys.exit(worker._main('run', 'none', '1'))\n"
+        "worker._run_owned = run_owned\n"
+        "worker.read_checked_json = lambda path: {}\n"
+        f"sys.exit(worker._main({str(tmp_path)!r}, 'none', '1'))\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", starts], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith('{"error": "out of memory: ')
-    assert done.stdout.count("\n") == 1
+    (event,) = read_session(CELL.folder(tmp_path))[1:]
+    assert event["error"].startswith("out of memory: ")
 
 
 def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):
@@ -149,10 +158,11 @@ def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatc
         trap = f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()"
         (tmp_path / f"{name}.py").write_text(trap)
     monkeypatch.chdir(tmp_path)
-    with processes.start(tmp_path / "nowhere", CELL, 1, "scored") as process:
-        said = process.stdout.read()  # communicate() would close its input, and so stop it
+    process = WorkerProcess(started(tmp_path / "nowhere"))
+    assert process.wait(300) == 1
     assert not (tmp_path / "sprung").exists()
-    assert "nowhere" in said  # the cell itself has spoken
+    assert "nowhere" in "".join(process.output())  # the cell itself has spoken
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
@@ -160,15 +170,13 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
     config = make_config(settings={**COPY, "epochs": 100_000})
     folder = tmp_path / "run"
     run.prepare(config, folder)
-    process = processes.start(folder, CELL, 1, "scored")
-    for line in process.stdout:
-        if '"training"' in line:
-            break
+    process = WorkerProcess(started(folder))
+    while not any(event.get("phase") == "training" for event in read_session(CELL.folder(folder))):
+        assert process.code() is None, process.output()
+        time.sleep(0.05)
     assert is_locked(CELL.folder(folder))
-    process.stdout.close()  # all ends of a parent that is gone
-    process.stdin.close()
-    assert process.wait(timeout=300) == 130, process.stderr.read()
-    process.stderr.close()
+    process._process.stdin.close()  # as a parent that is gone
+    assert process.wait(300) == 130, process.output()
     assert (CELL.folder(folder) / "last.safetensors").exists()
     assert not is_locked(CELL.folder(folder))
 

@@ -13,9 +13,11 @@ import torch
 from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
 from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.schedule import learning_rate
+from ropewalk.lab.signals import interruptions
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.tasks.translation import Translation
-from ropewalk.lab.train import Trainer, interruptions, learning_rate
+from ropewalk.lab.train import Trainer
 
 
 @pytest.fixture

@@ -15,15 +15,20 @@ try:
     from ropewalk.cli.compare import compare
     from ropewalk.cli.convert import convert
     from ropewalk.cli.encodings import encodings
+    from ropewalk.cli.explore import explore
+    from ropewalk.cli.export import export
     from ropewalk.cli.extend import extend
     from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
+    from ropewalk.cli.help_lines import Command, UsageError, in_one_line
     from ropewalk.cli.inspect import inspect
+    from ropewalk.cli.runs import runs
+    from ropewalk.cli.status import status
     from ropewalk.cli.tasks import tasks
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
-    from ropewalk.cli.usage import Command, UsageError, in_one_line
+    from ropewalk.cli.usage import usage
     from ropewalk.cli.verify import verify
     from ropewalk.lab.ending import end_with, interrupt_once
 except ImportError as error:
@@ -56,8 +61,8 @@ def _root(
         raise typer.Exit
 
 
-TRAINING = (compare, train, translate, tune, encodings, tasks, fields, fetch)
-TOOLS = (verify, inspect, extend, convert, catalogue, bench)
+TRAINING = (compare, train, status, runs, translate, export, tune, encodings, tasks, fields, fetch)
+TOOLS = (verify, inspect, extend, convert, usage, catalogue, explore, bench)
 for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)
 

@@ -80,7 +80,7 @@ def bench(
     part of a step that rotation takes, and how far logits move at far positions.
     """
     with errors():
-        from ropewalk.bench.output import print_notes, print_part, save_figure
+        from ropewalk.bench.output import picture_of, print_notes, print_part
         from ropewalk.bench.plan import SECONDS, check_target, make_plan
         from ropewalk.bench.run import measure, write_results
 
@@ -114,7 +114,7 @@ def bench(
         if numbers is not None:
             write_results(numbers, results)
         if picture is not None:
-            save_figure(picture, results)
+            picture_of(results).save(picture)
 
 
 def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:

@@ -32,8 +32,16 @@ _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # no system could open such a path
 
 
 def new_console() -> Console:
-    """Return the console for results; it prints text as it is, without markup or wrapping."""
-    return Console(soft_wrap=True, markup=False)
+    """Return the console for results; it prints text as it is, without markup or wrapping.
+
+    Of the processes that torchrun started, only the first prints.
+    """
+    return Console(soft_wrap=True, markup=False, quiet=_rank() != "0")
+
+
+def _rank() -> str:
+    """Return this process's number among those that torchrun started, or 0 without torchrun."""
+    return os.environ.get("RANK", "0") if "TORCHELASTIC_RUN_ID" in os.environ else "0"
 
 
 def path_of(option: str, text: str | None) -> Path | None:
@@ -189,8 +197,9 @@ def _fail(message: object, code: int) -> NoReturn:
 
 
 def _say(message: object) -> None:
+    process = "" if _rank() == "0" else f" (process {_rank()} of torchrun)"
     with suppress(OSError):  # the terminal may be closed
-        print(f"ropewalk: {one_line(str(message))}", file=sys.stderr)
+        print(f"ropewalk{process}: {one_line(str(message))}", file=sys.stderr)
 
 
 def one_line(text: str) -> str:

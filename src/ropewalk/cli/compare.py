@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ropewalk.cli.common import RESUMABLE, config_of, errors, names_of, new_console, path_of
+from ropewalk.cli.help_lines import whole_number
 from ropewalk.cli.options import (
     Against,
     Attention,
@@ -13,6 +14,8 @@ from ropewalk.cli.options import (
     Encodings,
     Imports,
     Jobs,
+    LauncherArgs,
+    LauncherName,
     Note,
     Out,
     Preset,
@@ -21,7 +24,6 @@ from ropewalk.cli.options import (
     Sweep,
     TaskName,
 )
-from ropewalk.cli.usage import whole_number
 
 
 def compare(
@@ -37,6 +39,8 @@ def compare(
     sweep: Sweep = None,
     out: Out = None,
     jobs: Jobs = None,
+    launcher: LauncherName = "local",
+    launcher_args: LauncherArgs = None,
     against: Against = None,
     note: Note = None,
 ) -> None:
@@ -51,6 +55,8 @@ def compare(
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
+        from ropewalk.lab.distributed.group import is_first_process
+        from ropewalk.lab.launch.arguments import make_launcher
         from ropewalk.lab.presets import tasks_of
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_summary, print_table
@@ -70,18 +76,23 @@ def compare(
             if len(chosen) > 1:
                 run = (folder / each.task) if folder else run
                 console.print(f"\n{each.task}", style="bold", highlight=False)
+            started_by = make_launcher(launcher, launcher_args, run)
             interruption.message = RESUMABLE
             with Watcher(console) as watcher:
                 results = run_comparison(
                     each,
                     run,
                     jobs=at_once,
+                    launcher=started_by,
                     command=["ropewalk", *sys.argv[1:]],
                     note=note,
                     against=names_of(against),
                     watch=watcher.watch,
                     stage=watcher.stage,
+                    progress=watcher.progress,
                 )
+            if not is_first_process():  # of those that torchrun started
+                continue
             print_table(console, results)
             console.print(f"\nReport: {run / 'report.html'}", highlight=False)
             found.append(results)

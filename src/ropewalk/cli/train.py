@@ -12,6 +12,8 @@ from ropewalk.cli.options import (
     ConfigFile,
     Data,
     Imports,
+    LauncherArgs,
+    LauncherName,
     Out,
     Preset,
     Settings,
@@ -49,9 +51,13 @@ def train(
     config: ConfigFile = None,
     imports: Imports = None,
     out: Out = None,
+    launcher: LauncherName = "local",
+    launcher_args: LauncherArgs = None,
 ) -> None:
     """Train one model, or resume it, and print its path."""
     with errors() as interruption:
+        from ropewalk.lab.distributed.group import is_first_process
+        from ropewalk.lab.launch.arguments import make_launcher
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.run import default_folder, train_one
 
@@ -67,6 +73,9 @@ def train(
             **options,
         )
         run = path_of("--out", out) or default_folder(chosen)
+        started_by = make_launcher(launcher, launcher_args, run)
         interruption.message = RESUMABLE
         with Watcher(new_console()) as watcher:
-            print(train_one(chosen, run, watcher.watch))
+            path = train_one(chosen, run, watcher.watch, started_by, watcher.progress)
+        if is_first_process():  # of those that torchrun started
+            print(path)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.cli.common import errors, import_all, path_of
+from ropewalk.cli.help_lines import number, whole_number
 from ropewalk.cli.options import Device, Imports
-from ropewalk.cli.usage import number, whole_number
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ropewalk.cli.common import RESUMABLE, errors, import_all, names_of, new_console, path_of
+from ropewalk.cli.help_lines import whole_number
 from ropewalk.cli.options import Against, Imports, Jobs, Note
-from ropewalk.cli.usage import whole_number
 
 
 def tune(
@@ -57,6 +57,7 @@ def tune(
                 after=former["command"],
                 watch=watcher.watch,
                 stage=watcher.stage,
+                progress=watcher.progress,
             )
         print_table(console, results)
         console.print(f"\nReport: {folder / 'report.html'}", highlight=False)

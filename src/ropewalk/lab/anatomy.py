@@ -1,22 +1,18 @@
-"""How a trained model uses positions: norms by frequency, scores by distance, position left.
+"""How a trained model uses positions: queries and keys, scores by distance, position left.
 
 Axes: `B` batch, `H` heads, `S` tokens, `D` head_dim, `R` rotary_dim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.encodings import AttentionEncoding, Placement
-from ropewalk.model import Attention
-from ropewalk.rotary import RotarySpec
-
-RotateMethod = Callable[[Tensor, Tensor | None, Placement], tuple[Tensor, Tensor | None]]
+from ropewalk.tools.usage.own import Role, visiting_attention
 
 
 class QueriesAndKeys(NamedTuple):
@@ -32,29 +28,16 @@ class QueriesAndKeys(NamedTuple):
 def record_rotations(model: nn.Module) -> Iterator[list[QueriesAndKeys]]:
     """Collect the queries and keys of every attention that runs inside the block, in order."""
     seen: list[QueriesAndKeys] = []
-    sites = {
-        m.encoding for m in model.modules() if isinstance(m, Attention)
-    }  # layers may share one
-    for site in sites:
-        vars(site)["rotate"] = _recording(site, seen)
-    try:
+
+    def record(layer: int, role: Role, before: Tensor, after: Tensor) -> Tensor:
+        if role == "q":
+            seen.append(QueriesAndKeys(before.detach(), None, after.detach(), None))
+        else:
+            seen[-1] = seen[-1]._replace(k=before.detach(), turned_k=after.detach())
+        return after
+
+    with visiting_attention(model, record):
         yield seen
-    finally:
-        for site in sites:
-            del vars(site)["rotate"]
-
-
-def pair_norms(x: Tensor, spec: RotarySpec) -> Tensor:
-    """Return the root mean square norm of each head's pairs `(H, R/2)`, over all tokens.
-
-    x `(B, H, S, D)` before rotation. The fastest pair comes first.
-    """
-    turning = x[..., spec.start : spec.start + spec.rotary_dim]
-    split = (2, -1) if spec.pairing == "half" else (-1, 2)
-    pairs = turning.unflatten(-1, split).double()
-    squares = pairs.square().sum(-2 if spec.pairing == "half" else -1)  # (B, H, S, R/2)
-    norms: Tensor = squares.mean((0, 2)).sqrt()
-    return norms
 
 
 def score_by_distance(q: Tensor, k: Tensor, scale: float) -> Tensor:
@@ -89,20 +72,3 @@ def position_left(hidden: Tensor, ridge: float = 1e-3) -> float:
     weights = torch.linalg.solve(products + damping, fit.mT @ (y - y.mean()))
     error = (held @ weights + y.mean() - wanted).square().mean()
     return float(1 - error / wanted.var(correction=0))
-
-
-def _recording(site: AttentionEncoding, seen: list[QueriesAndKeys]) -> RotateMethod:
-    turn = site.rotate
-
-    def rotate(q: Tensor, k: Tensor | None, placement: Placement) -> tuple[Tensor, Tensor | None]:
-        turned_q, turned_k = turn(q, k, placement)
-        seen.append(
-            QueriesAndKeys(q.detach(), _detached(k), turned_q.detach(), _detached(turned_k))
-        )
-        return turned_q, turned_k
-
-    return rotate
-
-
-def _detached(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.detach()

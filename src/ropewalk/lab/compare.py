@@ -23,9 +23,14 @@ from ropewalk.files import (
 from ropewalk.lab.cells import Cell, slug
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.config import Config
+from ropewalk.lab.data.stream import Progress, silent
+from ropewalk.lab.distributed.group import is_first_process, is_launched, join
 from ropewalk.lab.fields import check_text
+from ropewalk.lab.launch.conditions import Conditions, read_conditions
+from ropewalk.lab.launch.launcher import Launcher
+from ropewalk.lab.launch.local import LocalLauncher
+from ropewalk.lab.launch.scheduler import Watch
 from ropewalk.lab.models import build_model
-from ropewalk.lab.processes import Watch, threads_of_a_cell
 from ropewalk.lab.report import write_report
 from ropewalk.lab.run import cells_of, prepare, run_cells
 from ropewalk.lab.summary import summarize
@@ -61,16 +66,22 @@ def compare(
     after: str = "",
     note: str | None = None,
     against: Sequence[str] = (),
+    launcher: Launcher | None = None,
     watch: Watch = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
+    progress: Progress = silent,
 ) -> Facts:
     """Run a comparison in the folder `run` and return the content of its `results.json`.
 
-    Finished parts are kept and interrupted ones resumed. `watch` receives the events of cells,
-    `stage` the name of every other step. `after`: the earlier commands, which this one follows, one
-    per line. `note` is a remark that is saved with the results. Every encoding is tested against
-    the first one and against those in `against`.
+    Finished cells are kept and interrupted ones resumed. `watch` receives the events of cells.
+    `stage` is called with the name of each step outside of the cells, such as scoring, and
+    `progress` with the progress of preparing the data. `after`
+    lists the run's earlier commands, one per line; `command` is added to them. `note` is a remark
+    that is saved with the results. Every encoding is tested against the first one and against
+    those in `against`. `launcher` starts the cells; by default as processes of this machine. Under
+    torchrun, only the first process scores and reports; the others return nothing.
     """
+    launcher = launcher or LocalLauncher()
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)
     try:
@@ -78,18 +89,24 @@ def compare(
     except ValueError as error:
         raise ValueError(f"note {error}, got {shown(note)}; use other characters") from None
     stage("preparing the data")
-    task = prepare(config, run)
-    sessions = _Sessions(run, started, began)
+    task = prepare(config, run, progress, elsewhere=launcher.name != "local")
+    if not is_first_process():
+        _run_in_stages(config, run, jobs, watch, stage, launcher)
+        return {}
+    sessions = _Sessions(run, started, began, launcher.name)
     try:
-        at_once = _run_in_stages(config, run, jobs, watch, stage)
+        at_once = _run_in_stages(config, run, jobs, watch, stage, launcher)
     finally:
         sessions.close()
+        launcher.close()
     stage("scoring")
     for caution in task.cautions():
         stage(f"warning: {caution}")
     results = assemble(task, against)
     results["machine"]["cells_at_once"] = at_once
-    results["machine"]["threads_per_cell"] = threads_of_a_cell(at_once)
+    results["machine"]["launchers"] = sessions.launchers()
+    if is_launched():
+        results["machine"]["processes_per_cell"] = join(config.device).world
     commands = [*after.splitlines(), shlex.join(command)]
     results |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sessions.facts()}
     write_checked_json(run / "results.json", results)
@@ -107,18 +124,20 @@ def _run_in_stages(
     jobs: int | None,
     watch: Watch,
     stage: Callable[[str], None],
+    launcher: Launcher,
 ) -> int:
-    """Run the trials of a sweep, then all cells; return how many ran in parallel."""
+    """Run the trials of a sweep, then all cells; return how many could run together."""
     if trials := [cell for cell in trial_cells(config) if not is_trained(cell, run)]:
         stage("training with every combination of the sweep")
-        run_cells(config, run, jobs, watch, cells=trials, goal="trained")
+        run_cells(config, run, jobs, watch, cells=trials, goal="trained", launcher=launcher)
     choices = chosen_training(config, run)
     if set(config.sweep) & set(DECODING_FIELDS):
         stage("trying decoding settings on validation data")
         cells = _cells_of(config, choices)
-        run_cells(config, run, jobs, watch, cells=cells, goal="tuned")
+        run_cells(config, run, jobs, watch, cells=cells, goal="tuned", launcher=launcher)
         choices = chosen(config, run)
-    return run_cells(config, run, jobs, watch, cells=_cells_of(config, choices))
+    cells = _cells_of(config, choices)
+    return run_cells(config, run, jobs, watch, cells=cells, launcher=launcher)
 
 
 def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
@@ -128,16 +147,26 @@ def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
 
 
 class _Sessions:
-    """Time spent on a run, summed over its sessions."""
+    """Time spent on a run, summed over its sessions except those that were killed."""
 
-    def __init__(self, run: Path, started: datetime, began: float) -> None:
+    def __init__(self, run: Path, started: datetime, began: float, launcher: str) -> None:
         self.path, self.began = run / "sittings.json", began
         self.sessions = _read_sessions(self.path) if self.path.exists() else []
-        self.sessions.append({"started": started.isoformat(timespec="seconds"), "seconds": 0.0})
+        self.sessions.append(
+            {
+                "started": started.isoformat(timespec="seconds"),
+                "seconds": 0.0,
+                "launcher": launcher,
+            }
+        )
+        write_checked_json(self.path, {"sittings": self.sessions})  # also known if it is killed
 
     def close(self) -> None:
         self.sessions[-1]["seconds"] = round(time.monotonic() - self.began, 1)
         write_checked_json(self.path, {"sittings": self.sessions})
+
+    def launchers(self) -> list[str]:
+        return list(dict.fromkeys(each.get("launcher", "local") for each in self.sessions))
 
     def facts(self) -> Facts:
         return {
@@ -164,7 +193,10 @@ def _read_sessions(path: Path) -> list[Facts]:
 def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
     """Score every cell of a complete run and return the results."""
     config = task.config
-    device = pick_device(config.device)
+    held = read_conditions(task.run)
+    if held is None:  # of an earlier version
+        device = pick_device(config.device)
+        held = Conditions(1, device.type, pick_precision(config.precision, device))
     choices = chosen(config, task.run)
     rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
     summarize(rows, task.splits, [metric.key for metric in task.metrics])
@@ -175,8 +207,9 @@ def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
         "machine": {
             "processor": processor(),
             "cores": cores(),
-            "device": device.type,
-            "precision": pick_precision(config.precision, device),
+            "threads_per_cell": held.threads,
+            "device": held.device.partition(":")[0],
+            "precision": held.precision,
         },
         "config": config.facts(),
         "task": config.task,

@@ -46,6 +46,9 @@ _BASE: dict[str, Any] = {
     "validations": 30,
 }
 
+#: Training pairs of the corpus phrases, unless `examples` says otherwise.
+TRANSLATION_EXAMPLES = 14_000
+
 #: Values that a preset sets; the others are the defaults of `Config`.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -75,7 +78,7 @@ _TRANSLATION_FIELDS = {
 }
 _TEXT_FIELDS = {"data", "vocabulary"}  # translation's too
 _MASKED_FIELDS = {"mask_ratio"}
-_LANGUAGE_FIELDS = {"train_length", "length_multiples", "examples", "test_examples", "layers"}
+_LANGUAGE_FIELDS = {"train_length", "length_multiples", "test_examples", "layers"}
 
 _LANGUAGE: dict[str, Any] = {
     "data": "tales",
@@ -132,7 +135,7 @@ def presets_of(task: str) -> tuple[str, ...]:
 def defaults(task: str, preset: str) -> dict[str, Any]:
     """Return the fields that a preset sets for a task. Raises ValueError if it lacks the preset."""
     if task == "translation":
-        return {"task": task, **PRESETS[preset]}
+        return {"task": task, "examples": TRANSLATION_EXAMPLES, **PRESETS[preset]}
     if preset not in presets_of(task):
         raise ValueError(f"preset must be default or quick for task {task!r}, got {preset!r}")
     fields = {"task": task, **_LANGUAGE}

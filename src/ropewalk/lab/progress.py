@@ -25,7 +25,8 @@ class Watcher:
         self._console = console
         self._lock = threading.Lock()
         self._tasks: dict[Cell, TaskID] = {}
-        self._printed_part: dict[Cell, int] = {}
+        self._steps: dict[str, TaskID] = {}
+        self._printed_part: dict[Cell | str, int] = {}
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -51,6 +52,18 @@ class Watcher:
     def stage(self, name: str) -> None:
         """Print the name of a step outside the cells."""
         self._console.print(name, highlight=False)
+
+    def progress(self, name: str, done: int, total: int | None) -> None:
+        """Show how much of a step outside the cells is done; `total` may not be known."""
+        with self._lock:
+            if self._console.is_terminal:
+                if name not in self._steps:
+                    self._steps[name] = self._bars.add_task(name, total=total, status="")
+                status = f"{done:,} of {total:,}" if total else f"{done:,}" if done else ""
+                self._bars.update(self._steps[name], completed=done, total=total, status=status)
+            elif total and (part := done * PLAIN_LINES // total) != self._printed_part.get(name, 0):
+                self._printed_part[name] = part
+                self._console.print(f"{name}: {done:,} of {total:,}", highlight=False)
 
     def watch(self, cell: Cell, event: dict[str, Any]) -> None:
         """Show one event of a cell."""

@@ -1,18 +1,18 @@
 """The process of one cell: one encoding with one seed.
 
 `python -m ropewalk.lab.worker RUN_FOLDER ENCODING SEED` trains it, or resumes it, and scores it.
-It reports progress as lines of JSON on standard output, and nothing else: output of an imported
-encoding goes to standard error. With `--stop-at-eof` it saves and ends when standard input closes,
-which happens when the parent process dies. `--settings JSON` has the cell's own settings. `--goal
-trained` skips the test splits; `--goal tuned` tries the sweep's decoding settings on validation
-data instead.
+It reports progress in `events.jsonl` of the cell's folder; all output, also of an imported
+encoding, goes to standard error. With `--stop-at-eof` it saves and ends when standard input
+closes, which happens when the parent process dies. `--settings JSON` has the cell's own settings.
+`--goal trained` skips the test splits; `--goal tuned` tries the sweep's decoding settings on
+validation data instead. `--attempt` names this start in the events, `--job` the job for people, and
+`--dead` is the mark of a lease that may be taken over.
 """
 
 from __future__ import annotations
 
 import _thread
 import argparse
-import json
 import os
 import signal
 import sys
@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,43 +33,59 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.distributed.checkpoints import remove_checkpoints
 from ropewalk.lab.ending import end_with, interrupt_once
 from ropewalk.lab.former_names import current_facts
+from ropewalk.lab.launch.conditions import read_conditions
+from ropewalk.lab.launch.events import EventWriter
+from ropewalk.lab.launch.exits import BUSY, INTERRUPTED
+from ropewalk.lab.launch.lease import owned
+from ropewalk.lab.launch.worker_process import STOP_WITH_PARENT
 from ropewalk.lab.models import Model, load_model
+from ropewalk.lab.signals import stopping_signals
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
 from ropewalk.lab.sweep import DECODING_FIELDS, Goal, points, settings_from_json
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import Record, Trainer, check_facts, read_record, stopping_signals
+from ropewalk.lab.train import Record, Trainer, check_facts, read_record
 from ropewalk.lab.tuning import try_decoding
-from ropewalk.locks import Busy, locked
+from ropewalk.locks import Busy
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]
+Train = Callable[[Task, str, int, Path, Emit, str | None], Record]
 
-#: Exit statuses: stopped by a signal, after saving; another process is running the cell.
-INTERRUPTED, BUSY = 130, 75
-STOP_WITH_PARENT = "--stop-at-eof"
 _SMALLER = "use a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
-def run_cell(run: Path, cell: Cell, emit: Emit, goal: Goal = "scored") -> None:
+def run_cell(
+    run: Path, cell: Cell, emit: Emit, goal: Goal = "scored", train: Train | None = None
+) -> None:
     """Run one cell of a prepared run up to its goal, skipping finished parts.
 
-    Raises `Busy` if another process is running the cell.
+    `train` replaces `train_cell` if several processes train the model together. Raises `Busy` if
+    another process is running the cell.
     """
+    with owned(cell.folder(run)):
+        _run_owned(run, cell, emit, goal, train)
+
+
+def _run_owned(run: Path, cell: Cell, emit: Emit, goal: Goal, train: Train | None = None) -> None:
+    """Run a cell whose folder this process owns."""
     for held in read_checked_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
-    config, folder = read_run_config(run), cell.folder(run)
-    with locked(folder):
-        remove_parts(folder)
-        task = open_task(config.with_settings(cell.settings), run)
-        record = train_cell(task, cell.encoding, cell.seed, folder, emit)
-        if goal == "tuned" and record.status != "diverged":
-            emit({"phase": "tuning on validation data"})
-            try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
-        elif goal == "scored":
-            _score(task, record, folder, emit)
+    config, folder, precision = read_run_config(run), cell.folder(run), None
+    if conditions := read_conditions(run):
+        config = config.model_copy(update={"device": conditions.device})
+        precision = conditions.precision
+    remove_parts(folder)
+    task = open_task(config.with_settings(cell.settings), run)
+    record = (train or train_cell)(task, cell.encoding, cell.seed, folder, emit, precision)
+    if goal == "tuned" and record.status != "diverged":
+        emit({"phase": "tuning on validation data"})
+        try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
+    elif goal == "scored":
+        _score(task, record, folder, emit)
 
 
 def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
@@ -99,14 +116,22 @@ def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
         emit({"ended": f"diverged after {record.step} steps"})
 
 
-def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -> Record:
+def train_cell(
+    task: Task,
+    encoding: str,
+    seed: int,
+    folder: Path,
+    emit: Emit,
+    precision: str | None = None,
+    new_trainer: Callable[..., Trainer] = Trainer,
+) -> Record:
     """Train a cell to its end, if it is not trained yet, and return its record."""
     config, done = task.config, folder / "training.json"
     if done.exists():
         held = current_facts(read_checked_json(done, "record", most_bytes=MOST_DATA_BYTES))
         check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
         return read_record(done, held)
-    trainer = Trainer(task, encoding, seed, folder)
+    trainer = new_trainer(task, encoding, seed, folder, precision)
     if trainer.record.step:
         emit({"phase": f"resumed from step {trainer.record.step} of {trainer.record.steps}"})
     emitted_at = 0.0
@@ -120,6 +145,7 @@ def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -
                     "phase": "training",
                     "step": record.step,
                     "steps": record.steps,
+                    "seconds": round(record.seconds, 2),
                     "loss": loss,
                     "tokens_per_s": record.tokens_per_s,
                 }
@@ -130,6 +156,7 @@ def train_cell(task: Task, encoding: str, seed: int, folder: Path, emit: Emit) -
         done, {**trainer.facts, "precision": trainer.precision, "record": asdict(record)}
     )
     (folder / "last.safetensors").unlink(missing_ok=True)
+    remove_checkpoints(folder)
     return record
 
 
@@ -158,12 +185,10 @@ def _stop_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _own_output() -> int:
-    """Return a descriptor for events; redirect other standard output to standard error."""
-    events = os.dup(1)
+def _output_to_stderr() -> None:
+    """Redirect standard output, which nobody reads, to standard error."""
     os.dup2(2, 1)  # for code that bypasses Python's sys.stdout
     sys.stdout = sys.stderr
-    return events
 
 
 def _is_of_memory(error: Exception) -> bool:
@@ -179,21 +204,16 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("seed", type=int)
     parser.add_argument("--settings", type=settings_from_json, default=(), metavar="JSON")
     parser.add_argument("--goal", choices=get_args(Goal), default="scored")
+    for name in ("attempt", "job", "dead"):
+        parser.add_argument(f"--{name}", default="")
     parser.add_argument(STOP_WITH_PARENT, action="store_true", dest="stop_at_eof")
     return parser.parse_args(words)
 
 
 def _main(*words: str) -> int:
     options = _arguments(words)
-    events = _own_output()
-
-    def emit(event: dict[str, Any]) -> None:
-        line = f"{json.dumps(event)}\n".encode()
-        try:
-            while line:
-                line = line[os.write(events, line) :]
-        except BrokenPipeError:  # the parent is gone; stop requests arrive by signal
-            os.dup2(os.open(os.devnull, os.O_WRONLY), events)
+    _output_to_stderr()
+    emit: Emit = _say
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         emit({"warning": " ".join(str(message).split())})
@@ -207,11 +227,31 @@ def _main(*words: str) -> int:
         if own:
             _stop_with_parent()
         cell = Cell(options.encoding, options.seed, options.settings)
-        run_cell(options.run, cell, emit, options.goal)
+        folder = cell.folder(options.run)
+        read_checked_json(options.run / "config.json")  # before a folder is made in it
+        with owned(folder, job=options.job, dead=options.dead) as owner:
+            facts = {"host": owner.host, "job": owner.job, "pid": owner.pid}
+            facts |= {"started": owner.started, "threads": torch.get_num_threads()}
+            with EventWriter(folder, options.attempt, facts) as emit:
+                return _ending(partial(_run_owned, options.run, cell, emit, options.goal), emit)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Busy:
         return BUSY
+    except (ValueError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+
+
+def _say(event: dict[str, Any]) -> None:
+    """Print an event that happens before the cell's folder is owned."""
+    print(event.get("warning", event), file=sys.stderr)
+
+
+def _ending(work: Callable[[], None], emit: Emit) -> int:
+    """Run a cell and return the exit status; an error that is no fault of the code is an event."""
+    try:
+        work()
     except SystemExit as error:  # by an imported encoding; the cell is not finished
         emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
         return 1
@@ -226,7 +266,11 @@ def _main(*words: str) -> int:
         return 1
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        emit({"error": f"{what}; files written before are intact"})
+        said = f"{what}; files written before are intact"
+        try:
+            emit({"error": said})
+        except OSError:  # the disk is full, or gone
+            print(said, file=sys.stderr)
         return 1
     return 0
 

@@ -39,7 +39,7 @@ RESAMPLES = 20_000
 class Comparison:
     """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
 
-    detectable: a threshold: for a larger observed difference, p would be below the requested level.
+    detectable: a threshold: if the observed difference were larger, p would be below `alpha`.
     """
 
     difference: float
@@ -53,9 +53,9 @@ class Comparison:
 class Versus:
     """A `Comparison` with a reference system, after Holm's correction over all other systems.
 
-    detectable: a threshold: a larger observed difference would be called better or worse even at
-        Bonferroni's level, 0.05 divided by the number of comparisons. A smaller one may
-        get any verdict.
+    detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
+        of comparisons): any larger observed difference counts as better or worse. A smaller one
+        may get any verdict.
     """
 
     difference: float
@@ -93,14 +93,14 @@ def compare_statistics(
       once, its variance is subtracted from the draw of items.
 
     The few seeds may have nearly the same score by chance; then the draw of seeds varies too
-    little. So p is never smaller, and the interval never narrower, than from drawing items only.
+    little. Therefore items are also drawn alone, and the larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of cases. If cases are sorted by how much their seeds spread, it does so in 4 to
-    14 % of the third that spreads least, and in 0 to 3 % of the rest (`studies/rejections.py`).
+    in 1 to 5 % of cases: in 4 to 14 % of the third of cases with the smallest spread of seeds, and
+    in 0 to 3 % of the rest (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 

@@ -1,0 +1,1 @@
+"""Starts the cells of a run, here or on a cluster; the run's folder says what is done."""

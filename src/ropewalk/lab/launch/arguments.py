@@ -1,0 +1,123 @@
+"""Launchers by name, and the arguments of `--launcher-args`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checks import did_you_mean, shown
+from ropewalk.encodings.parsing import split_at
+from ropewalk.lab.fields import read_value
+from ropewalk.lab.launch.launcher import Launcher
+from ropewalk.lab.launch.local import LocalLauncher
+
+LAUNCHERS = ("local", "slurm", "ray")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a launcher: its type, its smallest value, and what it means."""
+
+    kind: type
+    meaning: str
+    least: float | None = None
+    words: tuple[str, ...] = ()
+
+    def read(self, name: str, value: Any) -> Any:
+        """Return a value of this type. Raises ValueError, naming the argument."""
+        if self.kind is str and not isinstance(value, (str, int, float)):
+            raise ValueError(f"--launcher-args {name} must be a word, got {shown(value)}")
+        if self.kind is str:
+            if self.words and value not in self.words:
+                one_of = " or ".join(self.words)
+                raise ValueError(f"--launcher-args {name} must be {one_of}, got {shown(value)}")
+            return str(value)
+        number = "a whole number" if self.kind is int else "a number"
+        right = (int,) if self.kind is int else (int, float)
+        if isinstance(value, bool) or not isinstance(value, right) or value < (self.least or 0):
+            raise ValueError(
+                f"--launcher-args {name} must be {number} of at least {self.least or 0:g}, "
+                f"got {shown(value)}"
+            )
+        return self.kind(value)
+
+
+SLURM = {
+    "partition": Argument(str, "the partition"),
+    "account": Argument(str, "the account that pays"),
+    "qos": Argument(str, "the quality of service"),
+    "constraint": Argument(str, "features that the node must have"),
+    "gpus": Argument(int, "GPUs of a cell", 0),
+    "cpus": Argument(int, "cores of a cell; by default its threads", 1),
+    "memory_gb": Argument(float, "memory of a cell", 0.1),
+    "minutes": Argument(int, "time limit of a job; a cell that reaches it goes on in another", 1),
+    "cluster": Argument(
+        str, "slurm, or local: processes of this machine", None, ("slurm", "local")
+    ),
+}
+RAY = {
+    "address": Argument(str, "of a running cluster; by default a new one on this machine"),
+    "gpus": Argument(float, "GPUs of a cell; 0.5 lets two cells share one", 0.0),
+    "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
+    "retries": Argument(int, "how often a cell starts again after its machine died", 0),
+}
+_EXTRAS = {"slurm": "submitit", "ray": "ray"}
+
+
+def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
+    """Return the launcher of this name. Raises ValueError if it cannot be used here.
+
+    texts: `name=value,…`, as the user typed it.
+    """
+    if name not in LAUNCHERS:
+        hint = did_you_mean(name, LAUNCHERS)
+        raise ValueError(
+            f"--launcher must be one of {', '.join(LAUNCHERS)}, got {shown(name)}{hint}"
+        )
+    known: Mapping[str, Argument] = {"local": {}, "slurm": SLURM, "ray": RAY}[name]
+    arguments = read_arguments(texts, name, known)
+    if name == "local":
+        return LocalLauncher()
+    if find_spec(_EXTRAS[name]) is None:
+        raise ValueError(
+            f'--launcher {name} needs the extra {name}: run pip install "ropewalk[{name}]"'
+        )
+    makers: dict[str, Callable[[Path, dict[str, Any]], Launcher]] = {"slurm": _slurm, "ray": _ray}
+    return makers[name](run, arguments)
+
+
+def read_arguments(
+    texts: str | None, launcher: str, known: Mapping[str, Argument]
+) -> dict[str, Any]:
+    """Return the arguments in `name=value,…`."""
+    found: dict[str, Any] = {}
+    for text in split_at(texts, ",") if texts else ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            raise ValueError(f"--launcher-args must read name=value,…, got {shown(texts)}")
+        if name not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no arguments"
+            hint = did_you_mean(name, tuple(known))
+            raise ValueError(
+                f"--launcher-args: the launcher {launcher} {takes}, got {shown(name)}{hint}"
+            )
+        if name in found:
+            raise ValueError(f"--launcher-args must name {name} once, got {shown(texts)}")
+        word = known[name].kind is str
+        found[name] = known[name].read(name, value if word else read_value(value))
+    return found
+
+
+def _slurm(run: Path, arguments: dict[str, Any]) -> Launcher:
+    from ropewalk.lab.launch.on_slurm import SlurmLauncher
+
+    return SlurmLauncher(run, arguments)
+
+
+def _ray(run: Path, arguments: dict[str, Any]) -> Launcher:
+    from ropewalk.lab.launch.on_ray import RayLauncher
+
+    return RayLauncher(arguments)

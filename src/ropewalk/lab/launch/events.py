@@ -1,0 +1,94 @@
+"""Events of a cell, in the file `events.jsonl` of its folder: its progress, on any machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+Event = dict[str, Any]
+
+FILE = "events.jsonl"
+_MOST_AT_ONCE = 1 << 20  # bytes read in one look
+_MOST_HEADER = 4096
+
+
+class EventWriter:
+    """Writes the events of one session of a cell; an earlier session's file is replaced.
+
+    attempt: what the launcher calls this start of the cell.
+    """
+
+    def __init__(self, folder: Path, attempt: str, facts: Event) -> None:
+        path = folder / FILE
+        path.unlink(missing_ok=True)  # a reader keeps the old file, and sees that it ended
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self({"attempt": attempt, "session": uuid4().hex, **facts})
+
+    def __call__(self, event: Event) -> None:
+        """Append an event. Raises OSError if the disk is full or gone."""
+        line = f"{json.dumps(event)}\n".encode()
+        while line:
+            line = line[os.write(self._handle, line) :]
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._handle)
+
+
+@dataclass
+class EventReader:
+    """Reads new events of an attempt each time it is called; none before the attempt has begun."""
+
+    folder: Path
+    attempt: str
+    _session: str = ""
+    _offset: int = field(default=0)
+
+    def __call__(self) -> list[Event]:
+        try:
+            with (self.folder / FILE).open("rb") as file:
+                header = _parsed(file.readline(_MOST_HEADER))
+                if header.get("attempt") != self.attempt:
+                    return []
+                if header.get("session") != self._session:  # started again, as after preemption
+                    self._session, self._offset = str(header.get("session")), file.tell()
+                file.seek(self._offset)
+                content = file.read(_MOST_AT_ONCE)
+        except FileNotFoundError:
+            return []
+        complete = content[: content.rfind(b"\n") + 1]  # the last line may still be written
+        self._offset += len(complete)
+        return [_parsed(line) for line in complete.splitlines()]
+
+
+def read_session(folder: Path) -> list[Event]:
+    """Return the header and the last events of the last session; an empty list if there is none."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            header = file.readline(_MOST_HEADER)
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(len(header), size - (1 << 16)))
+            lines = file.read(1 << 16).splitlines()
+    except FileNotFoundError:
+        return []
+    return [_parsed(header), *(event for event in map(_parsed, lines) if event)]
+
+
+def _parsed(line: bytes) -> Event:
+    try:
+        found = json.loads(line)
+    except ValueError:  # cut off when its writer was killed
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,209 @@
+"""Who works in a cell's folder, on any machine that shares it.
+
+A lock of the operating system (`ropewalk.locks`) frees a folder at once when a process of this
+machine ends. It says nothing about other machines, so the owner also writes a lease, `owner.json`,
+and touches it every few seconds. Clocks of machines differ, so no time in the file is compared
+with a clock: another process watches whether the lease changes, and takes over one that stayed the
+same for `LEASE` seconds of its own clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from ropewalk.files import machine_name
+from ropewalk.lab.launch.exits import BUSY
+from ropewalk.locks import Busy, is_locked, locked
+
+RENEWED_EVERY = 10.0  # seconds
+LEASE = 60.0  # seconds without a change, after which an owner on another machine counts as dead
+LOOKS_EVERY = 1.0  # seconds between two looks at another machine's lease
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that works in a folder.
+
+    machine: changes when the machine restarts. host, pid, job: for people. started: in UTC.
+    """
+
+    token: str
+    machine: str
+    host: str
+    pid: int
+    job: str
+    started: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The content of a lease, and when it was renewed on the file system's clock."""
+
+    owner: Owner
+    renewed_ns: int
+
+    def mark(self) -> str:
+        """Return text that changes whenever the lease does."""
+        return f"{self.owner.token}:{self.renewed_ns}"
+
+
+def this_machine() -> str:
+    """Return a name of this machine since it was last started."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return machine_name()
+
+
+def read_lease(folder: Path) -> Lease | None:
+    """Return the lease on a folder, or None. One that cannot be read has an unknown owner."""
+    path = folder / "owner.json"
+    try:
+        with path.open("rb") as file:  # opening it makes NFS ask the server
+            renewed = os.fstat(file.fileno()).st_mtime_ns
+            content = file.read(_MOST_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Lease(Owner("", "", f"unknown ({error.strerror})", 0, "", ""), 0)
+    return Lease(_owner_in(content), renewed)
+
+
+def _owner_in(content: bytes) -> Owner:
+    """Return the owner that a lease names; an unknown one if it is being written, or damaged."""
+    try:
+        return Owner(**json.loads(content))
+    except (ValueError, TypeError):
+        return Owner("", "", "unknown", 0, "", "")
+
+
+class Sightings:
+    """Leases as this process has seen them; it tells living owners from dead ones."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[str, float]] = {}
+
+    def is_held(self, folder: Path) -> bool:
+        """Return whether a process works in a folder, as far as this one has seen."""
+        lease = read_lease(folder)
+        if is_locked(folder):
+            return True
+        if lease is None or lease.owner.machine == this_machine():
+            return False  # the lock shows that the owner has ended
+        mark, now = lease.mark(), time.monotonic()
+        if self._seen.get(folder, ("", 0.0))[0] != mark:
+            self._seen[folder] = (mark, now)
+        return now - self._seen[folder][1] < LEASE
+
+    def mark(self, folder: Path) -> str:
+        """Return the mark of a lease that was seen to be dead, or ""."""
+        return self._seen.get(folder, ("", 0.0))[0]
+
+
+@contextmanager
+def owned(folder: Path, *, job: str = "", dead: str = "") -> Iterator[Owner]:
+    """Own a folder, creating it if needed; leave the lease behind only if the process is killed.
+
+    job: what people should know about the process, such as its number in a queue.
+    dead: the mark of a lease whose owner is known to be dead.
+
+    Raises `Busy` if another process works in it. A lease of another machine is watched for up to
+    `LEASE` seconds first. If another process takes over, this one ends at once with status `BUSY`.
+    """
+    with locked(folder):
+        _end_dead_lease(folder, dead)
+        owner = Owner(
+            uuid4().hex,
+            this_machine(),
+            machine_name(),
+            os.getpid(),
+            job,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        _write(folder, owner)
+        released = threading.Event()
+        threading.Thread(target=_renew, args=(folder, owner, released), daemon=True).start()
+        try:
+            yield owner
+        finally:
+            released.set()
+            lease = read_lease(folder)
+            if lease is not None and lease.owner.token == owner.token:
+                with suppress(OSError):
+                    (folder / "owner.json").unlink()
+
+
+def _end_dead_lease(folder: Path, dead: str) -> None:
+    """Remove the lease of a dead owner. Raises `Busy` if the owner lives."""
+    lease = read_lease(folder)
+    if lease is None:
+        return
+    if lease.owner.machine != this_machine() and lease.mark() != dead:
+        _watch(folder, lease)
+    _take_over(folder, lease)
+
+
+def _take_over(folder: Path, dead: Lease) -> None:
+    """Remove this lease. Raises `Busy` if another process that saw the same was faster."""
+    aside = folder / f".owner.{uuid4().hex}"
+    try:
+        (folder / "owner.json").rename(aside)  # has one winner
+    except FileNotFoundError:
+        raise Busy(f"another process took over {folder}") from None
+    moved = _owner_in(aside.read_bytes())
+    if moved.token == dead.owner.token:
+        aside.unlink(missing_ok=True)
+        return
+    with suppress(OSError):  # the winner's lease: put it back
+        os.link(aside, folder / "owner.json")
+    aside.unlink(missing_ok=True)
+    raise Busy(f"another process took over {folder}")
+
+
+def _watch(folder: Path, lease: Lease) -> None:
+    """Wait until a lease has stayed the same for `LEASE` seconds. Raises `Busy` if it changes."""
+    until = time.monotonic() + LEASE
+    while time.monotonic() < until:
+        time.sleep(min(LOOKS_EVERY, LEASE / 4))
+        now = read_lease(folder)
+        if now is None or now.mark() != lease.mark():
+            raise Busy(f"a process on {lease.owner.host} uses {folder}")
+
+
+def _write(folder: Path, owner: Owner) -> None:
+    try:
+        with (folder / "owner.json").open("x", encoding="utf-8") as file:  # atomic on NFS too
+            file.write(json.dumps(asdict(owner)))
+    except FileExistsError:
+        raise Busy(f"another process took over {folder}") from None
+
+
+def _renew(folder: Path, owner: Owner, released: threading.Event) -> None:
+    """Touch the lease until it is released; end this process if it is lost."""
+    renewed = time.monotonic()
+    while not released.wait(min(RENEWED_EVERY, LEASE / 6)):
+        try:
+            lease = read_lease(folder)
+            if lease is not None and lease.owner.token == owner.token:
+                os.utime(folder / "owner.json")
+                renewed = time.monotonic()
+                continue
+            lost = lease is None or lease.owner.token != ""
+        except OSError:
+            lost = False  # the disk may come back in time
+        if released.is_set():
+            return
+        if lost or time.monotonic() - renewed > LEASE - RENEWED_EVERY:
+            print(f"{folder}: another process may own it now; this one ends", file=sys.stderr)
+            sys.stderr.flush()
+            os._exit(BUSY)

@@ -1,0 +1,121 @@
+"""The launcher of Ray clusters: a task for each cell; GPUs may be shared by fractions.
+
+Machines of the cluster need the run's folder on a shared file system, and ropewalk installed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from ropewalk.checks import shown
+from ropewalk.lab.launch.exits import INTERRUPTED
+from ropewalk.lab.launch.launcher import End, Job
+from ropewalk.lab.launch.worker_process import Start, WorkerProcess
+
+_LOOKS_EVERY = 0.5
+_SAVES_WITHIN = 60.0
+_ANSWERS_WITHIN = 5.0
+
+
+def run_cell(start: Start) -> tuple[int, list[str]]:
+    """Run a cell in a task; return its exit status and its last output."""
+    process = WorkerProcess(start, f"ray task {ray.get_runtime_context().get_task_id()}")
+    try:
+        while (code := process.wait(_LOOKS_EVERY)) is None:
+            pass
+    except KeyboardInterrupt:  # the task is canceled
+        process.stop()
+        code = process.wait(_SAVES_WITHIN)
+    return 1 if code is None else code, process.output()
+
+
+class RayJob:
+    """A task of the cluster."""
+
+    place = "ray"
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+
+    def end(self) -> End | None:
+        """Return how the task ended, or None."""
+        done, _ = ray.wait([self._task], timeout=0)
+        if not done:
+            return None
+        try:
+            code, output = ray.get(self._task)
+        except ray.exceptions.RayTaskError as error:
+            return End(1, tuple(str(error).strip().splitlines()[-20:]))
+        except Exception as error:  # Ray has several: the task was killed, or its machine died
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            return End(INTERRUPTED, (f"its ray task ended without a result: {said[0]}",))
+        return End(code, tuple(output))
+
+    def stop(self) -> None:
+        """Cancel the task; its cell saves."""
+        ray.cancel(self._task, force=False)
+
+
+class RayLauncher:
+    """Starts cells as tasks of Ray, in a running cluster or in one of this machine.
+
+    Raises ValueError if nothing answers at the address.
+    """
+
+    name = "ray"
+    at_once: int | None = 1000
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        _check_address(arguments.get("address", ""))
+        self._arguments = arguments
+        self.gpus: float = arguments.get("gpus", 0)
+        self._began = False
+
+    def start(self, starts: Sequence[Start]) -> list[Job]:
+        """Start a task for each. Raises ValueError if the cluster does not answer."""
+        self._connect()
+        found = self._arguments
+        remote = ray.remote(
+            num_cpus=found.get("cpus", starts[0].threads),
+            num_gpus=self.gpus,
+            max_retries=found.get("retries", 3),
+            retry_exceptions=False,
+        )(run_cell)
+        return [RayJob(remote.remote(start)) for start in starts]
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        if self._began:
+            ray.shutdown()
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        address = self._arguments.get("address")
+        own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError) as error:
+            raise ValueError(
+                f"--launcher ray cannot reach the cluster {address!r}: {str(error).strip()}"
+            ) from None
+        self._began = True
+
+
+def _check_address(address: str) -> None:
+    """Raise ValueError if nothing listens at host:port; Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # none, or a name that Ray resolves, such as auto
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWERS_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"--launcher-args address must be that of a running Ray cluster, got "
+            f"{shown(address)}, where nothing answers: {error}"
+        ) from None

@@ -1,0 +1,162 @@
+"""The launcher of Slurm clusters: cells as arrays of jobs, through submitit.
+
+A preempted cell, or one that reaches its time limit, saves, is queued again and goes on. Jobs
+need the run's folder and the same Python environment on a shared file system.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core.utils import DelayedSubmission, FailedJobError
+
+from ropewalk.lab.launch.exits import INTERRUPTED
+from ropewalk.lab.launch.launcher import End, Job
+from ropewalk.lab.launch.worker_process import Start, WorkerProcess
+
+LOGS = "launcher"  # of the run's folder
+_DAY = 24 * 60
+_SAVES_WITHIN = 80.0  # seconds; submitit warns a job 90 s before it is killed
+_LOOKS_EVERY = 0.5
+_ASKS_EVERY, _GONE_AFTER = 15.0, 60.0  # seconds; squeue is slow to show what was just submitted
+
+
+class CellJob:
+    """What a job executes: the process of a cell. submitit pickles it."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self._process: WorkerProcess | None = None
+
+    def __call__(self) -> tuple[int, list[str]]:
+        """Run the cell; return its exit status and its last output."""
+        environment = submitit.JobEnvironment()
+        self._process = WorkerProcess(self.start, f"{environment.cluster} job {environment.job_id}")
+        while (code := self._process.wait(_LOOKS_EVERY)) is None:  # signals arrive in between
+            pass
+        return code, self._process.output()
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Let the cell save; return what goes on with it after preemption or the time limit."""
+        if self._process is not None:
+            self._process.stop()
+            self._process.wait(_SAVES_WITHIN)
+        return DelayedSubmission(CellJob(self.start))
+
+
+class Queue:
+    """The jobs that Slurm knows to wait or run, asked for at most every few seconds.
+
+    submitit asks sacct, which says nothing on clusters without accounting.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._known = 0.0, set[str]()
+        self._missed: dict[str, float] = {}
+
+    def has(self, job: str) -> bool:
+        """Return whether a job waits or runs; one counts as gone when it was missed for long."""
+        now = time.monotonic()
+        if now - self._asked > _ASKS_EVERY:
+            self._asked = now
+            self._ask()
+        if job in self._known:
+            self._missed.pop(job, None)
+            return True
+        return now - self._missed.setdefault(job, now) < _GONE_AFTER
+
+    def _ask(self) -> None:
+        words = ["squeue", "--noheader", "--array", "--me", "--format", "%i"]
+        try:
+            said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError):
+            self._missed.clear()  # Slurm does not answer: nothing is known to be gone
+            return
+        self._known = set(said.stdout.split())
+
+
+class SlurmJob:
+    """A job in the queue, or running."""
+
+    def __init__(
+        self,
+        job: submitit.Job[tuple[int, list[str]]],
+        cluster: str,
+        queue: Queue | None,
+        logs: Path,
+    ) -> None:
+        self._job, self._queue, self._logs = job, queue, logs
+        self.place = f"{cluster} job {job.job_id}"
+
+    def end(self) -> End | None:
+        """Return how the job ended, or None."""
+        lost = End(INTERRUPTED, (f"{self.place} ended without a result; see {self._logs}",))
+        if not self._job.done():
+            return None if self._queue is None or self._queue.has(self._job.job_id) else lost
+        try:
+            code, output = self._job.result()
+        except FailedJobError as error:
+            return End(1, tuple(str(error).strip().splitlines()[-20:]))
+        except Exception:  # submitit has several: the job was killed, or its node died
+            return lost
+        return End(code, tuple(output))
+
+    def stop(self) -> None:
+        """Cancel the job; its cell saves when its parent process ends."""
+        self._job.cancel(check=False)
+
+
+class SlurmLauncher:
+    """Submits cells to Slurm, or to submitit's local cluster of processes."""
+
+    name = "slurm"
+    at_once: int | None
+    gpus: float
+
+    def __init__(self, run: Path, arguments: dict[str, Any]) -> None:
+        self._arguments = dict(arguments)
+        self._cluster = self._arguments.pop("cluster", "slurm")
+        self.gpus = self._arguments.pop("gpus", 0)
+        self.at_once = 1000 if self._cluster == "slurm" else None
+        if self._cluster == "slurm" and shutil.which("sbatch") is None:
+            raise ValueError(
+                "--launcher slurm needs sbatch, which this machine has not; start it on a login "
+                "node of the cluster, or try it here with --launcher-args cluster=local"
+            )
+        self._folder = run / LOGS
+        self._queue = Queue() if self._cluster == "slurm" else None
+
+    def start(self, starts: Sequence[Start]) -> list[Job]:
+        """Submit the cells, as one array."""
+        executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster)
+        executor.update_parameters(**self._parameters(starts))
+        jobs: list[Any] = []
+        with executor.batch():
+            jobs += [executor.submit(CellJob(start)) for start in starts]
+        return [SlurmJob(job, self._cluster, self._queue, self._folder) for job in jobs]
+
+    def close(self) -> None:
+        """Do nothing: jobs outlive this process."""
+
+    def _parameters(self, starts: Sequence[Start]) -> dict[str, Any]:
+        found = self._arguments
+        own = {
+            f"slurm_{name}": found[name]
+            for name in ("partition", "account", "qos", "constraint")
+            if name in found
+        }
+        return {
+            "name": "ropewalk",
+            "timeout_min": found.get("minutes", _DAY),
+            "cpus_per_task": found.get("cpus", starts[0].threads),
+            "mem_gb": found.get("memory_gb"),
+            "gpus_per_node": self.gpus or None,
+            "slurm_array_parallelism": len(starts),
+            **own,
+        }

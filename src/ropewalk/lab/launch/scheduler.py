@@ -1,0 +1,163 @@
+"""Runs the cells of a run to their goal: starts them with a launcher and follows their events."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.launch.events import EventReader
+from ropewalk.lab.launch.exits import BUSY, INTERRUPTED
+from ropewalk.lab.launch.launcher import End, Job, Launcher
+from ropewalk.lab.launch.lease import Sightings
+from ropewalk.lab.launch.worker_process import Start
+from ropewalk.lab.sweep import Goal
+
+#: Receives the events of a cell.
+Watch = Callable[[Cell, dict[str, Any]], None]
+
+ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command is running
+LOOKS_EVERY = 0.1  # seconds, and more for many cells
+SAVES_WITHIN = 60.0  # seconds for running cells to save after Ctrl-C
+RESTARTS = 5  # of a cell whose job was killed, or whose machine died
+
+
+@dataclass
+class _Running:
+    job: Job
+    events: EventReader
+    error: str | None = None
+    outcome: str = "finished"
+
+
+class Scheduler:
+    """Waiting and running cells. The run's folder says what is done, so another can go on."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        run: Path,
+        launcher: Launcher,
+        at_once: int,
+        threads: int,
+        watch: Watch,
+        goal: Goal,
+    ) -> None:
+        self._run, self._launcher, self._at_once = run, launcher, at_once
+        self._threads, self._watch, self._goal = threads, watch, goal
+        self._waiting = deque(cells)
+        self._running: dict[Cell, _Running] = {}
+        self._sightings = Sightings()
+        self._told: set[Cell] = set()  # cells of another command that the watcher knows about
+        self._asked: dict[Cell, float] = {}
+        self._restarts: dict[Cell, int] = {}
+        self._stopping = False
+        self.failures: list[str] = []
+
+    def work(self) -> None:
+        """Run all cells. At an exception, such as Ctrl-C, running cells save first."""
+        try:
+            while self._waiting or self._running:
+                self._look()
+                self._start()
+                time.sleep(max(LOOKS_EVERY, len(self._running) / 100))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _start(self) -> None:
+        """Start waiting cells that no other command is running, as many as may run together."""
+        ready: list[Cell] = []
+        for _ in range(len(self._waiting)):
+            if len(self._running) + len(ready) >= self._at_once:
+                break
+            cell = self._waiting.popleft()
+            if self._is_held(cell):
+                self._waiting.append(cell)
+            else:
+                ready.append(cell)
+        if not ready:
+            return
+        starts = [self._start_of(cell) for cell in ready]
+        for cell, start, job in zip(ready, starts, self._launcher.start(starts), strict=True):
+            events = EventReader(cell.folder(self._run), start.attempt)
+            self._running[cell] = _Running(job, events)
+            self._watch(cell, {"phase": f"starting, {job.place}" if job.place else "starting"})
+
+    def _start_of(self, cell: Cell) -> Start:
+        dead = self._sightings.mark(cell.folder(self._run))
+        return Start(self._run.resolve(), cell, self._goal, self._threads, uuid4().hex, dead)
+
+    def _is_held(self, cell: Cell) -> bool:
+        """Return whether another command is running a cell; report it once."""
+        now = time.monotonic()
+        if now - self._asked.get(cell, -ASK_AGAIN) < ASK_AGAIN:
+            return True
+        if not self._sightings.is_held(cell.folder(self._run)):
+            return False
+        self._asked[cell] = now
+        if cell not in self._told:
+            self._told.add(cell)
+            self._watch(cell, {"phase": "another command is running it"})
+        return True
+
+    def _look(self) -> None:
+        """Forward new events, and take away cells that have ended."""
+        for cell, running in list(self._running.items()):
+            end = running.job.end()  # before its last events are read
+            for event in running.events():
+                running.error = event.get("error", running.error)
+                running.outcome = event.get("ended", running.outcome)
+                self._watch(cell, event)
+            if end is not None:
+                del self._running[cell]
+                self._finish(cell, running, end)
+
+    def _finish(self, cell: Cell, running: _Running, end: End) -> None:
+        if end.code == BUSY:
+            self._asked[cell] = time.monotonic()
+            self._waiting.append(cell)
+            return
+        if end.code == INTERRUPTED and not self._stopping and self._starts_again(cell):
+            self._watch(cell, {"phase": "interrupted; it starts again"})
+            self._waiting.append(cell)
+            return
+        if end.code == 0:
+            for said in end.output:
+                self._watch(cell, {"printed": said})
+        outcomes = {0: running.outcome, INTERRUPTED: "interrupted"}
+        self._watch(cell, {"phase": outcomes.get(end.code, "failed")})
+        if end.code and not self._stopping:
+            said = "\n".join(end.output).strip()
+            why = running.error or said or f"the process ended with status {end.code}"
+            self.failures.append(f"{cell}: {why}")
+
+    def _starts_again(self, cell: Cell) -> bool:
+        """Return whether a cell that a cluster interrupted should be started again."""
+        if self._launcher.name == "local":
+            return False
+        self._restarts[cell] = self._restarts.get(cell, 0) + 1
+        return self._restarts[cell] <= RESTARTS
+
+    def _stop(self) -> None:
+        """Let running cells save; return when they have, or after a minute."""
+        self._stopping = True
+        self._waiting.clear()
+        for running in self._running.values():
+            running.job.stop()
+        until = time.monotonic() + SAVES_WITHIN
+        while self._running and time.monotonic() < until:
+            self._look_quietly()
+            time.sleep(LOOKS_EVERY)
+
+    def _look_quietly(self) -> None:
+        """Look, although the watcher may be what failed."""
+        try:
+            self._look()
+        except Exception:
+            self._running = {c: r for c, r in self._running.items() if r.job.end() is None}

@@ -1,0 +1,181 @@
+"""What the folder of a run says about its cells, without the command that started it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.checks import shown
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config import Config
+from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.launch.events import Event, read_session
+from ropewalk.lab.launch.lease import LEASE, Lease, read_lease, this_machine
+from ropewalk.lab.report.formats import format_duration, format_number
+from ropewalk.lab.results import read_results
+from ropewalk.lab.run import cells_of
+from ropewalk.lab.sweep import DECODING_FIELDS
+from ropewalk.lab.tasks import open_task
+from ropewalk.lab.tuning import chosen, chosen_training, is_trained, trial_cells
+from ropewalk.locks import is_locked
+
+COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE")
+RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")
+MOST_RUNS = 1000
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """The state of a cell. left: estimated seconds of training, if it is known."""
+
+    cell: Cell
+    state: str
+    step: str = ""
+    left: float | None = None
+    place: str = ""
+
+    def row(self) -> tuple[str, ...]:
+        """Return the columns."""
+        left = "" if self.left is None else format_duration(self.left)
+        return (str(self.cell), self.state, self.step, left, self.place)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """The state of all cells of a run, trials of a sweep first."""
+
+    run: Path
+    cells: tuple[CellStatus, ...]
+    finished: bool
+
+    def summary(self) -> str:
+        """Return one line: how many cells are in which state, and what to do."""
+        counts = Counter(cell.state.partition(":")[0] for cell in self.cells)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        if self.finished:
+            return f"{states}. The run is complete: {self.run / 'report.html'}"
+        return f"{states}. The command that started the run continues it."
+
+
+def read_status(run: Path) -> RunStatus:
+    """Return the state of a run. Raises ValueError if the folder has no run."""
+    if not (run / "config.json").is_file():
+        raise ValueError(
+            f"RUN must be the folder of a run, which has a config.json, got {shown(str(run))}"
+        )
+    config = read_run_config(run)
+    cells = tuple(
+        _cell_status(cell, run, config, only_train=trial) for cell, trial in _all(config, run)
+    )
+    return RunStatus(run, cells, (run / "results.json").exists())
+
+
+def list_runs(folder: Path) -> list[tuple[str, ...]]:
+    """Return a row for each run in a folder or in its folders, newest first."""
+    if not folder.is_dir():
+        raise ValueError(f"FOLDER must be a folder that contains runs, got {shown(str(folder))}")
+    found = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/corpus.json")]
+    found = [run for run in found if (run / "config.json").is_file()]
+    if not found:
+        raise ValueError(f"FOLDER must contain runs, got {shown(str(folder))}, which has none")
+    newest = sorted(
+        found, key=lambda run: run.joinpath("config.json").stat().st_mtime, reverse=True
+    )
+    return [_run_row(run, run.relative_to(folder)) for run in newest[:MOST_RUNS]]
+
+
+def _run_row(run: Path, name: Path) -> tuple[str, ...]:
+    try:
+        config = read_run_config(run)
+        encodings = ", ".join(config.encodings)
+        if (run / "results.json").exists():
+            return (str(name), config.task, "complete", _best(read_results(run)), encodings)
+        cells = read_status(run).cells
+        done = sum(cell.state in ("finished", "diverged") for cell in cells)
+        active = sum(cell.state == "running" for cell in cells)
+        state = f"{done} of {len(cells)} cells" + (f", {active} running" if active else "")
+        return (str(name), config.task, state, "", encodings)
+    except (ValueError, OSError, KeyError) as error:
+        return (str(name), "?", "cannot be read", "", " ".join(str(error).split())[:80])
+
+
+def _best(results: Facts) -> str:
+    """Return the best mean of the tested metric, and the encoding that has it."""
+    metric = next(m for m in results["metrics"] if m["key"] == results["tested_metric"])
+    split = next(iter(results["encodings"][0]["summary"]))
+    means = {
+        row["name"]: row["summary"][split][metric["key"]]["mean"] for row in results["encodings"]
+    }
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    if not known:
+        return ""
+    best = (max if metric["higher_is_better"] else min)(known, key=known.__getitem__)
+    return f"{metric['name']} {format_number(known[best], metric['digits'])} ({best})"
+
+
+def _all(config: Config, run: Path) -> list[tuple[Cell, bool]]:
+    """Return all cells of a run that are known now, and whether each is only a trial."""
+    trials = trial_cells(config)
+    found = [(cell, True) for cell in trials]
+    if all(is_trained(cell, run) for cell in trials):
+        choices = chosen_training(config, run)
+        if set(config.sweep) & set(DECODING_FIELDS) and (run / "results.json").exists():
+            choices = chosen(config, run)
+        own = [Cell(c.encoding, c.seed, choices[c.encoding].settings) for c in cells_of(config)]
+        used = {cell.folder(run) for cell in own}
+        found = [each for each in found if each[0].folder(run) not in used]
+        found += [(cell, False) for cell in own]
+    return found
+
+
+def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> CellStatus:
+    folder = cell.folder(run)
+    session, lease = read_session(folder), read_lease(folder)
+    training = next((e for e in reversed(session) if e.get("phase") == "training"), {})
+    phase = next((str(e["phase"]) for e in reversed(session) if "phase" in e), "starting")
+    step = f"{training['step']}/{training['steps']}" if training else ""
+    if is_locked(folder) or (lease is not None and lease.owner.machine != this_machine()):
+        left = _left(training) if phase == "training" else None
+        state = "running" if phase == "training" else f"running: {phase}"
+        return CellStatus(cell, state, step, left, _place(lease, session))
+    if (folder / "training.json").exists():
+        return CellStatus(cell, _ended(cell, folder, run, config, only_train), step)
+    if error := next((str(e["error"]) for e in reversed(session) if "error" in e), ""):
+        return CellStatus(cell, f"failed: {error[:200]}", step)
+    if (folder / "last.safetensors").exists():
+        return CellStatus(cell, "interrupted", step)
+    return CellStatus(cell, "waiting")
+
+
+def _ended(cell: Cell, folder: Path, run: Path, config: Config, only_train: bool) -> str:
+    held = read_checked_json(folder / "training.json", "record", most_bytes=MOST_DATA_BYTES)
+    if held["record"].get("status") == "diverged":
+        return "diverged"
+    task = open_task(config.with_settings(cell.settings), run)
+    if only_train or all((folder / f"{split}.json").exists() for split in task.splits):
+        return "finished"
+    return "trained"
+
+
+def _left(training: Event) -> float | None:
+    """Return the seconds of training that are left, at the mean speed so far."""
+    step, seconds = training.get("step", 0), training.get("seconds")
+    if not step or seconds is None:
+        return None
+    return float(seconds) / int(step) * (int(training["steps"]) - int(step))
+
+
+def _place(lease: Lease | None, session: list[Event]) -> str:
+    """Return where a cell runs. A lease that has not changed for long is reported."""
+    if lease is None:
+        return "this machine"
+    owner = lease.owner
+    here = owner.machine == this_machine()
+    place = ", ".join(
+        part for part in ("this machine" if here else owner.host, owner.job) if part
+    ) + (f", process {owner.pid}" if owner.pid else "")
+    silent = time.time() - lease.renewed_ns / 1e9  # by this machine's clock: a hint for people
+    return place if here or silent < LEASE else f"{place}, no sign for {format_duration(silent)}"

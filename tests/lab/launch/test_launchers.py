@@ -1,0 +1,166 @@
+"""One comparison under several launchers, with processes.
+
+These fail if bits depend on what starts a cell, if a kill of the command or of a job loses work, or
+if a run that one launcher began cannot be continued by another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ropewalk.files import read_json
+from ropewalk.lab.checkpoint import read_tensors
+from ropewalk.lab.launch.events import read_session
+from ropewalk.lab.status import list_runs, read_status
+
+WORDS = [
+    *("compare", "--task", "copy", "--encodings", "none,rotary", "--seeds", "1,2,3,4"),
+    *("examples=600", "epochs=4", "train_length=6", "width=32", "heads=2", "feed_forward=64"),
+    *("layers=1", "length_multiples=1", "test_examples=20", "batch_tokens=256", "device=cpu"),
+]
+PATIENCE = 400
+
+
+def begin(run, *words):
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "ropewalk.cli", *WORDS, "--out", str(run), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "RAY_DISABLE_DOCKER_CPU_WARNING": "1"},
+    )
+
+
+def finish(process):
+    said = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == 0, said
+    return said
+
+
+def trained(run):
+    return len(list((run / "cells").glob("*/*/training.json")))
+
+
+def kill_when(process, run, ready, number=signal.SIGKILL):
+    """Kill the command when `ready(run)`, and wait until its cells have saved and ended."""
+    until = time.monotonic() + PATIENCE
+    while not ready(run):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate()
+    while any(cell.state.startswith("running") for cell in read_status(run).cells):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def bits(run):
+    """Return what a run computed: weights, records without times, scores, and outputs."""
+    found = {}
+    for folder in sorted((run / "cells").glob("*/*")):
+        name = str(folder.relative_to(run))
+        found[f"{name} weights"] = {
+            key: tensor.numpy().tobytes()
+            for key, tensor in read_tensors(folder / "model.safetensors")[0].items()
+        }
+        record = read_json(folder / "training.json")["record"]
+        found[f"{name} losses"] = [
+            (point["step"], point["loss"]) for key in ("training", "validation")
+            for point in record[key]
+        ]  # fmt: skip
+        for path in folder.glob("x*.json"):
+            held = read_json(path)
+            found[f"{name} {path.name}"] = {
+                key: value for key, value in held.items() if key not in ("seconds", "checksum")
+            }
+    return json.loads(json.dumps(found, default=str))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    finish(begin(run))
+    return run
+
+
+@pytest.mark.slow
+def test_begun_here_killed_continued_by_submitit_and_finished_by_ray(uninterrupted, tmp_path):
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    pytest.importorskip("ray", reason="ray is not installed")
+    run = tmp_path / "run"
+    kill_when(begin(run, "--jobs", "2"), run, lambda run: trained(run) >= 2)
+    here = trained(run)
+    assert 2 <= here < 8
+    slurm = ["--launcher", "slurm", "--launcher-args", "cluster=local", "--jobs", "2"]
+    kill_when(begin(run, *slurm), run, lambda run: trained(run) >= here + 2, signal.SIGINT)
+    assert trained(run) < 8
+    said = finish(begin(run, "--launcher", "ray", "--launcher-args", "retries=1"))
+    assert "another command" not in said
+    assert trained(run) == 8
+    assert bits(run) == bits(uninterrupted)
+    results = read_json(run / "results.json")
+    assert results["machine"]["launchers"] == ["local", "slurm", "ray"]
+    places = {read_session(path.parent)[0]["job"].split()[0] for path in run.rglob("events.jsonl")}
+    assert "ray" in places
+    ((_, task, state, score, _),) = [row for row in list_runs(tmp_path) if row[0] == "run"]
+    assert (task, state) == ("copy", "complete")
+    assert score.startswith("exact match")
+
+
+@pytest.mark.slow
+def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path):
+    """Sends what Slurm sends before it takes a node away."""
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    run = tmp_path / "run"
+    slurm = ["--launcher", "slurm", "--launcher-args", "cluster=local", "--jobs", "1"]
+    process = begin(run, *slurm)
+    until, warned = time.monotonic() + PATIENCE, set()
+    while process.poll() is None and len(warned) < 3:
+        assert time.monotonic() < until
+        for pid in controllers(run) - warned:
+            if any(e.get("phase") == "training" for e in sessions(run)):
+                os.kill(pid, signal.SIGUSR2)
+                warned.add(pid)
+                break
+        time.sleep(0.3)
+    finish(process)
+    assert warned
+    assert bits(run) == bits(uninterrupted)
+
+
+def sessions(run):
+    return [event for path in run.rglob("events.jsonl") for event in read_session(path.parent)[-1:]]
+
+
+def controllers(run):
+    """Return the processes of submitit that execute jobs of this run."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"submitit.core._submit" in words and str(run / "launcher").encode() in words:
+                found.add(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+def test_two_commands_on_one_folder_share_its_cells(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    both = [begin(run, "--jobs", "1") for _ in range(2)]
+    said = [finish(process) for process in both]
+    assert any("another command is running it" in each for each in said)
+    assert bits(run) == bits(uninterrupted)

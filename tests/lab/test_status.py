@@ -1,0 +1,114 @@
+"""`ropewalk status` and `ropewalk runs`, from folders alone.
+
+These fail if a state is named that the folder does not show, if a running cell of another machine
+is taken for waiting, or if a folder that is no run ends in anything but a line.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+
+import pytest
+
+from ropewalk.files import read_json, write_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.launch.events import EventWriter
+from ropewalk.lab.launch.lease import Owner, owned
+from ropewalk.lab.run import prepare
+from ropewalk.lab.status import list_runs, read_status
+from ropewalk.lab.worker import run_cell
+
+CONFIG = {
+    "task": "copy",
+    "encodings": "none,rotary",
+    "seeds": (1, 2),
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 16,
+    "examples": 40,
+    "train_length": 3,
+    "length_multiples": (1,),
+    "test_examples": 5,
+    "epochs": 1,
+    "device": "cpu",
+}
+DONE, OTHER = Cell("none", 1), Cell("rotary", 2)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    prepare(make_config(settings=CONFIG), folder)
+    run_cell(folder, DONE, lambda event: None)
+    return folder
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "runs" / "run")
+
+
+def states(run):
+    return {str(cell.cell): (cell.state, cell.step) for cell in read_status(run).cells}
+
+
+def test_finished_and_waiting_cells(run):
+    found = read_status(run)
+    assert states(run) == {
+        "none, seed 1": ("finished", ""),
+        "none, seed 2": ("waiting", ""),
+        "rotary, seed 1": ("waiting", ""),
+        "rotary, seed 2": ("waiting", ""),
+    }
+    assert found.summary().startswith("1 finished, 3 waiting. ")
+    assert list_runs(run.parent) == [("run", "copy", "1 of 4 cells", "", "none, rotary")]
+
+
+def test_a_running_cell_shows_its_step_time_left_and_place(run):
+    folder = OTHER.folder(run)
+    with owned(folder, job="slurm job 7"), EventWriter(folder, "a", {}) as write:
+        write({"phase": "training", "step": 30, "steps": 120, "seconds": 10.0, "loss": 1.0})
+        (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+        assert (found.state, found.step, found.left) == ("running", "30/120", 30.0)
+        assert found.place.startswith("this machine, slurm job 7, process ")
+        write({"phase": "scoring x1"})
+        assert states(run)[str(OTHER)] == ("running: scoring x1", "30/120")
+    assert states(run)[str(OTHER)][0] == "waiting"
+    elsewhere = Owner("t", "another boot", "node7", 4, "slurm job 8", "")
+    (folder / "owner.json").write_text(json.dumps(asdict(elsewhere)))
+    (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+    assert (found.state.partition(":")[0], found.place) == (
+        "running",
+        "node7, slurm job 8, process 4",
+    )
+
+
+def test_failed_interrupted_and_diverged_cells(run):
+    folder = OTHER.folder(run)
+    folder.mkdir(parents=True)
+    (folder / "last.safetensors").touch()
+    assert states(run)[str(OTHER)][0] == "interrupted"
+    with EventWriter(folder, "a", {}) as write:
+        write({"error": "out of memory: so much"})
+    assert states(run)[str(OTHER)][0] == "failed: out of memory: so much"
+    record = DONE.folder(run) / "training.json"
+    held = read_json(record)
+    held["record"]["status"] = "diverged"
+    write_checked_json(record, {key: value for key, value in held.items() if key != "checksum"})
+    assert states(run)[str(DONE)][0] == "diverged"
+
+
+def test_what_is_no_run_is_explained(run, tmp_path):
+    with pytest.raises(ValueError, match="RUN must be the folder of a run"):
+        read_status(tmp_path)
+    with pytest.raises(ValueError, match="has none"):
+        list_runs(run)
+    with pytest.raises(ValueError, match="must be a folder that contains runs"):
+        list_runs(tmp_path / "nowhere")
+    (run / "config.json").write_text("{")
+    ((name, task, state, _, _),) = list_runs(run.parent)
+    assert (name, task, state) == ("run", "?", "cannot be read")
