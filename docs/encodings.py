@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ropewalk.encodings import REGISTRY
+from ropewalk.explorer.encodings import called
 
 HEAD = """# Encodings
 
@@ -31,14 +32,11 @@ def page() -> str:
 def _section(name: str, make: object) -> str:
     assert callable(make)
     parameters = inspect.signature(make).parameters.values()
-    given = [p for p in parameters if p.name != "shape" and p.kind != p.VAR_KEYWORD]
-    arguments = ", ".join(f"{p.name}={p.default!r}" for p in given)
-    called = f"`{name}({arguments})`" if arguments else f"`{name}`"
     text = inspect.cleandoc(make.__doc__ or "")
     name_of = "|".join(p.name for p in parameters if p.name != "shape")
     listed = rf"^((?:{name_of})(?:, (?:{name_of}))*): "
     text = re.sub(listed, r"- `\1`: ", text, flags=re.MULTILINE) if name_of else text
-    return f"\n## {name}\n\n{called}\n\n{text}\n"
+    return f"\n## {name}\n\n`{called(name, make)}`\n\n{text}\n"
 
 
 if __name__ == "__main__":

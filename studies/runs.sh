@@ -123,6 +123,7 @@ fi
 every='sinusoidal,none,integer,binary,learned,rotary,rotary(rule=proportional,fraction=0.75),rotary(frequency=0.1),rotary(values=True),xpos,alibi,t5,kerple,fire(length=64),tupe,shaw,transformer_xl,deberta(distance=64),cope'
 unit causal-lm --task causal-lm --encodings "$every" --seeds 1,2,3 examples=1000
 study extrapolation "$runs/causal-lm" studies/extrapolation.py "$runs/causal-lm"
+study frequency-usage "$runs/causal-lm" studies/frequency_usage.py "$runs/causal-lm"
 if [[ rotary-parts == "$wanted"* && -e $runs/causal-lm/results.json ]] && ! there "$results/rotary-parts/results.json"; then
   compare "$runs/gradients" --task causal-lm --encodings "sinusoidal,integer,integer(length=512),rotary" --seeds 1,2,3 examples=300 length_multiples=1
 fi

@@ -25,7 +25,7 @@ from ropewalk import rotate
 from ropewalk.bench import contenders, peers
 from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Rotation
 from ropewalk.bench.correctness import allowed, worst_error
-from ropewalk.bench.output import duration, print_notes, print_part, save_figure
+from ropewalk.bench.output import duration, picture_of, print_notes, print_part
 from ropewalk.bench.plan import check_target, make_plan, using_threads
 from ropewalk.bench.run import measure, write_results
 from ropewalk.bench.timing import peak_call_memory, time_rows
@@ -131,10 +131,15 @@ def test_what_was_measured_comes_back_from_its_json_and_can_be_shown(measured, t
     assert text.count("(limit)") == len(read["tables"])
     assert "…" not in text
     assert "absent: " in text
-    save_figure(tmp_path / "figure.png", read)
-    save_figure(tmp_path / "figure.svg", read)
+    picture = picture_of(read)
+    picture.save(tmp_path / "figure.png")
+    picture.save(tmp_path / "figure.svg")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    for timed, rows in zip(read["tables"], picture.data.values(), strict=True):
+        timed_rows = [row for row in timed["rows"] if not row["limit"]]
+        assert [bar["value"] for bar in rows] == [row["of_copy"] for row in timed_rows]
+        assert all(f"({duration(row['seconds'])})" in picture.alt for row in timed_rows)
 
 
 def off_by_one_position(case):

@@ -23,24 +23,25 @@ from rich.console import Console
 from tiny_models import FEW, GPTJ, tiny_model
 
 from ropewalk import ModelSpec
-from ropewalk.bench.model import parts as model_parts
 from ropewalk.bench.model import run as model_run
-from ropewalk.bench.model import source as model_source
 from ropewalk.bench.model import steps as model_steps
 from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.findings import findings
 from ropewalk.bench.model.inside import Stopwatch
 from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
 from ropewalk.bench.model.output import print_model_notes, print_model_part
+from ropewalk.bench.model.passage import PASSAGE, passage
 from ropewalk.bench.model.plan import WORK, make_model_plan
 from ropewalk.bench.model.rounds import Step, interval_rank, ratio, time_steps
 from ropewalk.bench.model.run import measure_model
-from ropewalk.bench.model.source import PASSAGE, load, passage, read_source
 from ropewalk.bench.model.steps import AFTER, BEFORE, WATCHED, WITHOUT, Views, speeds, view_of
 from ropewalk.bench.model.without import WithoutRotation
 from ropewalk.bench.run import write_results
 from ropewalk.cli.bench import bench
 from ropewalk.tools import load_model
+from ropewalk.tools import rotating as model_parts
+from ropewalk.tools.models import source as model_source
+from ropewalk.tools.models.source import load, read_source
 
 pytest.importorskip("transformers")
 

@@ -200,6 +200,7 @@ def test_train_takes_what_compare_takes(tmp_path):
             assert "did you mean 'rotary'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_generated_task_from_the_command_line(tmp_path):
     sizes = ["width=16", "heads=2", "feed_forward=32", "layers=1", "examples=30", "test_examples=4"]
     words = ["compare", "--task", "copy", "--preset", "quick", "--encodings", "none", *sizes]

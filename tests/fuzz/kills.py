@@ -94,7 +94,7 @@ def content(run: Path) -> dict[str, object]:
     """Give what a finished run has written, without what time it took."""
     found: dict[str, object] = {}
     for path in sorted((run / "cells").rglob("*.*")):
-        if path.is_file():
+        if path.is_file() and path.name != "events.jsonl":  # of the last session alone
             name = str(path.relative_to(run))
             found[name] = path.read_bytes()
             if path.suffix == ".json":

@@ -15,6 +15,7 @@ from published import changed
 from ropewalk.rotary.config import head_layouts, rope_fields
 
 
+@pytest.mark.slow
 @settings(max_examples=60)  # tests/fuzz/all.sh tries many more
 @given(st.integers(0, 2**32))
 def test_any_change_is_read_or_refused_in_words(tmp_path_factory, seed):

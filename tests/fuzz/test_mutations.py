@@ -48,6 +48,7 @@ def _large(data, folder):
     bytearray(600_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "said"),
     [

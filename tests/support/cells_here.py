@@ -4,7 +4,7 @@ from ropewalk.lab.run import cells_of
 from ropewalk.lab.worker import run_cell
 
 
-def run_cells_here(config, run, jobs, watch, *, cells=None, goal="scored"):
+def run_cells_here(config, run, jobs, watch, *, cells=None, goal="scored", launcher=None):
     """Replace `ropewalk.lab.run.run_cells`."""
     for cell in cells_of(config) if cells is None else cells:
         run_cell(run, cell, lambda event: None, goal)

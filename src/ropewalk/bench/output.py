@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from ropewalk.bench.contenders import OURS, WITHOUT_KERNEL
 from ropewalk.files import Facts
+
+if TYPE_CHECKING:
+    from ropewalk.figures.picture import Picture
 
 WIDTH = 100  # least width of a table; rich assumes 80 columns without a terminal
 QUIET = 0.5  # active other processes; with more, times may be due to them
@@ -91,10 +94,9 @@ def print_notes(console: Console, results: Facts) -> None:
     )
 
 
-def save_figure(path: Path, results: Facts) -> None:
-    """Draw every table as bars, times as multiples of copying, and write them as PNG or SVG."""
+def picture_of(results: Facts) -> Picture:
+    """Return every table as bars, times as multiples of copying."""
     from ropewalk.figures.bars import Bar, bars
-    from ropewalk.figures.static import png, svg
 
     panels = {
         table_title(timed): [
@@ -110,8 +112,7 @@ def save_figure(path: Path, results: Facts) -> None:
         ]
         for timed in results["tables"]
     }
-    figure = bars(panels, "time, as a multiple of copying, which is the line", limit=1.0)
-    path.write_bytes(svg(figure) if path.suffix == ".svg" else png(figure))
+    return bars(panels, "time, as a multiple of copying, which is the line", limit=1.0)
 
 
 def table_title(timed: Facts) -> str:

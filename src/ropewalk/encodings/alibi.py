@@ -43,8 +43,9 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # Looking back, -m|i - j| and m * j, which needs no pairs, give the same softmax. But fused
-        # attention takes a bias in the dtype of q, and in bfloat16 neighbors get the same m * j.
+        # When queries only look back, the bias m * j gives the same softmax and needs no pairs. It
+        # is not used: fused attention takes a bias in the dtype of q, and in bfloat16, neighbors
+        # would get the same m * j.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:
@@ -59,9 +60,9 @@ class ALiBi(Encoding):
     Acts on scores, the same in every layer; relative. Costs one addition per score; no parameters.
     Accepts any position. Keys can be cached.
 
-    The paper looks back only. In a stack that looks both ways, `symmetric=True` uses the distance;
-    it cannot distinguish a sequence from its reverse. With `symmetric=False`, half of the heads
-    look back and half look ahead, each half with the slopes of H/2 heads. The paper has no
+    In the paper, queries only look back. In a stack that looks both ways, `symmetric=True` uses the
+    distance; it cannot distinguish a sequence from its reverse. With `symmetric=False`, half of the
+    heads look back and half look ahead, each half with the slopes of H/2 heads. The paper has no
     cross-attention; with `cross=True`, the symmetric formula applies between target and source
     positions, and favors keys at the query's own position.
     Source: Press et al. 2021, arXiv 2108.12409, section 3; both ways: its authors' issue 5,

@@ -65,20 +65,22 @@ class Tupe(Encoding):
     also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary scores, which are
     divided by `sqrt(D)`.
 
-    Acts on scores; absolute. Costs two projections of the position vectors and, per head, one
-    S × T product, once for all layers (but in each layer if a long sequence attends in blocks);
-    `(max_positions + 2 (1 + H D)) * width` parameters, shared by all layers of the stack. Refuses
-    positions from `max_positions` on. Keys can be cached.
+    Acts on scores; absolute, and relative too with `relative`. Costs two projections of the
+    position vectors and, per head, one S × T product, once for all layers (but in each layer if a
+    long sequence attends in blocks); `(max_positions + 2 (1 + H D)) * width` parameters (`relative`
+    adds 32 H, `reset` adds H), shared by all layers of the stack. Refuses positions from
+    `max_positions` on. Keys can be cached.
 
     The paper has only encoders, with `reset` except in an ablation; causal stacks use the same
     formulas here. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9);
-    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm, and adds
-    biases to U. Here U has no biases: without `reset`, the norm's bias can have the same effect (a
-    bias of U_k cancels in the softmax).
+    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm and
+    biases in U_q and U_k. Here both have no biases. Without `reset` they would be redundant: the
+    norm's bias can do what a bias of U_q does, and a bias of U_k adds the same number to the scores
+    of all keys, which softmax cancels.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: replace the position scores of position 0, where [CLS] is: its key gets one trained
-        number per head from every other query, and its query uses content alone. (The paper also
+    reset: replace the position scores of position 0, where [CLS] is: every other query gives its
+        key one trained number per head, and its own query uses content alone. (The paper also
         adds a number to the scores of query 0: the same for all keys, so softmax cancels it.)
     """
 

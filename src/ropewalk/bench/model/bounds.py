@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ropewalk.bench.model.plan import DECODE, TRAINING, ModelPlan
 from ropewalk.machine import available_memory
+from ropewalk.tools.models.cost import least_bytes, work_of
 
 PATIENCE = 60.0  # seconds of one step, unless --seconds is more
 SHORT = 32  # tokens of the first timed pass
@@ -26,14 +26,16 @@ def check_step(
 
     Passes of 32, 128, 512, … tokens are timed; the next one runs only if no estimate is too long.
     """
-    count = tokens.shape[1]
-    needed, free = least_bytes(model, count, plan), available_memory(plan.device)
+    count, trains = tokens.shape[1], TRAINING in plan.work
+    logits = count if trains or DECODE in plan.work else 0
+    needed = least_bytes(model, count, logits, trains=trains)
+    free = available_memory(plan.device)
     if free is not None and needed > free:
         raise ValueError(
             f"--tokens must be fewer: one step with {count:,} tokens needs at least "
             f"{needed / 2**30:.1f} GiB, free are {free / 2**30:.1f} GiB"
         )
-    most, passes = max(PATIENCE, plan.seconds), 3 if TRAINING in plan.work else 1
+    most, passes = max(PATIENCE, plan.seconds), 3 if trains else 1
     length = SHORT
     while length < count:
         try:
@@ -49,32 +51,6 @@ def check_step(
         if whole < most / 10:
             return
         length *= 4
-
-
-def work_of(model: nn.Module, count: int) -> float:
-    """Return the products of a pass: linear in the tokens, and attention's, quadratic."""
-    text = _text(model)
-    width, layers = getattr(text, "hidden_size", 0), getattr(text, "num_hidden_layers", 0)
-    return sum(p.numel() for p in model.parameters()) * count + 2 * layers * width * count**2
-
-
-def least_bytes(model: nn.Module, count: int, plan: ModelPlan) -> int:
-    """Return the bytes that a step needs at least: logits, attention's scores if eager, layers."""
-    text: Any = _text(model)
-    size = next(p.element_size() for p in model.parameters() if p.is_floating_point())
-    trains = TRAINING in plan.work
-    width, layers = getattr(text, "hidden_size", 0), getattr(text, "num_hidden_layers", 0)
-    needed = 4 * count * width * size * (layers if trains else 1)
-    if trains or DECODE in plan.work:
-        needed += count * int(text.vocab_size) * size * (2 if trains else 1)
-    if getattr(model.config, "_attn_implementation", None) == "eager":
-        needed += getattr(text, "num_attention_heads", 1) * count**2 * size
-    return needed
-
-
-def _text(model: nn.Module) -> Any:
-    config: Any = model.config
-    return config.get_text_config(decoder=True)
 
 
 def _seconds(

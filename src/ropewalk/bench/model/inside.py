@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.bench.model.parts import Part, replaced, rotating_parts
+from ropewalk.tools.rotating import Part, replaced, rotating_parts
 
 Mark = Callable[[], None]
 

@@ -13,22 +13,22 @@ from torch import nn
 from ropewalk.bench.contenders import kernel_serves
 from ropewalk.bench.model.bounds import check_step
 from ropewalk.bench.model.movement import logit_movement
+from ropewalk.bench.model.passage import passage
 from ropewalk.bench.model.plan import TRAINING, ModelPlan
-from ropewalk.bench.model.source import (
-    Source,
-    check_memory,
-    load,
-    passage,
-    quiet,
-    random_tokens,
-    read_source,
-)
 from ropewalk.bench.model.steps import LENGTHS, Views, time_work
 from ropewalk.bench.plan import using_threads
 from ropewalk.bench.run import device_name
 from ropewalk.files import Facts
 from ropewalk.machine import conditions
 from ropewalk.machine import load as machine_load
+from ropewalk.tools.models.source import (
+    Source,
+    check_memory,
+    load,
+    quiet,
+    random_tokens,
+    read_source,
+)
 
 
 def measure_model(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.bench.model.parts import replaced, rotating_parts
+from ropewalk.tools.rotating import replaced, rotating_parts
 
 
 class WithoutRotation:
