@@ -24,11 +24,11 @@ from ropewalk.lab.report.metrics import (
     metrics,
     tested_metric,
 )
-from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text
+from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text, steps_text
 from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
-NAMED = 6  # encodings in a title
+NAMED = 6  # encodings in a title, and those that each get sentences of their own
 
 
 def title(results: Facts) -> str:
@@ -70,11 +70,11 @@ def _headline(results: Facts, split: str) -> str:
     floor = metric["floor"]
     seen = [v for row in rows for v in row["summary"][split][metric["key"]]["values"]]
     if floor is not None and all(value < floor for value in seen if value is not None):
-        what = f"{'translate' if is_translation(results) else 'answer'} (split {code(split)})"
         limit = f"{floor} {metric['unit']}".strip()
+        steps = steps_text(rows)
         return (
-            f"No model has learned to {what}: all are below {limit} {metric['name']} ({seeds}). "
-            "Differences between the models mean little."
+            f"On {code(split)}, every model with every seed is below {limit} {metric['name']}"
+            f"{f' after {steps}' if steps else ''}, so differences there mean little."
         )
     if len(rows) == 2:
         return _comparison(results, rows[1], split)
@@ -84,15 +84,18 @@ def _headline(results: Facts, split: str) -> str:
 
 
 def findings(results: Facts) -> list[str]:
-    """Return, in one or two sentences each, what the numbers show and what they do not."""
+    """Return, in one or two sentences each, what the numbers show and what they do not.
+
+    Many encodings share one sentence for each split; the tables have their numbers.
+    """
     rows, splits = results["encodings"], results["splits"]
-    sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
+    if len(rows) > NAMED:
+        sentences = [_headline(results, split) for split in splits]
+    else:
+        sentences = [_comparison(results, row, split) for split in splits for row in rows[1:]]
     sentences = [sentence for sentence in sentences if sentence not in headline(results)]
-    lacking = lacking_seeds(results)
-    if rows[0]["name"] not in lacking:  # else its mean covers fewer seeds than theirs
-        counts = [_metrics_not_ahead(results, r) for r in rows[1:] if r["name"] not in lacking]
-        dependent = "The measures just counted are not independent: all score the same models."
-        sentences += [*counts, dependent] if counts else []
+    if len(rows) <= NAMED:
+        sentences += _counts(results)
     sentences += _solved(results)
     sentences += [
         f"{code(row['name'])}, seed {cell['seed']}, diverged after "
@@ -104,6 +107,17 @@ def findings(results: Facts) -> list[str]:
     ]
     sentences += lacking_sentences(results)
     return sentences + without_result(results) + limits(results)
+
+
+def _counts(results: Facts) -> list[str]:
+    """Return in how many measures each row's mean is better than the first row's, and worse."""
+    first, *others = results["encodings"]
+    lacking = lacking_seeds(results)
+    if first["name"] in lacking:  # its mean covers fewer seeds than theirs
+        return []
+    counts = [_metrics_not_ahead(results, row) for row in others if row["name"] not in lacking]
+    dependent = "The measures just counted are not independent: all score the same models."
+    return [*counts, dependent] if counts else []
 
 
 def without_result(results: Facts) -> list[str]:

@@ -34,11 +34,9 @@ def legend(results: Facts) -> str:
             "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal."
         )
     if any(least_shown(each) for each in tests):
-        strictest = " for the strictest correction (p times the number of comparisons)"
         sentences.append(
-            "The small ± number below this verdict is a threshold"
-            + strictest * (len(rows) > 2)
-            + ": any larger observed difference counts as better or worse."
+            "Any observed difference larger than the small ± number below this verdict would count as "
+            "better or worse" + "; with Holm's correction, a smaller one may too" * (len(rows) > 2) + "."
         )
     sentences += _split_meanings(results)
     sentences.append(

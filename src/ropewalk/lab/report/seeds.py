@@ -29,12 +29,17 @@ def seeds_text(rows: Sequence[Facts]) -> str:
     alone = all(len(row["cells"]) == 1 for row in rows)
     means = "means" if len(rows) > 1 else "mean"
     text = "one seed" if alone else f"{means} of {seeds_each(rows)}"
+    steps = steps_text(rows)
+    return f"{text}, {steps}{'' if alone else ' each'}" if steps else text
+
+
+def steps_text(rows: Sequence[Facts]) -> str:
+    """Return for how many steps these encodings were trained; empty if all trainings diverged."""
     # A diverged training has fewer steps, and has a sentence of its own.
     cells = [cell for row in rows for cell in row["cells"] if cell["status"] != "diverged"]
     steps = sorted({cell["steps"] for cell in cells})
     least = f"{steps[0]:,} to " if len(steps) > 1 else ""
-    each = "" if alone else " each"
-    return f"{text}, {least}{format_count(steps[-1], 'step')}{each}" if steps else text
+    return f"{least}{format_count(steps[-1], 'step')}" if steps else ""
 
 
 def seeds_each(rows: Sequence[Facts]) -> str:

@@ -81,7 +81,7 @@ def compare_statistics(
     Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
     between systems. A resample draws the items with replacement, the same for both systems and all
     seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
-    corrections make it valid for few seeds:
+    corrections keep false differences near 5 % with few seeds:
 
     - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
@@ -99,8 +99,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of cases: in 4 to 14 % of the third of cases with the smallest spread of seeds, and
-    in 0 to 3 % of the rest (`studies/rejections.py`).
+    in 1 to 5 % of the pairs. In the third of the pairs whose seeds agree best it is 4 to 14 %, in the
+    others 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -110,7 +110,7 @@ def compare_statistics(
     both systems does not narrow the interval. Fewer than about fifty items are too few.
 
     Raises:
-        ValueError: if there is no seed or no item, or the items differ.
+        ValueError: if there is no seed or no item, or the numbers of items or of statistics differ.
     """
     systems = {"first": first, "other": other}
     for name, system in systems.items():
@@ -179,7 +179,7 @@ def compare_with(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down adjusted p-values (Holm 1979), in the given order.
 
-    The k-th smallest of n is multiplied by n - k + 1, raised to the (k - 1)-th result if that is
+    The k-th smallest of n is multiplied by n - k + 1, replaced by the (k - 1)-th result if that is
     larger, and capped at 1.
     """
     adjusted = [0.0] * len(p_values)
