@@ -13,6 +13,7 @@ from typing import NamedTuple
 from common import RESULTS, Facts
 
 from ropewalk.lab.report.formats import format_count, format_number, format_p_value
+from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
 from ropewalk.lab.verdicts import add_verdicts
@@ -72,7 +73,8 @@ def weighed(
     """Compare a tested difference with what a claim wants: better, worse, not worse, or none.
 
     within: if the interval stays this close to 0, it supports a claim of no difference, and
-    contradicts a claim of a difference.
+    contradicts a claim of a difference. A shown difference whose mean is this close to 0 decides
+    nothing about a claim of a difference.
     """
     if not exists(folder):
         return []
@@ -86,6 +88,8 @@ def weighed(
     if wanted in (NOT_SHOWN, HARMLESS):
         harmless = wanted == HARMLESS and found["verdict"] == BETTER
         vote = FOR if harmless or (small and not shown) else AGAINST if shown else NEITHER
+    elif shown and within is not None and abs(found["difference"]) <= within:
+        vote = NEITHER
     elif shown:
         vote = FOR if found["verdict"] == wanted else AGAINST
     else:
@@ -103,9 +107,11 @@ def _said(folder: str, name: str, other: str, split: str, found: Facts) -> str:
     p = format_p_value(found["p_holm"]).replace("<", "&lt;")
     equals = "" if p.startswith("&") else "= "
     place = f"{folder.removeprefix('claims/')}, {split}"
+    least = least_shown(found) if found["verdict"] == NOT_SHOWN else None
+    limit = "" if least is None else f", ±{format_number(least, digits)}"
     return (
         f"`{name}` {gap} {unit} against `{other}` on {place} "
-        f"({low} to {high}, p {equals}{p}, {seeds})"
+        f"({low} to {high}, p {equals}{p}, {seeds}{limit})"
     )
 
 

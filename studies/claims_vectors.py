@@ -65,7 +65,7 @@ def decay_of_rotation() -> list[Evidence]:
     equal = f"q and k of ones, as in RoFormer's bound: {facts['equal']:+.2f}"
     peak = f"a key chosen for this purpose scores highest at distance {facts['peak']}"
     return [
-        Evidence(random, FOR if facts["mean"] > 3 * facts["error"] else AGAINST, HERE),
+        Evidence(random, FOR if facts["mean"] > 3 * facts["error"] else NEITHER, HERE),
         Evidence(equal, FOR if facts["equal"] > 0 else AGAINST, HERE),
         Evidence(peak, AGAINST if facts["peak"] >= LENGTH // 8 else NEITHER, HERE),
     ]

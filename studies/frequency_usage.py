@@ -152,6 +152,7 @@ def readme(results: Facts) -> str:
         "## Squared norm by wavelength",
         f"Means of {len(found)} seeds and of the heads of a layer.",
         norms_table(found),
+        f"The picture shows the model of seed {next(iter(found))} alone:",
         shown("norms", usage_picture(first)),
         "## Heads",
         "The share of the variance of scores that distance alone explains, for each head. Bold: at "
