@@ -41,7 +41,7 @@ except KeyboardInterrupt:  # during the imports above
     sys.exit(130)
 
 app = typer.Typer(
-    help="Compare position encodings in training, and find out what a rope really does.",
+    help="Compare position encodings in training, and see what RoPE does in a model.",
     context_settings={"max_content_width": 100},
     no_args_is_help=True,
     add_completion=False,

@@ -17,7 +17,7 @@ def explore(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Folder of a ropewalk compare, to open its attention.",
+            help="Run folder of ropewalk compare, whose attention maps are shown.",
             show_default=False,
         ),
     ] = None,
@@ -36,9 +36,9 @@ def explore(
         ),
     ] = None,
 ) -> None:
-    """Show what ropes do, in the browser.
+    """Explore rotary position embeddings (RoPE) in the browser.
 
-    The page turns, stretches and compares ropes and other encodings. It is served to this machine
+    The page rotates, stretches and compares RoPE and other position encodings. It is served to this machine
     alone, and loads nothing from another host.
     """
     with errors():

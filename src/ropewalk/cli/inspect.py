@@ -33,7 +33,7 @@ def inspect(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")
     ] = None,
 ) -> None:
-    """Show what a model's rope does, or how two models differ.
+    """Show the rotary embedding of a model, or how two models differ.
 
     For each kind of layer: pairing, rotary part, theta and where it came from, rule, amplitude,
     which pairs make a full turn within the context, and the error of float32 angles. Warns about

@@ -44,7 +44,7 @@ def usage(
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(metavar="N", help=f"Most tokens of the text to use.  [default: {TOKENS}]"),
+        typer.Option(metavar="N", help=f"Maximum number of tokens of the text.  [default: {TOKENS}]"),
     ] = None,
     window: Annotated[
         str | None,
@@ -67,10 +67,10 @@ def usage(
         str | None, typer.Option(metavar="PATH", help=".png or .svg file for the heat map.")
     ] = None,
 ) -> None:
-    """Show which frequencies of a rope a model's heads use.
+    """Show which rotary frequencies a model's heads use.
 
     Norms of queries and keys by layer, head and pair; heads that attend by position or by content;
-    and the loss if the slowest pairs do not rotate (p-RoPE, without training).
+    and the loss if only the fastest share p of the pairs rotates (p-RoPE, without training).
     """
     with errors():
         from ropewalk.bench.plan import check_target

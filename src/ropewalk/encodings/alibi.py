@@ -16,8 +16,8 @@ UNSEEN = torch.finfo(torch.float32).min / 2
 def slopes(heads: int) -> list[float]:
     """Return ALiBi's slope of each head, 2^(-8h/H).
 
-    If H is not a power of two, let p be the power of two below H. The first p heads have the slopes
-    for p heads; the rest take every other slope of those for 2p heads. Source: `get_slopes` in
+    h counts the H heads from 1. If H is not a power of two, let p be the largest power of two below
+    H. The first p heads have the slopes for p heads; the rest take every other slope of those for 2p heads. Source: `get_slopes` in
     ofirpress/attention_with_linear_biases, fairseq/models/transformer.py.
     """
     power = 1 << (heads.bit_length() - 1)
@@ -43,9 +43,9 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # When queries only look back, the bias m * j gives the same softmax and needs no pairs. It
+        # When queries only look back, the bias slope * j gives the same softmax and needs no pairs. It
         # is not used: fused attention takes a bias in the dtype of q, and in bfloat16, neighbors
-        # would get the same m * j.
+        # would get the same slope * j.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:
@@ -55,7 +55,7 @@ class ALiBiSite(PairBias):
 
 
 class ALiBi(Encoding):
-    """Subtract `m_h |i - j|` from the scaled scores, with `m_h = 2^(-8h/H)`.
+    """Subtract `m_h |i - j|` from the scaled scores, `m_h = 2^(-8h/H)` in head h = 1 … H.
 
     Acts on scores, the same in every layer; relative. Costs one addition per score; no parameters.
     Accepts any position. Keys can be cached.

@@ -20,7 +20,7 @@ from ropewalk.lab.data.textfiles import Pair, stream_pairs
 #: Called with the name of a step, what is done of it, and the total, or None if it is not known.
 Progress = Callable[[str, int, int | None], None]
 
-LARGE_PAIRS = 200_000  # generated pairs; from this number on, they are streamed
+LARGE_PAIRS = 200_000  # generated pairs; larger numbers are streamed
 LARGE_BYTES = 2**25  # of the files of a training split; gzipped, a quarter of it
 
 BLOCK_PAIRS = 50_000

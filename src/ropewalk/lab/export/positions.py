@@ -42,7 +42,7 @@ class NotExpressibleError(ValueError):
 class SitePositions:
     """What one attention gets: arguments and fields of its specification.
 
-    arguments: of `MultiHeadAttentionSpec`. fields: its attributes that are set afterwards.
+    arguments: of `MultiHeadAttentionSpec`. fields: attributes of that specification, set afterwards.
     query_factors: `(D,)`, what the rows of each query head are multiplied by, or None.
     tokens: the number of tokens up to which the engine computes the same, None without a limit.
     """
@@ -142,9 +142,10 @@ def _rotary(site: RotarySite) -> SitePositions:
 def _bias(site: ScoreBias, causal: bool) -> SitePositions:
     """Return the bias of each distance as T5's table, with a bucket for each distance.
 
-    The first half of a side's buckets contain one distance each; the engine rounds only where it
-    computes the others. T5's bias stays the same from some distance on, so its table ends there and
-    is exact at any distance; other tables are exact below `POSITIONS`.
+    CTranslate2 gives the first half of a side's buckets one distance each, and computes borders of
+    the second half with logarithms. This table is twice as long as needed, so all distances that
+    matter are in the first half. T5's bias is constant from some distance on: its table is exact at
+    any distance. Other tables are exact below `POSITIONS`.
     """
     last = site.borders[-1] if isinstance(site, T5Site) else POSITIONS
     exact = min(last, POSITIONS - 1)
