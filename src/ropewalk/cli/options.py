@@ -76,7 +76,8 @@ Imports = Annotated[
 Out = Annotated[
     str | None,
     typer.Option(
-        metavar="FOLDER", help="Output folder.  [default: runs/PRESET for translation, or runs/TASK-PRESET]"
+        metavar="FOLDER",
+        help="Output folder.  [default: runs/PRESET for translation, or runs/TASK-PRESET]",
     ),
 ]
 Sweep = Annotated[

@@ -44,7 +44,9 @@ def usage(
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(metavar="N", help=f"Maximum number of tokens of the text.  [default: {TOKENS}]"),
+        typer.Option(
+            metavar="N", help=f"Maximum number of tokens of the text.  [default: {TOKENS}]"
+        ),
     ] = None,
     window: Annotated[
         str | None,

@@ -60,7 +60,9 @@ def test_models_that_have_not_learned_are_not_ranked():
     assert headline(facts).startswith(said)
     assert "`learned` is better" not in headline(facts)
     facts["encodings"][1]["summary"]["test"]["bleu"] = {"mean": None, "values": [30.0, None]}
-    assert "every model with every seed" not in headline(facts)  # one has, and another seed has no score
+    assert "every model with every seed" not in headline(
+        facts
+    )  # one has, and another seed has no score
 
 
 def test_a_small_difference_is_not_rounded_away():

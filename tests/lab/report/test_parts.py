@@ -153,6 +153,7 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
         (lambda part: part["machine"].update(precision="bfloat16"), "precision is 'bfloat16'"),
         (lambda part: part["encodings"][0].update(settings={"a": 1}), "none: settings is {'a': 1}"),
         (lambda part: part["corpus"].update(name="x" * 900), "corpus is {'name': 'xxx"),
+        (lambda part: part["corpus"]["facts"][0].__setitem__(1, "987 items"), "corpus is {"),
     ],
 )
 def test_another_comparison_is_refused(made, change, message):
@@ -170,6 +171,9 @@ def test_what_changes_no_score_may_differ(made):
     part["config"] |= {"preset": "quick", "device": "cuda", "data": "elsewhere"}
     part["versions"] |= {"torch": part["versions"]["torch"].partition("+")[0] + "+cu130"}
     part["later"] = {"kept": True}
+    part["corpus"]["facts"] = [
+        [f"{name} again", f"now {text}"] for name, text in part["corpus"]["facts"]
+    ]
     for row in part["encodings"]:
         row["trials"] = [1]
     assert differences(results_of(made, "first"), part) == []

@@ -6,6 +6,7 @@ for what is compared, the precision, torch. Each part stores its own conditions 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,7 +83,7 @@ def differences(results: Facts, part: Facts) -> list[str]:
     if here != there:
         return [f"task is {here}, published {there}"]
     found = _different(_fixed_fields(results, part), _fixed_fields(part, results))
-    found += _different(*({k: h[k] for k in DATA if k in h} for h in (results, part)))
+    found += _different(*map(_data, (results, part)))
     found += _different(*(_environment(held) for held in (results, part)))
     for split in results["splits"]:
         there, here = (item_columns(held, split) for held in (results, part))
@@ -99,6 +100,15 @@ def differences(results: Facts, part: Facts) -> list[str]:
                     f"the settings of {row['name']} were chosen with all of its seeds, so all must "
                     f"be replaced"
                 )
+    return found
+
+
+def _data(results: Facts) -> Facts:
+    """Return the facts of the data; of sentences about them the numbers, since words may change."""
+    found = {name: results[name] for name in DATA if name in results}
+    if "facts" in (corpus := found.get("corpus", {})):
+        numbers = [re.findall(r"\d[\d,.]*", text) for _, text in corpus["facts"]]
+        found["corpus"] = corpus | {"facts": numbers}
     return found
 
 
