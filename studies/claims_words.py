@@ -86,8 +86,8 @@ CLAIMS = {
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
         TUTORIALS,
-        "`t5(distance=64)`, all of whose buckets training reaches, at 8 times the trained length of "
-        "64. For it if perplexity is at most 1.05 times that at the trained length in every seed, "
+        "`t5(distance=64)`, all of whose buckets training reaches, at 8 times the trained length "
+        "of 64. For it if perplexity is at most 1.05 times that at the trained length in every seed, "
         "against it if it is at least 1.2 times in every seed.",
     ),
     "decay-trained": Claim(
@@ -101,8 +101,8 @@ CLAIMS = {
         "… and it is the rotation that makes them decay.",
         f"{ROFORMER}, section 3.4.3; doubted by Barbero et al. (arXiv 2410.06205)",
         "Mean score of the nearest eighth minus the farthest, without training: for it if above 0 "
-        "by 3 standard errors. Against it if a key can be chosen whose score is highest far away, a "
-        "construction as in Barbero et al. RoFormer claims only an upper bound that falls, which "
+        "by 3 standard errors. Against it if a key can be chosen whose score is highest far away, "
+        "a construction as in Barbero et al. RoFormer claims only an upper bound that falls, which "
         "this row does not test. The mean score of independent random vectors is 0 at every "
         "distance, so nothing can fall there.",
     ),
@@ -162,8 +162,9 @@ CLAIMS = {
     "clip-harmless": Claim(
         "Clipping distances at 16 is harmless.",
         "Shaw et al. (arXiv 1803.02155, section 3.2); T5 (arXiv 1910.10683, section 2.1)",
-        "Score with clipped distances, compared with all distances: against it if shown to be worse; for it if shown to be better, or if no "
-        "difference is shown and the interval stays within 0.01 of loss or 2 % of answers. "
+        "Score with clipped distances, compared with all distances: against it if shown to be "
+        "worse; for it if shown to be better, or if no difference is shown and the interval stays "
+        "within 0.01 of loss or 2 % of answers. "
         "Clipping at 4 is there for comparison. T5's clipping, at 128, is not tested.",
     ),
     "every-layer": Claim(
@@ -187,15 +188,15 @@ CLAIMS = {
     "longer-contexts": Claim(
         "Rotary works at 8 times the trained length.",
         f"{TUTORIALS}; doubted by {ALIBI}",
-        "Plain `rotary` without a scaling rule. For it, in every seed: perplexity at most 1.05 times "
-        "that at the trained length, or at least 90 % exact. Against it, in every seed: perplexity "
+        "Plain `rotary` without a scaling rule. For it, in every seed: perplexity at most 1.05 "
+        "times that at the trained length, or at least 90 % exact. Against it, in every seed: perplexity "
         "at least 1.2 times, or at most 50 % exact.",
     ),
     "sizes": Claim(
         "Rotary is better than sinusoids at every size.",
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of 0.2 to 3.7 million parameters: "
-        f"{BETTER}. The learning rate is 0.003, and 0.002 for the largest; the sizes have different "
-        f"numbers of test windows.",
+        f"{BETTER}. The learning rate is 0.003, and 0.002 for the largest; the sizes have "
+        f"different numbers of test windows.",
     ),
 }

@@ -38,8 +38,8 @@ def explore(
 ) -> None:
     """Explore rotary position embeddings (RoPE) in the browser.
 
-    The page rotates, stretches and compares RoPE and other position encodings. It is served to this machine
-    alone, and loads nothing from another host.
+    The page rotates, stretches and compares RoPE and other position encodings. It is served to this
+    machine alone, and loads nothing from another host.
     """
     with errors():
         from ropewalk.explorer import serve

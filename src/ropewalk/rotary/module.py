@@ -37,9 +37,9 @@ class RotaryEmbedding(nn.Module):
 
     For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
     at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has 8 MiB if
-    R = 128. Each device caches at most two tables, for the two latest sets of frequencies. A call that
-    includes position 16,384 or a later one computes its own rows: a decode at position 10,000,000
-    computes one row. Cached and computed rows are equal.
+    R = 128. Each device caches at most two tables, for the two latest sets of frequencies. A call
+    that includes position 16,384 or a later one computes its own rows: a decode at position
+    10,000,000 computes one row. Cached and computed rows are equal.
 
     Example:
         >>> import torch

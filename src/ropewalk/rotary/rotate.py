@@ -28,7 +28,8 @@ def rotate(
 ) -> Tensor:
     """Rotate every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
-    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3. B may be missing; there may be no head axis, or several.
+    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3. B may be missing, and there may be no axis of
+        heads, or several.
     cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if each sequence of the batch has its own
         positions; (B, N, S, R/2) if heads have their own angles. N divides H: each of the N sets of
         angles serves H/N consecutive heads, like key heads in GQA, and x has four axes. B may be 1.

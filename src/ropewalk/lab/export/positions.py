@@ -42,7 +42,7 @@ class NotExpressibleError(ValueError):
 class SitePositions:
     """What one attention gets: arguments and fields of its specification.
 
-    arguments: of `MultiHeadAttentionSpec`. fields: attributes of that specification, set afterwards.
+    arguments: of `MultiHeadAttentionSpec`. fields: attributes that are set on it afterwards.
     query_factors: `(D,)`, what the rows of each query head are multiplied by, or None.
     tokens: the number of tokens up to which the engine computes the same, None without a limit.
     """

@@ -35,8 +35,8 @@ def legend(results: Facts) -> str:
         )
     if any(least_shown(each) for each in tests):
         sentences.append(
-            "Any observed difference larger than the small ± number below this verdict would count as "
-            "better or worse"
+            "Any observed difference larger than the small ± number below this verdict would count "
+            "as better or worse"
             + "; with Holm's correction, a smaller one may too" * (len(rows) > 2)
             + "."
         )

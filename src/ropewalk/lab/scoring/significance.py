@@ -99,8 +99,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of the pairs. In the third of the pairs whose seeds agree best it is 4 to 14 %, in the
-    others 0 to 3 % (`studies/rejections.py`).
+    in 1 to 5 % of the pairs. In the third of the pairs whose seeds agree best it is 4 to 14 %, in
+    the others 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
