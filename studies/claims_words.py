@@ -87,8 +87,8 @@ CLAIMS = {
         "T5's bias scales to any length.",
         TUTORIALS,
         "`t5(distance=64)`, all of whose buckets training reaches, at 8 times the trained length "
-        "of 64. For it if perplexity is at most 1.05 times that at the trained length in every seed, "
-        "against it if it is at least 1.2 times in every seed.",
+        "of 64. For it if perplexity is at most 1.05 times that at the trained length in every "
+        "seed, against it if it is at least 1.2 times in every seed.",
     ),
     "decay-trained": Claim(
         "Scores decay with distance up to the farthest keys, in trained models.",
@@ -189,8 +189,8 @@ CLAIMS = {
         "Rotary works at 8 times the trained length.",
         f"{TUTORIALS}; doubted by {ALIBI}",
         "Plain `rotary` without a scaling rule. For it, in every seed: perplexity at most 1.05 "
-        "times that at the trained length, or at least 90 % exact. Against it, in every seed: perplexity "
-        "at least 1.2 times, or at most 50 % exact.",
+        "times that at the trained length, or at least 90 % exact. Against it, in every seed: "
+        "perplexity at least 1.2 times, or at most 50 % exact.",
     ),
     "sizes": Claim(
         "Rotary is better than sinusoids at every size.",
