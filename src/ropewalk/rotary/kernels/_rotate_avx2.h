@@ -46,6 +46,8 @@ static inline void store_bits(uint16_t *y, __m256i v) { _mm256_storeu_si256((__m
 
 /* bfloat16: the upper half of a float's bits */
 
+enum { LOWER_HALVES = 0x33333333 /* of 32 bits each, in a mask of bytes */ };
+
 static inline __m256i add_half(__m256 f) {
     return _mm256_add_epi32(_mm256_castps_si256(f), _mm256_set1_epi32(0x8000));
 }
@@ -60,16 +62,16 @@ static __attribute__((noinline)) __m256i round_any(__m256 f) {
 }
 
 /* Rounds into the upper half of each 32 bits; the lower halves have no meaning.
- * A tie is known by a lower half of 0 after half of the last place was added. */
+ * A tie is known by a lower half of 0 after half of the last place was added. A NaN that this addition
+ * would carry into the sign comes from x or the tables, and is in `first` too. */
 static inline void round_pairs(Pairs_avx2 *p, __m256i first[2], __m256i second[2]) {
     for (int k = 0; k < 2; k++) first[k] = add_half(p->first[k]), second[k] = add_half(p->second[k]);
     __m256i least = _mm256_min_epu16(_mm256_min_epu16(first[0], first[1]),
                                      _mm256_min_epu16(second[0], second[1]));
-    __m256i lower = _mm256_blend_epi16(least, _mm256_set1_epi16(1), 0xaa);
-    __m256i tie = _mm256_cmpeq_epi16(lower, _mm256_setzero_si256());
-    __m256 is_nan = _mm256_or_ps(_mm256_cmp_ps(p->first[0], p->second[0], _CMP_UNORD_Q),
-                                 _mm256_cmp_ps(p->first[1], p->second[1], _CMP_UNORD_Q));
-    if (_mm256_movemask_epi8(_mm256_or_si256(tie, _mm256_castps_si256(is_nan)))) {
+    __m256i tie = _mm256_cmpeq_epi16(least, _mm256_setzero_si256());
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(p->first[0], p->first[1], _CMP_UNORD_Q));
+    int rare = _mm256_movemask_epi8(_mm256_or_si256(tie, is_nan)) & LOWER_HALVES;
+    if (__builtin_expect(rare, 0)) {
         for (int k = 0; k < 2; k++)
             first[k] = round_any(p->first[k]), second[k] = round_any(p->second[k]);
     }
