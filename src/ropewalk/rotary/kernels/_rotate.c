@@ -9,8 +9,9 @@
  * where the two of pair i are R/2 apart (half) or next to each other (interleaved). Arithmetic is in
  * float (double for double), without fused multiply-add, so that it equals the reference bit for bit.
  *
- * The loops are compiled for several instruction sets. The best one that the processor has is chosen
- * when the module is loaded; `limit` chooses a lesser one, for tests and benchmarks.
+ * The loops are compiled for several sets of instructions (_rotate_sets.h). The best one that the
+ * processor has is chosen when the module is loaded; `limit` chooses a lesser one, for tests and
+ * benchmarks.
  */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -57,63 +58,7 @@ static inline void fetch_ahead(const void *row, int64_t bytes) {
 #endif
 }
 
-#define SET portable
-#include "_rotate_loops.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HAS_SETS 1
-#include <cpuid.h>
-#include <immintrin.h>
-#include "_rotate_16_bits.h"
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-#define SET avx2
-#include "_rotate_loops.h"
-#include "_rotate_avx2.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
-#define SET avx512
-#include "_rotate_loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,prefer-vector-width=512")
-#include "_rotate_avx512bf16.h"
-#pragma GCC pop_options
-#endif
-
-/* Sets of instructions; each includes those before it. */
-static const struct {
-    const char *name;
-    Rotate rotate[DTYPES];
-} SETS[] = {
-    {"portable", {rotate_float32_portable, rotate_float64_portable, rotate_bfloat16_portable,
-                  rotate_float16_portable}},
-#ifdef HAS_SETS
-    {"avx2", {rotate_float32_avx2, rotate_float64_avx2, bfloat16_by_avx2, float16_by_avx2}},
-    {"avx512", {rotate_float32_avx512, rotate_float64_avx512, bfloat16_by_avx2, float16_by_avx2}},
-    {"avx512bf16", {rotate_float32_avx512, rotate_float64_avx512, bfloat16_by_avx512,
-                    float16_by_avx512}},
-#endif
-};
-
-/* The last of SETS that the processor has. */
-static int best_set(void) {
-#ifdef HAS_SETS
-    unsigned a, b, c = 0, d; /* __builtin_cpu_supports knows F16C since GCC 11 only */
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
-        return 0;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
-        return 1;
-    return __builtin_cpu_supports("avx512bf16") ? 3 : 2;
-#endif
-    return 0;
-}
-
-static const Rotate *rotate_of_dtype = SETS[0].rotate;
+#include "_rotate_sets.h"
 
 static void copy_rest(const Work *w, const Rows *rows) {
     int64_t size = SIZE[w->dtype], rotated = 2 * w->pairs * size, before = w->start * size;
