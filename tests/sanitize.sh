@@ -23,4 +23,5 @@ cd "$work"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0
 export UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$work/src PYTHONMALLOC=malloc
 LD_PRELOAD="$(${CC:-gcc} -print-file-name=libasan.so) $(${CC:-gcc} -print-file-name=libubsan.so)" \
-    "$python" -m pytest -q -n 0 -p no:cacheprovider tests/rotary/kernels/test_cpu.py "$@"
+    "$python" -m pytest -q -n 0 -p no:cacheprovider tests/rotary/kernels/test_cpu.py \
+    tests/rotary/kernels/test_instruction_sets.py "$@"

@@ -113,6 +113,7 @@ def test_the_conditions_stand_with_the_numbers(measured):
         "machine"
     ].keys()
     assert "torch" in measured["versions"]
+    assert measured["instructions"].keys() == {"torch", "ropewalk"}  # of the CPU
     gone = {row["name"]: row["reason"] for row in measured["absent"]}
     for name in ("Liger", "flash-attn"):
         assert gone[name] == "not installed" or "needs a GPU" in gone[name]

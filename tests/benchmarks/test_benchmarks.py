@@ -10,6 +10,7 @@ runs to the end.
 
 import json
 import math
+import os
 import shutil
 
 import pytest
@@ -162,6 +163,17 @@ def test_a_script_runs_to_the_end_and_writes_its_numbers(script, tmp_path, capsy
     assert all(row["ratio"] > 0 for row in rows)
     assert {"commit", "command", "versions", "machine", "duration_s"} <= results.keys()
     assert "× baseline" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks for each run")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_the_instruction_sets_are_timed_against_copying(tmp_path, capsys):
+    (sets,) = load_scripts("benchmarks", "rotation_sets")
+    sets.main(["--smoke", "--out", str(tmp_path / "out.json")])
+    (found,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["dtypes"]
+    assert all(len(ratios) == 2 and min(ratios) > 0 for ratios in found["of_copy"].values())
+    assert capsys.readouterr().out.count("\n") == 2 + len(found["of_copy"])
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from ropewalk.bench.timing import Run, peak_call_memory, quartiles, time_rows
 from ropewalk.bench.workloads import GRADIENT, IN_PLACE, Case
 from ropewalk.files import Facts
 from ropewalk.machine import conditions, load
+from ropewalk.rotary.kernels import cpu
 
 
 class Refused(Exception):  # noqa: N818 - it is a result
@@ -34,6 +35,10 @@ def measure(
     results: Facts = conditions(command, plan.threads, packages)
     results["machine"]["device"] = device_name(plan.device)
     results["kernel"] = kernel_serves(plan.device)
+    results["instructions"] = {
+        "torch": torch.backends.cpu.get_cpu_capability().lower(),
+        "ropewalk": cpu.INSTRUCTIONS,
+    }
     watch(results)
     results["tables"] = []
     gone: dict[str, str] = {}

@@ -9,8 +9,9 @@
  * where the two of pair i are R/2 apart (half) or next to each other (interleaved). Arithmetic is in
  * float (double for double), without fused multiply-add, so that it equals the reference bit for bit.
  *
- * The loops are compiled for several instruction sets. The best one that the processor has is chosen
- * when the module is loaded.
+ * The loops are compiled for several sets of instructions (_rotate_sets.h). The best one that the
+ * processor has is chosen when the module is loaded; `limit` chooses a lesser one, for tests and
+ * benchmarks.
  */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -35,12 +36,13 @@ typedef struct {
 } Work;
 
 
-/* Consecutive rows along an axis of each tensor. */
+/* Consecutive rows along an axis of each tensor, of one head or of two with the same tables. */
 typedef struct {
     const char *x;
     char *out;
     const char *cos, *sin;
     int64_t count, x_stride, out_stride, table_stride; /* in elements */
+    int64_t heads, x_head, out_head;                   /* 1 or 2, and their strides */
 } Rows;
 
 typedef void (*Rotate)(const Work *, const Rows *);
@@ -56,64 +58,49 @@ static inline void fetch_ahead(const void *row, int64_t bytes) {
 #endif
 }
 
-#define SET portable
-#include "_rotate_loops.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HAS_SETS 1
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define SET avx2
-#include "_rotate_loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
-#define SET avx512
-#include "_rotate_loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,prefer-vector-width=512")
-#include "_rotate_avx512bf16.h"
-#pragma GCC pop_options
-#endif
-
-static const Rotate *rotate_of_dtype = ROTATE_portable;
-
-static void choose_set(void) {
-#ifdef HAS_SETS
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        rotate_of_dtype = ROTATE_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        rotate_of_dtype = __builtin_cpu_supports("avx512bf16") ? ROTATE_16_bits : ROTATE_avx512;
-#endif
-}
+#include "_rotate_sets.h"
 
 static void copy_rest(const Work *w, const Rows *rows) {
     int64_t size = SIZE[w->dtype], rotated = 2 * w->pairs * size, before = w->start * size;
     int64_t after = w->dim * size - before - rotated;
-    const char *x = rows->x;
-    char *out = rows->out;
-    for (int64_t n = rows->count; n > 0; n--) {
+    for (int64_t n = 0; n < rows->count * rows->heads; n++) {
+        int64_t row = n % rows->count, head = n / rows->count;
+        const char *x = rows->x + size * (row * rows->x_stride + head * rows->x_head);
+        char *out = rows->out + size * (row * rows->out_stride + head * rows->out_head);
         if (before) memcpy(out, x, before);
         if (after) memcpy(out + before + rotated, x + before + rotated, after);
-        x += rows->x_stride * size;
-        out += rows->out_stride * size;
     }
 }
 
-/* Rotates rows first .. last - 1 of all, in the order of memory, which processors prefetch: along the
+/* Whether the heads of a position are closer in memory than the positions of a head. */
+static int heads_are_closer(const Work *w) {
+    return w->length == 1 || (w->heads > 1 && w->x_stride[1] < w->x_stride[2]);
+}
+
+/* Heads that are rotated together, so that the tables are read once for both. Heads that are closer
+ * are rotated one after another, with a row of the tables that is still in the nearest cache. */
+static int64_t heads_together(const Work *w) {
+    return heads_are_closer(w) || w->heads == 1 ? 1 : 2;
+}
+
+/* The parts into which the work can be divided: rows of heads that are rotated together. */
+static int64_t parts(const Work *w) {
+    int64_t together = heads_together(w);
+    return w->batch * w->length * ((w->heads + together - 1) / together);
+}
+
+/* Rotates parts first .. last - 1 of all, in the order of memory, which processors prefetch: along the
  * sequence, or along heads if these are closer. */
-static void rotate_rows(const Work *w, int64_t first, int64_t last) {
+static void rotate_parts(const Work *w, int64_t first, int64_t last) {
     int64_t size = SIZE[w->dtype], table_size = w->dtype == FLOAT64 ? 8 : 4;
-    int by_head = w->length == 1 || (w->heads > 1 && w->x_stride[1] < w->x_stride[2]);
-    int inner = by_head ? 1 : 2, outer = by_head ? 2 : 1;
-    int64_t many = by_head ? w->heads : w->length, outers = by_head ? w->length : w->heads;
+    int by_head = heads_are_closer(w), inner = by_head ? 1 : 2, outer = by_head ? 2 : 1;
+    int64_t together = heads_together(w), groups = (w->heads + together - 1) / together;
+    int64_t many = by_head ? w->heads : w->length, outers = by_head ? w->length : groups;
     int partial = w->out != w->x && 2 * w->pairs < w->dim;
     while (first < last) {
-        int64_t i = first % many, o = first / many % outers, b = first / many / outers;
+        int64_t i = first % many, o = first / many % outers * together, b = first / many / outers;
         int64_t count = many - i < last - first ? many - i : last - first;
+        int64_t heads = together == 2 && o + 1 < w->heads ? 2 : 1;
         int64_t table = table_size * (b * w->table_stride[0] + o * w->table_stride[outer] +
                                       i * w->table_stride[inner]);
         Rows rows = {
@@ -121,6 +108,7 @@ static void rotate_rows(const Work *w, int64_t first, int64_t last) {
             w->out + size * (b * w->out_stride[0] + o * w->out_stride[outer] + i * w->out_stride[inner]),
             w->cos + table, w->sin + table,
             count, w->x_stride[inner], w->out_stride[inner], w->table_stride[inner],
+            heads, w->x_stride[1], w->out_stride[1],
         };
         if (partial) copy_rest(w, &rows);
         rows.x += size * w->start;
@@ -246,14 +234,30 @@ static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
+/* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
+ * returns its name. */
+static PyObject *py_limit(PyObject *module, PyObject *most) {
+    int set = best_set();
+    if (!PyUnicode_Check(most)) {
+        PyErr_SetString(PyExc_TypeError, "limit takes the name of a set");
+        return NULL;
+    }
+    for (int i = 0; i < set; i++)
+        if (!PyUnicode_CompareWithASCIIString(most, SETS[i].name)) set = i;
+    rotate_of_dtype = SETS[set].rotate;
+    return PyUnicode_FromString(SETS[set].name);
+}
+
 static PyMethodDef METHODS[] = {
-    {"rotate", (PyCFunction)(void (*)(void))py_rotate, METH_FASTCALL, NULL}, {NULL, NULL, 0, NULL}};
+    {"rotate", (PyCFunction)(void (*)(void))py_rotate, METH_FASTCALL, NULL},
+    {"limit", py_limit, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rotate", NULL, -1, METHODS,
                                     NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__rotate(void) {
     if (find_torch()) return NULL;
-    choose_set();
+    rotate_of_dtype = SETS[best_set()].rotate;
     find_team();
     return PyModule_Create(&MODULE);
 }

@@ -1,11 +1,16 @@
-/* bfloat16 and float16 with AVX-512's own conversion instructions, 16 pairs at a time.
- *
- * Included by _rotate.c after _rotate_loops.h for AVX-512. The loops there handle the other cases: a
- * number of pairs that is not a multiple of 16, and pairs that are written in another order than read.
+/* bfloat16 and float16 with AVX-512's own conversion instructions: the inside of the loops of
+ * _rotate_16_bits.h. Included by _rotate.c after _rotate_loops.h for AVX-512.
  */
-#include <immintrin.h>
 
-enum { LANES = 16, SUBNORMAL = 0x20 /* a class of VFPCLASSPS */ };
+enum { SUBNORMAL = 0x20 /* a class of VFPCLASSPS */ };
+
+typedef struct {
+    __m512 cos, sin;
+} Tables_avx512;
+
+static inline Tables_avx512 load_16(const float *c, const float *s, float sign) {
+    return (Tables_avx512){_mm512_loadu_ps(c), _mm512_mul_ps(_mm512_set1_ps(sign), _mm512_loadu_ps(s))};
+}
 
 static inline __m512 floats_of_bfloat16(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
@@ -47,45 +52,33 @@ static inline __m512i put_together(__m256i first, __m256i second) {
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
 }
 
-#define LOOP_16_BITS(NAME, FLOATS, ROUND)                                                          \
-    static void rotate_##NAME##_by_lanes(const Work *w, const Rows *r) {                           \
-        if (w->pairs % LANES || w->read_interleaved != w->write_interleaved) {                     \
-            rotate_##NAME##_avx512(w, r);                                                          \
-            return;                                                                                \
-        }                                                                                          \
-        const uint16_t *x = (const uint16_t *)r->x;                                                \
-        const float *c = (const float *)r->cos, *s = (const float *)r->sin;                        \
-        uint16_t *y = (uint16_t *)r->out;                                                          \
-        int64_t pairs = w->pairs;                                                                  \
-        __m512 sign = _mm512_set1_ps(w->adjoint ? -1.0f : 1.0f);                                   \
-        for (int64_t n = r->count; n > 0; n--) {                                                   \
-            fetch_ahead(x, 2 * pairs * (int64_t)sizeof(uint16_t));                                 \
-            for (int64_t i = 0; i < pairs; i += LANES) {                                           \
-                __m256i first, second;                                                             \
-                if (w->read_interleaved) {                                                         \
-                    take_apart(_mm512_loadu_si512(x + 2 * i), &first, &second);                    \
-                } else {                                                                           \
-                    first = _mm256_loadu_si256((const __m256i *)(x + i));                          \
-                    second = _mm256_loadu_si256((const __m256i *)(x + pairs + i));                 \
-                }                                                                                  \
-                __m512 a = FLOATS(first), b = FLOATS(second), cosine = _mm512_loadu_ps(c + i);     \
-                __m512 sine = _mm512_mul_ps(sign, _mm512_loadu_ps(s + i));                         \
-                ROUND(_mm512_sub_ps(_mm512_mul_ps(a, cosine), _mm512_mul_ps(b, sine)),             \
-                      _mm512_add_ps(_mm512_mul_ps(b, cosine), _mm512_mul_ps(a, sine)), &first,     \
-                      &second);                                                                    \
-                if (w->read_interleaved) {                                                         \
-                    _mm512_storeu_si512(y + 2 * i, put_together(first, second));                   \
-                } else {                                                                           \
-                    _mm256_storeu_si256((__m256i *)(y + i), first);                                \
-                    _mm256_storeu_si256((__m256i *)(y + pairs + i), second);                       \
-                }                                                                                  \
-            }                                                                                      \
-            x += r->x_stride, y += r->out_stride, c += r->table_stride, s += r->table_stride;      \
-        }                                                                                          \
-    }
+#define TURN_16_BITS(NAME, FLOATS, ROUND)                                                          \
+    static inline void turn_##NAME(__m256i *first, __m256i *second, Tables_avx512 t) {             \
+        __m512 a = FLOATS(*first), b = FLOATS(*second);                                            \
+        ROUND(_mm512_sub_ps(_mm512_mul_ps(a, t.cos), _mm512_mul_ps(b, t.sin)),                     \
+              _mm512_add_ps(_mm512_mul_ps(b, t.cos), _mm512_mul_ps(a, t.sin)), first, second);     \
+    }                                                                                              \
+    static inline void turn_##NAME##_halves_avx512(const uint16_t *x, uint16_t *y, int64_t pairs,  \
+                                                   Tables_avx512 t) {                              \
+        __m256i first = _mm256_loadu_si256((const __m256i *)x);                                    \
+        __m256i second = _mm256_loadu_si256((const __m256i *)(x + pairs));                         \
+        turn_##NAME(&first, &second, t);                                                           \
+        _mm256_storeu_si256((__m256i *)y, first);                                                  \
+        _mm256_storeu_si256((__m256i *)(y + pairs), second);                                       \
+    }                                                                                              \
+    static inline void turn_##NAME##_pairs_avx512(const uint16_t *x, uint16_t *y, int64_t pairs,   \
+                                                  Tables_avx512 t) {                               \
+        __m256i first, second;                                                                     \
+        take_apart(_mm512_loadu_si512(x), &first, &second);                                        \
+        turn_##NAME(&first, &second, t);                                                           \
+        _mm512_storeu_si512(y, put_together(first, second));                                       \
+    }                                                                                              \
+    LOOP_16_BITS(NAME##_halves_avx512, Tables_avx512, load_16, turn_##NAME##_halves_avx512,        \
+                 IN_HALVES)                                                                        \
+    LOOP_16_BITS(NAME##_pairs_avx512, Tables_avx512, load_16, turn_##NAME##_pairs_avx512,          \
+                 INTERLEAVED)                                                                      \
+    CHOICE_16_BITS(NAME##_by_avx512, NAME##_halves_avx512, NAME##_pairs_avx512,                    \
+                   rotate_##NAME##_avx512)
 
-LOOP_16_BITS(bfloat16, floats_of_bfloat16, round_to_bfloat16)
-LOOP_16_BITS(float16, floats_of_float16, round_to_float16)
-
-static const Rotate ROTATE_16_bits[DTYPES] = {rotate_float32_avx512, rotate_float64_avx512,
-                                              rotate_bfloat16_by_lanes, rotate_float16_by_lanes};
+TURN_16_BITS(bfloat16, floats_of_bfloat16, round_to_bfloat16)
+TURN_16_BITS(float16, floats_of_float16, round_to_float16)

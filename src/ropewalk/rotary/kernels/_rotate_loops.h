@@ -74,19 +74,17 @@ static inline uint16_t OF_SET(to_float16)(float f) {
         void (*loop[4])(const T *, T *, const A *, const A *, A, int64_t, int64_t, int64_t,        \
                         int64_t, int64_t) = {OF_SET(NAME##_hh), OF_SET(NAME##_hi),                 \
                                              OF_SET(NAME##_ih), OF_SET(NAME##_ii)};                \
-        loop[2 * w->read_interleaved + w->write_interleaved](                                      \
-            (const T *)r->x, (T *)r->out, (const A *)r->cos, (const A *)r->sin,                    \
-            w->adjoint ? (A)-1 : (A)1, w->pairs, r->count, r->x_stride, r->out_stride,             \
-            r->table_stride);                                                                      \
+        for (int64_t h = 0; h < r->heads; h++)                                                     \
+            loop[2 * w->read_interleaved + w->write_interleaved](                                  \
+                (const T *)r->x + h * r->x_head, (T *)r->out + h * r->out_head, (const A *)r->cos, \
+                (const A *)r->sin, w->adjoint ? (A)-1 : (A)1, w->pairs, r->count, r->x_stride,     \
+                r->out_stride, r->table_stride);                                                   \
     }
 
 LOOPS(rotate_float32, float, float, SAME, SAME)
 LOOPS(rotate_float64, double, double, SAME, SAME)
 LOOPS(rotate_bfloat16, uint16_t, float, OF_SET(from_bfloat16), OF_SET(to_bfloat16))
 LOOPS(rotate_float16, uint16_t, float, OF_SET(from_float16), OF_SET(to_float16))
-
-static const Rotate OF_SET(ROTATE)[DTYPES] = {OF_SET(rotate_float32), OF_SET(rotate_float64),
-                                              OF_SET(rotate_bfloat16), OF_SET(rotate_float16)};
 
 #undef JOINED
 #undef NAMED

@@ -1,4 +1,4 @@
-/* Work shared by threads: chunks of rows; a thread takes the next one when it is free.
+/* Work shared by threads: chunks of parts; a thread takes the next one when it is free.
  *
  * If torch computes with OpenMP, its own team of threads takes them. The team is awake when the call
  * is among others of torch, and would otherwise compete with our threads. A forked process has no
@@ -17,7 +17,7 @@ enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNKS_OF_A_THREAD = 16, CHUNKS_WOR
 /* The last user frees it, because a thread may start only after all work is done. */
 typedef struct {
     Work work[MOST_TENSORS];
-    int64_t rows[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* rows in a chunk of each tensor */
+    int64_t parts[MOST_TENSORS], first_chunk[MOST_TENSORS + 1]; /* parts in a chunk of each tensor */
     int count;
     atomic_llong next, done;
     atomic_int users;
@@ -30,9 +30,9 @@ static void take_chunks(void *shared) {
         int i = 0;
         while (chunk >= job->first_chunk[i + 1]) i++;
         const Work *w = &job->work[i];
-        int64_t first = (chunk - job->first_chunk[i]) * job->rows[i], last = first + job->rows[i];
-        int64_t end = w->batch * w->heads * w->length;
-        rotate_rows(w, first, last < end ? last : end);
+        int64_t first = (chunk - job->first_chunk[i]) * job->parts[i], last = first + job->parts[i];
+        int64_t end = parts(w);
+        rotate_parts(w, first, last < end ? last : end);
         atomic_fetch_add(&job->done, 1);
     }
 }
@@ -106,17 +106,17 @@ static void rotate_all(const Work *work, int count, int64_t threads, int64_t chu
     Job *job = threads > 1 ? malloc(sizeof(Job)) : NULL;
     if (!job) {
         for (int i = 0; i < count; i++)
-            rotate_rows(&work[i], 0, work[i].batch * work[i].heads * work[i].length);
+            rotate_parts(&work[i], 0, parts(&work[i]));
         return;
     }
     job->count = count;
     job->first_chunk[0] = 0;
     for (int i = 0; i < count; i++) {
         const Work *w = &work[i];
-        int64_t row = w->dim * SIZE[w->dtype], all = w->batch * w->heads * w->length;
+        int64_t part = heads_together(w) * w->dim * SIZE[w->dtype];
         job->work[i] = *w;
-        job->rows[i] = row < chunk ? chunk / row : 1;
-        job->first_chunk[i + 1] = job->first_chunk[i] + (all + job->rows[i] - 1) / job->rows[i];
+        job->parts[i] = part < chunk ? chunk / part : 1;
+        job->first_chunk[i + 1] = job->first_chunk[i] + (parts(w) + job->parts[i] - 1) / job->parts[i];
     }
     atomic_init(&job->next, 0);
     atomic_init(&job->done, 0);

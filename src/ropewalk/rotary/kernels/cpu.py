@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -9,10 +10,22 @@ from torch import Tensor
 
 from ropewalk.rotary.reference import Layout
 
+# The instruction set in use, portable, avx2, avx512 or avx512bf16; None without the extension.
+INSTRUCTIONS: str | None = None
+
+
+def limit_instructions(capability: str) -> str:
+    """Use at most what torch uses with this ATEN_CPU_CAPABILITY, and return the set in use."""
+    return _limit({"default": "portable", "avx2": "avx2"}.get(capability, "avx512bf16"))
+
+
 try:
+    from ropewalk.rotary.kernels._rotate import limit as _limit
     from ropewalk.rotary.kernels._rotate import rotate as _rotate
 
     AVAILABLE = True
+    # torch's own switch, so that both can be measured as on an older processor
+    INSTRUCTIONS = limit_instructions(os.environ.get("ATEN_CPU_CAPABILITY", ""))
 except ImportError:  # installed without a compiler
     AVAILABLE = False
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
