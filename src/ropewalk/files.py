@@ -10,7 +10,7 @@ import re
 import stat
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_OF_A_NAME = 200  # characters of a path that a message repeats
 MOST_JSON_BYTES = 2**24  # of a file of facts: ten times what the largest published results take
@@ -64,6 +64,12 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
             size = max(status.st_size, len(content))
             raise ValueError(f"{name}: {size:,} bytes, but at most {most_bytes:,} are allowed")
     return content
+
+
+def open_now(path: Path) -> BinaryIO:
+    """Open a file for reading without waiting for a writer, should it be a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    return os.fdopen(descriptor, "rb")
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

@@ -53,7 +53,8 @@ SLURM = {
     "gpus": Argument(int, "GPUs of a cell", 0),
     "cpus": Argument(int, "cores of a cell; by default its threads", 1),
     "memory_gb": Argument(float, "memory of a cell", 0.1),
-    "minutes": Argument(int, "time limit of a job; a cell that reaches it goes on in another", 1),
+    # A job is asked to save 90 seconds before its limit.
+    "minutes": Argument(int, "time limit of a job; a cell that reaches it is queued again", 5),
     "cluster": Argument(
         str, "slurm, or local: processes of this machine", None, ("slurm", "local")
     ),
