@@ -141,7 +141,7 @@ def test_a_cell_with_a_damaged_or_missing_file_is_started(run, name):
 def test_a_record_of_another_config_is_started_and_refused_there(run):
     path = CELL.folder(run) / "training.json"
     changed(path, config=read_json(path)["config"] | {"epochs": 2})
-    with pytest.raises(ValueError, match="epochs is 2.0 there and 1.0 here"):
+    with pytest.raises(ValueError, match=r"epochs is 2\.0 there and 1\.0 here"):
         done_before(CELL, run, CONFIG, "scored")
     assert started(run) == [CELL]
     with pytest.raises(ValueError, match="checkpoint of another config"):

@@ -17,7 +17,7 @@ from ropewalk.lab.launch.arguments import RAY, SLURM, make_launcher, read_argume
         ("slurm", "gpus=-1", "whole number of at least 0"),
         ("slurm", "gpus=1.5", "whole number"),
         ("slurm", "gpus=true", "whole number"),
-        ("slurm", "minutes=0", "at least 1"),
+        ("slurm", "minutes=4", "at least 5"),
         ("slurm", "partition", "name=value"),
         ("slurm", "partition=", "name=value"),
         ("slurm", "gpus=1,gpus=2", "once"),
