@@ -9,6 +9,7 @@ import platform
 import re
 import stat
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -107,7 +108,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:  # the error of a failed write does not name its file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # the error above says more
+            part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, facts: Any) -> None:

@@ -23,7 +23,7 @@ from ropewalk.lab.sweep import DECODING_FIELDS, Goal
 from ropewalk.lab.tuning import chosen, chosen_training, is_trained, trial_cells
 from ropewalk.locks import is_locked
 
-COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE")
+COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")
 MOST_RUNS = 1000
 DONE = ("finished", "diverged")
@@ -42,7 +42,9 @@ class CellStatus:
     def row(self) -> tuple[str, ...]:
         """Return the columns."""
         left = "" if self.left is None else format_duration(self.left)
-        return (str(self.cell), self.state, self.step, left, self.place)
+        state, _, detail = self.state.partition(": ")
+        parts = (detail, self.place) if state == "running" else (self.place or detail,)
+        return (str(self.cell), state, self.step, left, ", ".join(part for part in parts if part))
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
         left = _left(training) if phase == "training" else None
         state = "running" if phase == "training" else f"running: {phase}"
         silent = 0.0 if is_held or lease is None else time.time() - lease.renewed_ns / 1e9
+        if lease is not None and not lease.renewed_ns:
+            return CellStatus(cell, f"unknown: owner.json: {lease.owner.host}")
         if silent > LEASE:  # by this machine's clock, which may differ: nothing else is known
             return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {_ago(silent)}")
         return CellStatus(cell, state, step, left, _place(lease))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,6 @@ RAY = {
     "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
     "retries": Argument(int, "how often a cell starts again after its machine died", 0),
 }
-_EXTRAS = {"slurm": "submitit", "ray": "ray"}
 
 
 def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
@@ -82,12 +80,13 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
     arguments = read_arguments(texts, name, known)
     if name == "local":
         return LocalLauncher()
-    if find_spec(_EXTRAS[name]) is None:
+    try:
+        return _slurm(run, arguments) if name == "slurm" else _ray(run, arguments)
+    except ImportError as error:
         raise ValueError(
-            f'--launcher {name} needs the extra {name}: run pip install "ropewalk[{name}]"'
-        )
-    makers: dict[str, Callable[[Path, dict[str, Any]], Launcher]] = {"slurm": _slurm, "ray": _ray}
-    return makers[name](run, arguments)
+            f"--launcher {name} needs the extra {name} ({error}): run pip install "
+            f'"ropewalk[{name}]"'
+        ) from None
 
 
 def read_arguments(

@@ -75,7 +75,7 @@ def read_lease(folder: Path) -> Lease | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Lease(Owner("", "", f"unknown ({error.strerror})", 0, "", ""), 0)
+        return Lease(Owner("", "", error.strerror or "unknown", 0, "", ""), 0)
     return Lease(_owner_in(content), renewed)
 
 

@@ -80,8 +80,11 @@ class RayLauncher:
         """Start a task for each. Raises ValueError if the cluster does not answer."""
         self._connect()
         found = self._arguments
+        cpus = found.get("cpus", starts[0].threads)
+        if not found.get("address"):
+            _check_room(cpus, self.gpus)
         remote = ray.remote(
-            num_cpus=found.get("cpus", starts[0].threads),
+            num_cpus=cpus,
             num_gpus=self.gpus,
             max_retries=found.get("retries", 3),
             retry_exceptions=False,
@@ -100,11 +103,27 @@ class RayLauncher:
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (ConnectionError, RuntimeError) as error:
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())
             raise ValueError(
-                f"--launcher ray cannot reach the cluster {address!r}: {str(error).strip()}"
+                f"--launcher-args address must be that of a running Ray cluster, got "
+                f"{shown(address)}: {shown(said, 300)}"
             ) from None
         self._began = True
+
+
+def _check_room(cpus: float, gpus: float) -> None:
+    """Raise ValueError if a cell needs more than all machines have; Ray would wait for ever."""
+    has = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    for name, wanted, present in (
+        ("cpus", cpus, has.get("CPU", 0)),
+        ("gpus", gpus, has.get("GPU", 0)),
+    ):
+        if wanted > present:
+            raise ValueError(
+                f"--launcher-args {name} must be at most {present:g}, which this machine has, got "
+                f"{wanted:g}; set a smaller one, or name a larger cluster with address"
+            )
 
 
 def _check_address(address: str) -> None:
