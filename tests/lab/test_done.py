@@ -153,11 +153,13 @@ def test_a_cell_that_diverged_is_done_when_it_is_scored(run):
     record = read_json(folder / "training.json")["record"]
     changed(folder / "training.json", record=record | {"status": "diverged"})
     (folder / "model.safetensors").unlink()
-    assert done_before(CELL, run, CONFIG, "trained") == "diverged"
-    assert done_before(CELL, run, CONFIG, "scored") == ""
+    assert done_before(CELL, run, CONFIG, "trained").status == "diverged"
+    assert done_before(CELL, run, CONFIG, "scored") is None
     run_cell(run, CELL, lambda event: None)
-    assert done_before(CELL, run, CONFIG, "scored") == "diverged"
-    assert started(run) == []
+    assert done_before(CELL, run, CONFIG, "scored").status == "diverged"
+    told = []
+    run_cells(CONFIG, run, watch=lambda *event: told.append(event), launcher=Refuses())
+    assert (CELL, {"phase": f"already diverged after {record['step']} steps"}) in told
 
 
 def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch):

@@ -91,6 +91,7 @@ def test_a_running_cell_shows_its_step_time_left_and_place(run):
     (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
     assert (found.state, found.left) == ("silent", None)
     assert "last sign" in found.place
+    assert found.row()[1] == "silent"
 
 
 def test_failed_interrupted_and_diverged_cells(run):

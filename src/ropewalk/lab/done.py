@@ -29,17 +29,15 @@ def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record
     return read_record(path, held)
 
 
-def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> str:
-    """Return how a cell ended that has reached the goal, for people; "" for any other cell.
+def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | None:
+    """Return the record of a cell that has reached the goal, or None.
 
     Raises ValueError, as the cell itself would, if a file of it is damaged or of another config.
     """
     folder = cell.folder(run)
     task = open_task(config.with_settings(cell.settings), run)
     record = trained_record(task, cell.encoding, cell.seed, folder)
-    if record is None or not _reached(task, record, folder, goal):
-        return ""
-    return "diverged" if record.status == "diverged" else "finished"
+    return record if record and _reached(task, record, folder, goal) else None
 
 
 def _reached(task: Task, record: Record, folder: Path, goal: Goal) -> bool:

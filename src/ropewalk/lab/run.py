@@ -169,9 +169,12 @@ def run_cells(
 
     def done(cell: Cell) -> str:
         try:
-            return done_before(cell, run, config, goal)
+            record = done_before(cell, run, config, goal)
         except (ValueError, OSError):
             return ""  # the cell's own process says what is wrong
+        if record and record.status == "diverged":
+            return f"diverged after {record.step} steps"
+        return "finished" if record else ""
 
     scheduler = Scheduler(cells, run, launcher, at_once, threads, watch, goal, done)
     scheduler.work()

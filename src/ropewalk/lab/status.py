@@ -167,7 +167,8 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
     if (folder / TRAINED).exists():
         goal: Goal = "trained" if only_train else "scored"
         try:
-            return CellStatus(cell, done_before(cell, run, config, goal) or "trained", step)
+            record = done_before(cell, run, config, goal)
+            return CellStatus(cell, record.status if record else "trained", step)
         except ValueError as damage:  # the cell's process would fail with it
             return CellStatus(cell, f"failed: {' '.join(str(damage).split())[:200]}", step)
     if error := next((str(e["error"]) for e in reversed(session) if "error" in e), ""):

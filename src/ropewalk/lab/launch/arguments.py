@@ -59,7 +59,7 @@ SLURM = {
     ),
 }
 RAY = {
-    "address": Argument(str, "of a running cluster; by default a new one on this machine"),
+    "address": Argument(str, "of a running cluster; by default RAY_ADDRESS, or a new one here"),
     "gpus": Argument(float, "GPUs of a cell; 0.5 lets two cells share one", 0.0),
     "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
     "retries": Argument(int, "how often a cell starts again after its machine died", 0),

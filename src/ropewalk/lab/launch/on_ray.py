@@ -6,6 +6,7 @@ Machines of the cluster need the run's folder on a shared file system, and ropew
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -81,7 +82,7 @@ class RayLauncher:
         self._connect()
         found = self._arguments
         cpus = found.get("cpus", starts[0].threads)
-        if not found.get("address"):
+        if not self._address():
             _check_room(cpus, self.gpus)
         remote = ray.remote(
             num_cpus=cpus,
@@ -96,13 +97,19 @@ class RayLauncher:
         if self._began:
             ray.shutdown()
 
+    def _address(self) -> str:
+        """Return the address of a running cluster; "" for a new one on this machine."""
+        return str(self._arguments.get("address") or os.environ.get("RAY_ADDRESS", ""))
+
     def _connect(self) -> None:
         if ray.is_initialized():
             return
-        address = self._arguments.get("address")
+        address = self._address()
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            ray.init(
+                address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             said = " ".join(str(error).split())
             raise ValueError(
