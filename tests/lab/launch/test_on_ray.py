@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 pytest.importorskip("ray", reason="ray is not installed")
@@ -25,5 +27,16 @@ def test_a_wrong_address_is_explained(monkeypatch):
         raise ValueError("Invalid address format: nowhere")
 
     monkeypatch.setattr(on_ray.ray, "init", refuse)
-    with pytest.raises(ValueError, match="address must be that of a running Ray cluster"):
+    with pytest.raises(ValueError, match="must be that of a running Ray cluster"):
         on_ray.RayLauncher({"address": "nowhere"}).start([])
+
+
+def test_nothing_waits_for_a_cluster_that_does_not_answer(monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ValueError, match="nothing answers"):
+        on_ray.RayLauncher({"address": address})
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ValueError, match="nothing answers"):
+        on_ray.RayLauncher({})

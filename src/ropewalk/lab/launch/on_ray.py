@@ -72,8 +72,8 @@ class RayLauncher:
     at_once: int | None = 1000
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        _check_address(arguments.get("address", ""))
         self._arguments = arguments
+        _check_address(self._address())
         self.gpus: float = arguments.get("gpus", 0)
         self._began = False
 
@@ -113,8 +113,8 @@ class RayLauncher:
         except (ConnectionError, RuntimeError, ValueError) as error:
             said = " ".join(str(error).split())
             raise ValueError(
-                f"--launcher-args address must be that of a running Ray cluster, got "
-                f"{shown(address)}: {shown(said, 300)}"
+                f"--launcher-args address (or RAY_ADDRESS) must be that of a running Ray cluster, "
+                f"got {shown(address)}: {shown(said, 300)}"
             ) from None
         self._began = True
 
@@ -142,6 +142,6 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_ANSWERS_WITHIN).close()
     except (OSError, OverflowError) as error:
         raise ValueError(
-            f"--launcher-args address must be that of a running Ray cluster, got "
+            f"--launcher-args address (or RAY_ADDRESS) must be that of a running Ray cluster, got "
             f"{shown(address)}, where nothing answers: {error}"
         ) from None
