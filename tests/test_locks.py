@@ -1,10 +1,13 @@
 """Locks of folders: these fail if two processes work in one, or if a lock outlives its process."""
 
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from ropewalk import locks
 from ropewalk.locks import Busy, is_locked, locked
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -34,3 +37,21 @@ def test_a_lock_is_held_by_one_and_freed_by_a_kill(tmp_path):
     assert not is_locked(folder)
     with locked(folder):
         assert list(folder.iterdir()) == []
+
+
+def test_who_only_looks_keeps_nobody_out(tmp_path):
+    looker = os.open(tmp_path, os.O_RDONLY)
+    locks.fcntl.flock(looker, locks.fcntl.LOCK_SH)
+    assert not is_locked(tmp_path)
+    threading.Timer(locks.PATIENCE / 4, os.close, [looker]).start()
+    with locked(tmp_path):
+        assert is_locked(tmp_path)
+
+
+def test_a_file_system_without_locks_says_so(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refused)
+    with locked(tmp_path):
+        assert is_locked(tmp_path) is None

@@ -9,8 +9,9 @@ import platform
 import re
 import stat
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_OF_A_NAME = 200  # characters of a path that a message repeats
 MOST_JSON_BYTES = 2**24  # of a file of facts: ten times what the largest published results take
@@ -66,6 +67,12 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     return content
 
 
+def open_now(path: Path) -> BinaryIO:
+    """Open a file for reading without waiting for a writer, should it be a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    return os.fdopen(descriptor, "rb")
+
+
 def shown_path(path: str | os.PathLike[str]) -> str:
     """Return a path as a message shows it: without control characters, cut in the middle if long.
 
@@ -101,7 +108,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:  # the error of a failed write does not name its file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # the error above says more
+            part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, facts: Any) -> None:

@@ -7,6 +7,7 @@ is taken for waiting, or if a folder that is no run ends in anything but a line.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import asdict
 
@@ -14,6 +15,7 @@ import pytest
 
 from ropewalk.files import read_json, write_checked_json
 from ropewalk.lab.cells import Cell
+from ropewalk.lab.compare import compare
 from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.launch.events import EventWriter
 from ropewalk.lab.launch.lease import Owner, owned
@@ -85,6 +87,11 @@ def test_a_running_cell_shows_its_step_time_left_and_place(run):
         "running",
         "node7, slurm job 8, process 4",
     )
+    os.utime(folder / "owner.json", (1e9, 1e9))
+    (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+    assert (found.state, found.left) == ("silent", None)
+    assert "last sign" in found.place
+    assert found.row()[1] == "silent"
 
 
 def test_failed_interrupted_and_diverged_cells(run):
@@ -100,6 +107,50 @@ def test_failed_interrupted_and_diverged_cells(run):
     held["record"]["status"] = "diverged"
     write_checked_json(record, {key: value for key, value in held.items() if key != "checksum"})
     assert states(run)[str(DONE)][0] == "diverged"
+
+
+def test_a_run_is_complete_only_with_the_results_of_its_config(made, tmp_path):
+    run = shutil.copytree(made, tmp_path / "runs" / "run")
+    config = CONFIG | {"encodings": "none", "seeds": (1,)}
+    compare(make_config(settings=config), run, command=["ropewalk"], launcher=Nobody())
+    assert read_status(run).finished
+    assert list_runs(run.parent)[0][2] == "complete"
+    prepare(make_config(settings=CONFIG), run)  # more cells, as when a command adds seeds
+    assert not read_status(run).finished
+    assert list_runs(run.parent)[0][2] == "1 of 4 cells"
+    prepare(make_config(settings=config), run)
+    (run / "report.html").unlink()  # the disk was full
+    assert not read_status(run).finished
+
+
+class Nobody:
+    """A launcher that must not be needed."""
+
+    name, at_once, gpus = "local", 1, 0.0
+
+    def start(self, starts):
+        raise AssertionError(starts)
+
+    def close(self):
+        pass
+
+
+def test_a_run_with_imported_encodings_needs_none_of_their_code(run):
+    config = run / "config.json"
+    held = {key: value for key, value in read_json(config).items() if key != "checksum"}
+    held |= {"encodings": ["none", "mine(width=3)"]}
+    write_checked_json(
+        config, held | {"imports": [{"source": "/gone/mine.py", "digest": "0" * 64}]}
+    )
+    found = read_status(run)
+    assert [str(cell.cell) for cell in found.cells[:2]] == ["none, seed 1", "mine(width=3), seed 1"]
+    assert [row[2] for row in list_runs(run.parent)] == ["0 of 4 cells"]
+
+
+def test_a_damaged_record_is_a_failed_cell(run):
+    (DONE.folder(run) / "training.json").write_text("{")
+    assert states(run)[str(DONE)][0].startswith("failed: ")
+    assert "training.json" in states(run)[str(DONE)][0]
 
 
 def test_what_is_no_run_is_explained(run, tmp_path):

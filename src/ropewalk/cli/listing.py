@@ -11,11 +11,11 @@ WIDTH = 100
 WIDEST = 40  # indent of the last column; a longer name pushes its own line to the right
 
 
-def print_rows(rows: Iterable[Sequence[str]]) -> None:
+def print_rows(rows: Iterable[Sequence[str]], widest: int = WIDEST) -> None:
     """Print rows in aligned columns; the last column wraps below itself."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     columns = list(zip(*(row[:-1] for row in cells), strict=True))
-    widths = [min(max(map(len, column)), WIDEST) for column in columns]
+    widths = [min(max(map(len, column)), widest) for column in columns]
     for row in cells:
         start = "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
         indent = " " * sum(width + 2 for width in widths)

@@ -23,5 +23,5 @@ def status(
         from ropewalk.lab.status import COLUMNS, read_status
 
         found = read_status(run)
-        print_rows([COLUMNS, *(cell.row() for cell in found.cells)])
+        print_rows([COLUMNS, *(cell.row() for cell in found.cells)], widest=60)
         print(f"\n{found.summary()}")

@@ -151,18 +151,25 @@ class _Sessions:
 
     def __init__(self, run: Path, started: datetime, began: float, launcher: str) -> None:
         self.path, self.began = run / "sittings.json", began
-        self.sessions = _read_sessions(self.path) if self.path.exists() else []
-        self.sessions.append(
-            {
-                "started": started.isoformat(timespec="seconds"),
-                "seconds": 0.0,
-                "launcher": launcher,
-            }
-        )
-        write_checked_json(self.path, {"sittings": self.sessions})  # also known if it is killed
+        self.own = {
+            "started": started.isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "launcher": launcher,
+        }
+        self._write(self._held())  # also known if it is killed
 
     def close(self) -> None:
-        self.sessions[-1]["seconds"] = round(time.monotonic() - self.began, 1)
+        held = self._held()  # another command may have added its own meanwhile
+        if self.own in held:
+            held.remove(self.own)
+        self.own["seconds"] = round(time.monotonic() - self.began, 1)
+        self._write(held)
+
+    def _held(self) -> list[Facts]:
+        return _read_sessions(self.path) if self.path.exists() else []
+
+    def _write(self, others: list[Facts]) -> None:
+        self.sessions = sorted([*others, self.own], key=lambda each: str(each["started"]))
         write_checked_json(self.path, {"sittings": self.sessions})
 
     def launchers(self) -> list[str]:

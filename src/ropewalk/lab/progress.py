@@ -86,7 +86,11 @@ class Watcher:
                 task, completed=event["step"], total=event["steps"], status=_status(event)
             )
         elif "phase" in event:
-            done = {"total": 1, "completed": 1} if event["phase"] == "finished" else {}
+            done = (
+                {"total": 1, "completed": 1}
+                if event["phase"] in ("finished", "already finished")
+                else {}
+            )
             self._bars.update(task, status=event["phase"], **done)  # type: ignore[arg-type]
 
     def _print(self, cell: Cell, event: dict[str, Any]) -> None:

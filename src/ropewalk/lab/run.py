@@ -21,6 +21,7 @@ from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.distributed.group import is_launched
+from ropewalk.lab.done import done_before
 from ropewalk.lab.launch.conditions import Conditions, fix_conditions
 from ropewalk.lab.launch.launcher import Launcher
 from ropewalk.lab.launch.local import LocalLauncher
@@ -150,6 +151,7 @@ def run_cells(
     """Run cells of a prepared run up to the goal; return how many could run together.
 
     Default: all cells of the config, one per core of this machine. `watch` receives their events.
+    A cell that has reached the goal already is not started, and its files stay as they are.
     At Ctrl-C, or if reading events or `watch` fails, each cell saves its step before the exception
     is raised. A failed cell does not stop the others; `CellFailed` names it when all have ended.
     Cells that another command is running come last, when it has finished them. Under torchrun, all
@@ -164,7 +166,17 @@ def run_cells(
     launcher = launcher or LocalLauncher()
     at_once = cells_at_once(config, len(cells), jobs, launcher)
     threads = conditions_of(config, run, at_once, launcher).threads
-    scheduler = Scheduler(cells, run, launcher, at_once, threads, watch, goal)
+
+    def done(cell: Cell) -> str:
+        try:
+            record = done_before(cell, run, config, goal)
+        except (ValueError, OSError):
+            return ""  # the cell's own process says what is wrong
+        if record and record.status == "diverged":
+            return f"diverged after {record.step} steps"
+        return "finished" if record else ""
+
+    scheduler = Scheduler(cells, run, launcher, at_once, threads, watch, goal, done)
     scheduler.work()
     if scheduler.failures:
         raise CellFailed("; ".join(sorted(scheduler.failures)))
@@ -188,7 +200,8 @@ def conditions_of(config: Config, run: Path, at_once: int, launcher: Launcher) -
     threads = 1 if launcher.at_once else max(1, cores() // at_once)
     if said.isdecimal() and int(said):
         threads = int(said)
-    return fix_conditions(run, config, threads, gpus=launcher.gpus)
+    with _alone(run):  # two commands may begin at the same time
+        return fix_conditions(run, config, threads, gpus=launcher.gpus)
 
 
 def train_one(

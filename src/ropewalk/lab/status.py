@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
+from ropewalk.files import Facts, shown_path
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, encodings_unchecked
 from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.done import TRAINED, done_before
 from ropewalk.lab.launch.events import Event, read_session
-from ropewalk.lab.launch.lease import LEASE, Lease, read_lease, this_machine
+from ropewalk.lab.launch.lease import LEASE, Lease, has_ended, read_lease, this_machine
 from ropewalk.lab.report.formats import format_duration, format_number
 from ropewalk.lab.results import read_results
 from ropewalk.lab.run import cells_of
-from ropewalk.lab.sweep import DECODING_FIELDS
-from ropewalk.lab.tasks import open_task
+from ropewalk.lab.sweep import DECODING_FIELDS, Goal
 from ropewalk.lab.tuning import chosen, chosen_training, is_trained, trial_cells
 from ropewalk.locks import is_locked
 
-COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE")
+COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")
 MOST_RUNS = 1000
+DONE = ("finished", "diverged")
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class CellStatus:
     def row(self) -> tuple[str, ...]:
         """Return the columns."""
         left = "" if self.left is None else format_duration(self.left)
-        return (str(self.cell), self.state, self.step, left, self.place)
+        state, _, detail = self.state.partition(": ")
+        parts = (detail, self.place) if state == "running" else (self.place or detail,)
+        return (str(self.cell), state, self.step, left, ", ".join(part for part in parts if part))
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,12 @@ def read_status(run: Path) -> RunStatus:
         raise ValueError(
             f"RUN must be the folder of a run, which has a config.json, got {shown(str(run))}"
         )
-    config = read_run_config(run)
-    cells = tuple(
-        _cell_status(cell, run, config, only_train=trial) for cell, trial in _all(config, run)
-    )
-    return RunStatus(run, cells, (run / "results.json").exists())
+    with encodings_unchecked():
+        config = read_run_config(run)
+        cells = tuple(
+            _cell_status(cell, run, config, only_train=trial) for cell, trial in _all(config, run)
+        )
+    return RunStatus(run, cells, _has_results(config, run, cells))
 
 
 def list_runs(folder: Path) -> list[tuple[str, ...]]:
@@ -87,19 +92,31 @@ def list_runs(folder: Path) -> list[tuple[str, ...]]:
     return [_run_row(run, run.relative_to(folder)) for run in newest[:MOST_RUNS]]
 
 
+def _has_results(config: Config, run: Path, cells: Sequence[CellStatus]) -> bool:
+    """Return whether the results in the folder are those of its config, which may have grown."""
+    written = all((run / name).exists() for name in ("results.json", "report.html"))
+    if not written or any(cell.state not in DONE for cell in cells):
+        return False
+    rows = read_results(run)["encodings"]
+    held = {(row["name"], cell["seed"]) for row in rows for cell in row["cells"]}
+    return held == {(cell.encoding, cell.seed) for cell in cells_of(config)}
+
+
 def _run_row(run: Path, name: Path) -> tuple[str, ...]:
     try:
-        config = read_run_config(run)
+        with encodings_unchecked():
+            config = read_run_config(run)
+        found = read_status(run)
         encodings = ", ".join(config.encodings)
-        if (run / "results.json").exists():
-            return (str(name), config.task, "complete", _best(read_results(run)), encodings)
-        cells = read_status(run).cells
-        done = sum(cell.state in ("finished", "diverged") for cell in cells)
-        active = sum(cell.state == "running" for cell in cells)
-        state = f"{done} of {len(cells)} cells" + (f", {active} running" if active else "")
-        return (str(name), config.task, state, "", encodings)
+        if found.finished:
+            return (shown_path(name), config.task, "complete", _best(read_results(run)), encodings)
+        done = sum(cell.state in DONE for cell in found.cells)
+        active = sum(cell.state.partition(":")[0] == "running" for cell in found.cells)
+        state = f"{done} of {len(found.cells)} cells" + (f", {active} running" if active else "")
+        return (shown_path(name), config.task, state, "", encodings)
     except (ValueError, OSError, KeyError) as error:
-        return (str(name), "?", "cannot be read", "", " ".join(str(error).split())[:80])
+        why = " ".join(str(error).split())[:80]
+        return (shown_path(name), "?", "cannot be read", "", why)
 
 
 def _best(results: Facts) -> str:
@@ -137,27 +154,28 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
     training = next((e for e in reversed(session) if e.get("phase") == "training"), {})
     phase = next((str(e["phase"]) for e in reversed(session) if "phase" in e), "starting")
     step = f"{training['step']}/{training['steps']}" if training else ""
-    if is_locked(folder) or (lease is not None and lease.owner.machine != this_machine()):
+    is_held = is_locked(folder)
+    if is_held or (lease is not None and not has_ended(lease.owner, is_held)):
         left = _left(training) if phase == "training" else None
         state = "running" if phase == "training" else f"running: {phase}"
-        return CellStatus(cell, state, step, left, _place(lease, session))
-    if (folder / "training.json").exists():
-        return CellStatus(cell, _ended(cell, folder, run, config, only_train), step)
+        silent = 0.0 if is_held or lease is None else time.time() - lease.renewed_ns / 1e9
+        if lease is not None and not lease.renewed_ns:
+            return CellStatus(cell, f"unknown: owner.json: {lease.owner.host}")
+        if silent > LEASE:  # by this machine's clock, which may differ: nothing else is known
+            return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {_ago(silent)}")
+        return CellStatus(cell, state, step, left, _place(lease))
+    if (folder / TRAINED).exists():
+        goal: Goal = "trained" if only_train else "scored"
+        try:
+            record = done_before(cell, run, config, goal)
+            return CellStatus(cell, record.status if record else "trained", step)
+        except ValueError as damage:  # the cell's process would fail with it
+            return CellStatus(cell, f"failed: {' '.join(str(damage).split())[:200]}", step)
     if error := next((str(e["error"]) for e in reversed(session) if "error" in e), ""):
         return CellStatus(cell, f"failed: {error[:200]}", step)
     if (folder / "last.safetensors").exists():
         return CellStatus(cell, "interrupted", step)
     return CellStatus(cell, "waiting")
-
-
-def _ended(cell: Cell, folder: Path, run: Path, config: Config, only_train: bool) -> str:
-    held = read_checked_json(folder / "training.json", "record", most_bytes=MOST_DATA_BYTES)
-    if held["record"].get("status") == "diverged":
-        return "diverged"
-    task = open_task(config.with_settings(cell.settings), run)
-    if only_train or all((folder / f"{split}.json").exists() for split in task.splits):
-        return "finished"
-    return "trained"
 
 
 def _left(training: Event) -> float | None:
@@ -168,14 +186,15 @@ def _left(training: Event) -> float | None:
     return float(seconds) / int(step) * (int(training["steps"]) - int(step))
 
 
-def _place(lease: Lease | None, session: list[Event]) -> str:
-    """Return where a cell runs. A lease that has not changed for long is reported."""
+def _place(lease: Lease | None) -> str:
+    """Return where a cell runs."""
     if lease is None:
         return "this machine"
     owner = lease.owner
     here = owner.machine == this_machine()
-    place = ", ".join(
-        part for part in ("this machine" if here else owner.host, owner.job) if part
-    ) + (f", process {owner.pid}" if owner.pid else "")
-    silent = time.time() - lease.renewed_ns / 1e9  # by this machine's clock: a hint for people
-    return place if here or silent < LEASE else f"{place}, no sign for {format_duration(silent)}"
+    parts = ("this machine" if here else owner.host, owner.job, f"process {owner.pid}")
+    return ", ".join(part for part in parts[: 3 if owner.pid else 2] if part)
+
+
+def _ago(seconds: float) -> str:
+    return f"last sign {format_duration(seconds)} ago by this machine's clock"

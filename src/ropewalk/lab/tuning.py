@@ -95,8 +95,7 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
 
 def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
     """Decode validation data with a cell's model in each setting that was not tried yet."""
-    held = _read_decoding(folder)
-    missing = [point for point in grid if _find(held, task.config, point) is None]
+    held, missing = _read_decoding(folder), untried(task.config, grid, folder)
     groups: dict[tuple[str, int, int], list[Settings]] = {}
     for point in missing:
         config = task.config.with_settings(point)
@@ -111,6 +110,12 @@ def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: P
             for point, score in zip(together, scores, strict=True)
         ]
         write_checked_json(folder / _TRIALS, {"trials": held})
+
+
+def untried(config: Config, grid: Sequence[Settings], folder: Path) -> list[Settings]:
+    """Return the decoding settings that a cell has not tried yet."""
+    held = _read_decoding(folder)
+    return [point for point in grid if _find(held, config, point) is None]
 
 
 def _trial(cell: Cell, config: Config, run: Path) -> Facts:

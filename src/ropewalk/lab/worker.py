@@ -20,6 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,14 +29,14 @@ from typing import Any, get_args
 import torch
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
+from ropewalk.files import read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.config import Config, encodings_unchecked
 from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.distributed.checkpoints import remove_checkpoints
+from ropewalk.lab.done import TRAINED, done_before, trained_record
 from ropewalk.lab.ending import end_with, interrupt_once
-from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.launch.conditions import read_conditions
 from ropewalk.lab.launch.events import EventWriter
 from ropewalk.lab.launch.exits import BUSY, INTERRUPTED
@@ -46,7 +47,7 @@ from ropewalk.lab.signals import stopping_signals
 from ropewalk.lab.snapshots import chosen_snapshots, mean_of
 from ropewalk.lab.sweep import DECODING_FIELDS, Goal, points, settings_from_json
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import Record, Trainer, check_facts, read_record
+from ropewalk.lab.train import Record, Trainer
 from ropewalk.lab.tuning import try_decoding
 from ropewalk.locks import Busy
 from ropewalk.machine import pick_device
@@ -88,6 +89,13 @@ def _run_owned(run: Path, cell: Cell, emit: Emit, goal: Goal, train: Train | Non
         _score(task, record, folder, emit)
 
 
+def _is_done(run: Path, cell: Cell, goal: Goal) -> bool:
+    """Return whether a cell needs nothing, as one that waited in a queue while another ran it."""
+    with encodings_unchecked(), suppress(ValueError, OSError):  # which `_run_owned` reports
+        return bool(done_before(cell, run, read_run_config(run), goal))
+    return False
+
+
 def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
     config, path = task.config, folder / "model.safetensors"
     model: Model | None = None
@@ -126,11 +134,8 @@ def train_cell(
     new_trainer: Callable[..., Trainer] = Trainer,
 ) -> Record:
     """Train a cell to its end, if it is not trained yet, and return its record."""
-    config, done = task.config, folder / "training.json"
-    if done.exists():
-        held = current_facts(read_checked_json(done, "record", most_bytes=MOST_DATA_BYTES))
-        check_facts(done, held, {"encoding": encoding, "seed": seed, "config": config.training()})
-        return read_record(done, held)
+    if held := trained_record(task, encoding, seed, folder):
+        return held
     trainer = new_trainer(task, encoding, seed, folder, precision)
     if trainer.record.step:
         emit({"phase": f"resumed from step {trainer.record.step} of {trainer.record.steps}"})
@@ -153,7 +158,8 @@ def train_cell(
 
     record = trainer.run(progress)
     write_checked_json(
-        done, {**trainer.facts, "precision": trainer.precision, "record": asdict(record)}
+        folder / TRAINED,
+        {**trainer.facts, "precision": trainer.precision, "record": asdict(record)},
     )
     (folder / "last.safetensors").unlink(missing_ok=True)
     remove_checkpoints(folder)
@@ -230,6 +236,8 @@ def _main(*words: str) -> int:
         folder = cell.folder(options.run)
         read_checked_json(options.run / "config.json")  # before a folder is made in it
         with owned(folder, job=options.job, dead=options.dead) as owner:
+            if _is_done(options.run, cell, options.goal):
+                return 0
             facts = {"host": owner.host, "job": owner.job, "pid": owner.pid}
             facts |= {"started": owner.started, "threads": torch.get_num_threads()}
             with EventWriter(folder, options.attempt, facts) as emit:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from ropewalk.lab.launch import arguments
 from ropewalk.lab.launch.arguments import RAY, SLURM, make_launcher, read_arguments
 
 
@@ -17,7 +18,7 @@ from ropewalk.lab.launch.arguments import RAY, SLURM, make_launcher, read_argume
         ("slurm", "gpus=-1", "whole number of at least 0"),
         ("slurm", "gpus=1.5", "whole number"),
         ("slurm", "gpus=true", "whole number"),
-        ("slurm", "minutes=0", "at least 1"),
+        ("slurm", "minutes=4", "at least 5"),
         ("slurm", "partition", "name=value"),
         ("slurm", "partition=", "name=value"),
         ("slurm", "gpus=1,gpus=2", "once"),
@@ -38,9 +39,10 @@ def test_arguments_have_their_types():
     assert read_arguments(None, "ray", RAY) == {}
 
 
-@pytest.mark.parametrize("name", ["slurm", "ray"])
-def test_a_launcher_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(arguments, "find_spec", lambda name: None)
+@pytest.mark.parametrize(("name", "library"), [("slurm", "submitit"), ("ray", "ray")])
+def test_a_launcher_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, name, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"ropewalk.lab.launch.on_{name}", raising=False)
     with pytest.raises(ValueError, match=rf"ropewalk\[{name}\]"):
         make_launcher(name, None, tmp_path)
 

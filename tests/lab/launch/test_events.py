@@ -6,6 +6,8 @@ that is half written breaks a reader.
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +44,15 @@ def test_a_cell_that_starts_again_under_the_same_name_is_followed(tmp_path):
             write({"session": session})
             write({"step": session})
         assert read() == [{"session": session}, {"step": session}]
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_events_keeps_nobody_waiting(tmp_path):
+    read = EventReader(tmp_path, "mine")
+    os.mkfifo(tmp_path / FILE)
+    assert (read(), read_session(tmp_path)) == ([], [])
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir()
+    assert (read(), read_session(tmp_path)) == ([], [])
 
 
 def test_a_line_that_is_half_written_waits_and_damage_is_skipped(tmp_path):

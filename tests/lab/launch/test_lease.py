@@ -7,6 +7,7 @@ goes on.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from ropewalk import locks
 from ropewalk.lab.launch import lease
 from ropewalk.lab.launch.exits import BUSY
 from ropewalk.lab.launch.lease import Owner, Sightings, owned, read_lease, this_machine
@@ -148,6 +150,47 @@ def test_an_owner_whose_disk_is_gone_ends_before_another_may_take_over(tmp_path)
         folder.rename(tmp_path / "aside" / "cell")
         folder.write_text("")  # neither found nor missing: an error
         assert process.wait(30) == BUSY
+
+
+def no_locks(*_):
+    raise OSError(errno.ENOSYS, "no locks here")
+
+
+def test_without_locks_only_time_and_the_process_say_whether_an_owner_here_lives(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
+    folder = tmp_path / "cell"
+    with start(folder) as process:
+        seen = Sightings()
+        assert seen.is_held(folder)
+        time.sleep(lease.LEASE + 0.1)
+        assert seen.is_held(folder)
+        with pytest.raises(Busy), owned(folder):
+            pass
+        process.kill()
+        process.wait()
+        assert not seen.is_held(folder)
+        with owned(folder):
+            pass
+
+
+def test_a_full_disk_leaves_no_empty_lease(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(lease, "asdict", full)
+    folder = tmp_path / "cell"
+    with pytest.raises(OSError, match=r"No space left.*owner\.json"), owned(folder):
+        pass
+    assert list(folder.iterdir()) == []
+
+
+def test_a_pipe_in_the_place_of_a_lease_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "owner.json")
+    assert read_lease(tmp_path).owner.host == "unknown"
+    with owned(tmp_path) as owner:
+        assert read_lease(tmp_path).owner == owner
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"token": 3}', b"\xff"])

@@ -111,6 +111,41 @@ def test_a_cluster_may_interrupt_a_cell_but_not_forever(tmp_path):
     assert len(schedule(local, tmp_path).failures) == 1  # nobody but a person ends it there
 
 
+def test_cells_that_are_done_are_told_and_not_started(tmp_path):
+    launcher, told, before = PlannedLauncher(), [], set(CELLS[1:4])
+
+    def watch(cell, event):
+        told.append((cell, event.get("phase")))
+
+    def done(cell):
+        return "finished" if cell in before else ""
+
+    Scheduler(CELLS, tmp_path, launcher, 1, 1, watch, "scored", done).work()
+    assert launcher.started == [CELLS[0], *CELLS[4:]]
+    assert {cell for cell, phase in told if phase == "already finished"} == before
+
+
+def test_a_cluster_that_refuses_for_a_while_does_not_stop_what_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "STARTS_AGAIN", 0.01)
+    launcher, accepts = PlannedLauncher(), [True, False, False]
+    start = launcher.start
+
+    def start_or_refuse(starts):
+        if accepts and not accepts.pop(0):
+            raise ValueError("Slurm must accept the jobs, got 'no'")
+        jobs = start(starts)
+        if len(launcher.started) == 2:
+            jobs[0].looks = -20  # it runs for longer than the cluster refuses
+        return jobs
+
+    launcher.start = start_or_refuse
+    assert schedule(launcher, tmp_path, 2).failures == []
+    assert sorted(launcher.started, key=str) == sorted(CELLS, key=str)
+    accepts[:] = [False]
+    with pytest.raises(ValueError, match="must accept"):
+        schedule(launcher, tmp_path)
+
+
 def test_an_exception_stops_what_runs_and_starts_nothing_more(tmp_path):
     launcher = PlannedLauncher()
 

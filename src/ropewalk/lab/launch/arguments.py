@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +52,18 @@ SLURM = {
     "gpus": Argument(int, "GPUs of a cell", 0),
     "cpus": Argument(int, "cores of a cell; by default its threads", 1),
     "memory_gb": Argument(float, "memory of a cell", 0.1),
-    "minutes": Argument(int, "time limit of a job; a cell that reaches it goes on in another", 1),
+    # A job is asked to save 90 seconds before its limit.
+    "minutes": Argument(int, "time limit of a job; a cell that reaches it is queued again", 5),
     "cluster": Argument(
         str, "slurm, or local: processes of this machine", None, ("slurm", "local")
     ),
 }
 RAY = {
-    "address": Argument(str, "of a running cluster; by default a new one on this machine"),
+    "address": Argument(str, "of a running cluster; by default RAY_ADDRESS, or a new one here"),
     "gpus": Argument(float, "GPUs of a cell; 0.5 lets two cells share one", 0.0),
     "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
     "retries": Argument(int, "how often a cell starts again after its machine died", 0),
 }
-_EXTRAS = {"slurm": "submitit", "ray": "ray"}
 
 
 def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
@@ -81,12 +80,13 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
     arguments = read_arguments(texts, name, known)
     if name == "local":
         return LocalLauncher()
-    if find_spec(_EXTRAS[name]) is None:
+    try:
+        return _slurm(run, arguments) if name == "slurm" else _ray(run, arguments)
+    except ImportError as error:
         raise ValueError(
-            f'--launcher {name} needs the extra {name}: run pip install "ropewalk[{name}]"'
-        )
-    makers: dict[str, Callable[[Path, dict[str, Any]], Launcher]] = {"slurm": _slurm, "ray": _ray}
-    return makers[name](run, arguments)
+            f"--launcher {name} needs the extra {name} ({error}): run pip install "
+            f'"ropewalk[{name}]"'
+        ) from None
 
 
 def read_arguments(

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from ropewalk.files import open_now
+
 Event = dict[str, Any]
 
 FILE = "events.jsonl"
@@ -58,7 +60,7 @@ class EventReader:
 
     def __call__(self) -> list[Event]:
         try:
-            with (self.folder / FILE).open("rb") as file:
+            with open_now(self.folder / FILE) as file:
                 header = _parsed(file.readline(_MOST_HEADER))
                 if header.get("attempt") != self.attempt:
                     return []
@@ -66,7 +68,7 @@ class EventReader:
                     self._session, self._offset = str(header.get("session")), file.tell()
                 file.seek(self._offset)
                 content = file.read(_MOST_AT_ONCE)
-        except FileNotFoundError:
+        except OSError:  # it does not exist yet, or a shared folder is away for a while
             return []
         complete = content[: content.rfind(b"\n") + 1]  # the last line may still be written
         self._offset += len(complete)
@@ -76,12 +78,12 @@ class EventReader:
 def read_session(folder: Path) -> list[Event]:
     """Return the header and the last events of the last session; an empty list if there is none."""
     try:
-        with (folder / FILE).open("rb") as file:
+        with open_now(folder / FILE) as file:
             header = file.readline(_MOST_HEADER)
             size = os.fstat(file.fileno()).st_size
             file.seek(max(len(header), size - (1 << 16)))
             lines = file.read(1 << 16).splitlines()
-    except FileNotFoundError:
+    except OSError:
         return []
     return [_parsed(header), *(event for event in map(_parsed, lines) if event)]
 

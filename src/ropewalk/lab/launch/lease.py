@@ -1,10 +1,10 @@
 """Who works in a cell's folder, on any machine that shares it.
 
 A lock of the operating system (`ropewalk.locks`) frees a folder at once when a process of this
-machine ends. It says nothing about other machines, so the owner also writes a lease, `owner.json`,
-and touches it every few seconds. Clocks of machines differ, so no time in the file is compared
-with a clock: another process watches whether the lease changes, and takes over one that stayed the
-same for `LEASE` seconds of its own clock.
+machine ends. It says nothing about other machines, and some file systems have no locks, so the
+owner also writes a lease, `owner.json`, and touches it every few seconds. Clocks of machines
+differ, so no time in the file is compared with a clock: another process watches whether the lease
+changes, and takes over one that stayed the same for `LEASE` seconds of its own clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from ropewalk.files import machine_name
+from ropewalk.files import is_alive, machine_name, open_now
 from ropewalk.lab.launch.exits import BUSY
 from ropewalk.locks import Busy, is_locked, locked
 
@@ -69,13 +69,13 @@ def read_lease(folder: Path) -> Lease | None:
     """Return the lease on a folder, or None. One that cannot be read has an unknown owner."""
     path = folder / "owner.json"
     try:
-        with path.open("rb") as file:  # opening it makes NFS ask the server
+        with open_now(path) as file:  # opening it makes NFS ask the server
             renewed = os.fstat(file.fileno()).st_mtime_ns
             content = file.read(_MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Lease(Owner("", "", f"unknown ({error.strerror})", 0, "", ""), 0)
+        return Lease(Owner("", "", error.strerror or "unknown", 0, "", ""), 0)
     return Lease(_owner_in(content), renewed)
 
 
@@ -87,6 +87,16 @@ def _owner_in(content: bytes) -> Owner:
         return Owner("", "", "unknown", 0, "", "")
 
 
+def has_ended(owner: Owner, is_held: bool | None) -> bool:
+    """Return whether an owner is known to have ended: it was here, and its lock is free.
+
+    is_held: whether the folder is locked; None if its file system has no locks.
+    """
+    if owner.machine != this_machine():
+        return False
+    return is_held is False or not is_alive(owner.pid)
+
+
 class Sightings:
     """Leases as this process has seen them; it tells living owners from dead ones."""
 
@@ -95,11 +105,11 @@ class Sightings:
 
     def is_held(self, folder: Path) -> bool:
         """Return whether a process works in a folder, as far as this one has seen."""
-        lease = read_lease(folder)
-        if is_locked(folder):
+        lease, is_held = read_lease(folder), is_locked(folder)
+        if is_held:
             return True
-        if lease is None or lease.owner.machine == this_machine():
-            return False  # the lock shows that the owner has ended
+        if lease is None or has_ended(lease.owner, is_held):
+            return False
         mark, now = lease.mark(), time.monotonic()
         if self._seen.get(folder, ("", 0.0))[0] != mark:
             self._seen[folder] = (mark, now)
@@ -148,7 +158,9 @@ def _end_dead_lease(folder: Path, dead: str) -> None:
     lease = read_lease(folder)
     if lease is None:
         return
-    if lease.owner.machine != this_machine() and lease.mark() != dead:
+    # This process has the lock, if the file system has locks.
+    is_held = None if is_locked(folder) is None else False
+    if not has_ended(lease.owner, is_held) and lease.mark() != dead:
         _watch(folder, lease)
     _take_over(folder, lease)
 
@@ -160,7 +172,8 @@ def _take_over(folder: Path, dead: Lease) -> None:
         (folder / "owner.json").rename(aside)  # has one winner
     except FileNotFoundError:
         raise Busy(f"another process took over {folder}") from None
-    moved = _owner_in(aside.read_bytes())
+    with open_now(aside) as file:
+        moved = _owner_in(file.read(_MOST_BYTES))
     if moved.token == dead.owner.token:
         aside.unlink(missing_ok=True)
         return
@@ -181,11 +194,15 @@ def _watch(folder: Path, lease: Lease) -> None:
 
 
 def _write(folder: Path, owner: Owner) -> None:
+    path = folder / "owner.json"
     try:
-        with (folder / "owner.json").open("x", encoding="utf-8") as file:  # atomic on NFS too
+        with path.open("x", encoding="utf-8") as file:  # atomic on NFS too
             file.write(json.dumps(asdict(owner)))
     except FileExistsError:
         raise Busy(f"another process took over {folder}") from None
+    except OSError as error:  # such as a full disk
+        path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _renew(folder: Path, owner: Owner, released: threading.Event) -> None:

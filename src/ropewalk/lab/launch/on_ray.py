@@ -6,6 +6,7 @@ Machines of the cluster need the run's folder on a shared file system, and ropew
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -71,8 +72,8 @@ class RayLauncher:
     at_once: int | None = 1000
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        _check_address(arguments.get("address", ""))
         self._arguments = arguments
+        _check_address(self._address())
         self.gpus: float = arguments.get("gpus", 0)
         self._began = False
 
@@ -80,8 +81,11 @@ class RayLauncher:
         """Start a task for each. Raises ValueError if the cluster does not answer."""
         self._connect()
         found = self._arguments
+        cpus = found.get("cpus", starts[0].threads)
+        if not self._address():
+            _check_room(cpus, self.gpus)
         remote = ray.remote(
-            num_cpus=found.get("cpus", starts[0].threads),
+            num_cpus=cpus,
             num_gpus=self.gpus,
             max_retries=found.get("retries", 3),
             retry_exceptions=False,
@@ -93,18 +97,40 @@ class RayLauncher:
         if self._began:
             ray.shutdown()
 
+    def _address(self) -> str:
+        """Return the address of a running cluster; "" for a new one on this machine."""
+        return str(self._arguments.get("address") or os.environ.get("RAY_ADDRESS", ""))
+
     def _connect(self) -> None:
         if ray.is_initialized():
             return
-        address = self._arguments.get("address")
+        address = self._address()
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (ConnectionError, RuntimeError) as error:
+            ray.init(
+                address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())
             raise ValueError(
-                f"--launcher ray cannot reach the cluster {address!r}: {str(error).strip()}"
+                f"--launcher-args address (or RAY_ADDRESS) must be that of a running Ray cluster, "
+                f"got {shown(address)}: {shown(said, 300)}"
             ) from None
         self._began = True
+
+
+def _check_room(cpus: float, gpus: float) -> None:
+    """Raise ValueError if a cell needs more than all machines have; Ray would wait for ever."""
+    has = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    for name, wanted, present in (
+        ("cpus", cpus, has.get("CPU", 0)),
+        ("gpus", gpus, has.get("GPU", 0)),
+    ):
+        if wanted > present:
+            raise ValueError(
+                f"--launcher-args {name} must be at most {present:g}, which this machine has, got "
+                f"{wanted:g}; set a smaller one, or name a larger cluster with address"
+            )
 
 
 def _check_address(address: str) -> None:
@@ -116,6 +142,6 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_ANSWERS_WITHIN).close()
     except (OSError, OverflowError) as error:
         raise ValueError(
-            f"--launcher-args address must be that of a running Ray cluster, got "
+            f"--launcher-args address (or RAY_ADDRESS) must be that of a running Ray cluster, got "
             f"{shown(address)}, where nothing answers: {error}"
         ) from None

@@ -6,16 +6,21 @@ need the run's folder and the same Python environment on a shared file system.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import submitit
-from submitit.core.utils import DelayedSubmission, FailedJobError
+from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
 
+from ropewalk.checks import shown
 from ropewalk.lab.launch.exits import INTERRUPTED
 from ropewalk.lab.launch.launcher import End, Job
 from ropewalk.lab.launch.worker_process import Start, WorkerProcess
@@ -25,6 +30,7 @@ _DAY = 24 * 60
 _SAVES_WITHIN = 80.0  # seconds; submitit warns a job 90 s before it is killed
 _LOOKS_EVERY = 0.5
 _ASKS_EVERY, _GONE_AFTER = 15.0, 60.0  # seconds; squeue is slow to show what was just submitted
+_REQUEUES = 10_000  # of a job that reached its time limit; submitit would give up after 3
 
 
 class CellJob:
@@ -57,19 +63,19 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self._asked, self._known = 0.0, set[str]()
+        self._asked, self._known = float("-inf"), set[str]()
+        self._seen = set[str]()
         self._missed: dict[str, float] = {}
 
     def has(self, job: str) -> bool:
-        """Return whether a job waits or runs; one counts as gone when it was missed for long."""
+        """Return whether a job waits or runs. A job that squeue never showed may be too new."""
         now = time.monotonic()
         if now - self._asked > _ASKS_EVERY:
             self._asked = now
             self._ask()
         if job in self._known:
-            self._missed.pop(job, None)
             return True
-        return now - self._missed.setdefault(job, now) < _GONE_AFTER
+        return job not in self._seen and now - self._missed.setdefault(job, now) < _GONE_AFTER
 
     def _ask(self) -> None:
         words = ["squeue", "--noheader", "--array", "--me", "--format", "%i"]
@@ -79,6 +85,7 @@ class Queue:
             self._missed.clear()  # Slurm does not answer: nothing is known to be gone
             return
         self._known = set(said.stdout.split())
+        self._seen |= self._known
 
 
 class SlurmJob:
@@ -97,8 +104,11 @@ class SlurmJob:
     def end(self) -> End | None:
         """Return how the job ended, or None."""
         lost = End(INTERRUPTED, (f"{self.place} ended without a result; see {self._logs}",))
-        if not self._job.done():
-            return None if self._queue is None or self._queue.has(self._job.job_id) else lost
+        if self._queue is None:
+            if not self._job.done():
+                return None
+        elif not _exists(self._job.paths.result_pickle):  # `done` would ask sacct, and complain
+            return None if self._queue.has(self._job.job_id) else lost
         try:
             code, output = self._job.result()
         except FailedJobError as error:
@@ -110,6 +120,13 @@ class SlurmJob:
     def stop(self) -> None:
         """Cancel the job; its cell saves when its parent process ends."""
         self._job.cancel(check=False)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a shared folder that is away for a while
+        return False
 
 
 class SlurmLauncher:
@@ -129,16 +146,33 @@ class SlurmLauncher:
                 "--launcher slurm needs sbatch, which this machine has not; start it on a login "
                 "node of the cluster, or try it here with --launcher-args cluster=local"
             )
+        if self._cluster == "slurm" and any(sign in str(run.absolute()) for sign in "%\n\r"):
+            raise ValueError(
+                f"--out must be a path without % and line breaks with --launcher slurm, which "
+                f"names log files in it, got {shown(str(run))}; choose another folder"
+            )
         self._folder = run / LOGS
         self._queue = Queue() if self._cluster == "slurm" else None
 
     def start(self, starts: Sequence[Start]) -> list[Job]:
-        """Submit the cells, as one array."""
-        executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster)
+        """Submit the cells, as one array. Raises ValueError if Slurm refuses them."""
+        # -P: do not import from the working directory.
+        python = f"{shlex.quote(sys.executable)} -P"
+        each = {"python": python, "max_num_timeout": _REQUEUES}
+        own = {f"{self._cluster}_{name}": value for name, value in each.items()}
+        executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster, **own)
         executor.update_parameters(**self._parameters(starts))
         jobs: list[Any] = []
-        with executor.batch():
-            jobs += [executor.submit(CellJob(start)) for start in starts]
+        try:
+            # submitit repeats what sbatch says, which is in the message.
+            with redirect_stderr(StringIO()), executor.batch():
+                jobs += [executor.submit(CellJob(start)) for start in starts]
+        except (FailedJobError, FailedSubmissionError) as error:
+            said = " ".join(str(error).split())
+            raise ValueError(
+                f"--launcher slurm: Slurm must accept the jobs, got {shown(said, 300)}; change "
+                f"--launcher-args, or try again later"
+            ) from None
         return [SlurmJob(job, self._cluster, self._queue, self._folder) for job in jobs]
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ Watch = Callable[[Cell, dict[str, Any]], None]
 
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command is running
 LOOKS_EVERY = 0.1  # seconds, and more for many cells
+STARTS_AGAIN = 60.0  # seconds until a cluster that refused cells is asked again
 SAVES_WITHIN = 60.0  # seconds for running cells to save after Ctrl-C
 RESTARTS = 5  # of a cell whose job was killed, or whose machine died
 
@@ -47,9 +48,11 @@ class Scheduler:
         threads: int,
         watch: Watch,
         goal: Goal,
+        done: Callable[[Cell], str] = lambda cell: "",
     ) -> None:
+        """done: returns how a cell ended that has reached the goal, or ""."""
         self._run, self._launcher, self._at_once = run, launcher, at_once
-        self._threads, self._watch, self._goal = threads, watch, goal
+        self._threads, self._watch, self._goal, self._done = threads, watch, goal, done
         self._waiting = deque(cells)
         self._running: dict[Cell, _Running] = {}
         self._sightings = Sightings()
@@ -79,15 +82,26 @@ class Scheduler:
             cell = self._waiting.popleft()
             if self._is_held(cell):
                 self._waiting.append(cell)
+            elif how := self._done(cell):
+                self._watch(cell, {"phase": f"already {how}"})
             else:
                 ready.append(cell)
         if not ready:
             return
         starts = [self._start_of(cell) for cell in ready]
-        for cell, start, job in zip(ready, starts, self._launcher.start(starts), strict=True):
+        try:
+            jobs = self._launcher.start(starts)
+        except ValueError:
+            if not self._running:
+                raise
+            # The cluster took jobs before: it may again, and the running ones need not stop.
+            self._waiting.extendleft(reversed(ready))
+            self._asked |= dict.fromkeys(ready, time.monotonic() + STARTS_AGAIN - ASK_AGAIN)
+            return
+        for cell, start, job in zip(ready, starts, jobs, strict=True):
             events = EventReader(cell.folder(self._run), start.attempt)
             self._running[cell] = _Running(job, events)
-            self._watch(cell, {"phase": f"starting, {job.place}" if job.place else "starting"})
+            self._watch(cell, {"phase": f"queued, {job.place}" if job.place else "starting"})
 
     def _start_of(self, cell: Cell) -> Start:
         dead = self._sightings.mark(cell.folder(self._run))

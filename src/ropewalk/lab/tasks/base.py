@@ -151,7 +151,7 @@ class Task(ABC):
         if not (folder / f"{split}.json").exists():
             return False
         held, made = self.evaluation(split, folder), self.made_from(split, folder)
-        if held["decoding"] != self.config.decoding():
+        if held.get("decoding") != self.config.decoding():
             return False
         return "made_from" not in held or bool(held["made_from"] == made)
 
