@@ -92,8 +92,8 @@ Jobs = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Number of parallel processes, each for one encoding and seed.  "
-        "[default: one per core]",
+        help="How many trainings, one per encoding and seed, run or wait in a queue at once.  "
+        "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
     ),
 ]
 LauncherName = Annotated[
@@ -101,8 +101,8 @@ LauncherName = Annotated[
     typer.Option(
         "--launcher",
         metavar="NAME",
-        help="What starts the cells: local (processes of this machine), slurm or ray. Another one "
-        "can continue the same run.",
+        help="Where trainings start: local (this machine), slurm or ray. A run can be continued "
+        "with another launcher.",
     ),
 ]
 LauncherArgs = Annotated[

@@ -61,7 +61,7 @@ class RunStatus:
         states = ", ".join(f"{count} {state}" for state, count in counts.items())
         if self.finished:
             return f"{states}. The run is complete: {self.run / 'report.html'}"
-        return f"{states}. The command that started the run continues it."
+        return f"{states}. To continue, repeat the command that started the run."
 
 
 def read_status(run: Path) -> RunStatus:

@@ -47,7 +47,7 @@ def fix_conditions(run: Path, config: Config, threads: int, *, gpus: float = 0) 
         write_checked_json(run / FILE, asdict(held))
     if config.device not in ("auto", held.device):
         raise ValueError(
-            f"device must be {held.device}, with which {run} was created, got "
+            f"{run} was created with device={held.device}, so device must be {held.device}, got "
             f"{shown(config.device)}; choose another folder with --out"
         )
     return held
@@ -62,6 +62,6 @@ def _conditions_of(config: Config, threads: int, gpus: float) -> Conditions:
     if config.precision == "auto":
         raise ValueError(
             "precision must be float32 or bfloat16 when cells run on GPUs of other machines, got "
-            "auto, and this machine has no GPU to ask; add precision=bfloat16 if theirs have it"
+            "auto, and this machine has no GPU to ask; add precision=bfloat16 if those GPUs support it"
         )
     return Conditions(threads, "cuda", config.precision)

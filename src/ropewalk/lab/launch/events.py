@@ -27,7 +27,7 @@ class EventWriter:
 
     def __init__(self, folder: Path, attempt: str, facts: Event) -> None:
         path = folder / FILE
-        path.unlink(missing_ok=True)  # a reader keeps the old file, and sees that it ended
+        path.unlink(missing_ok=True)  # a new file: readers notice it by the session in its header
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self({"attempt": attempt, "session": uuid4().hex, **facts})
 

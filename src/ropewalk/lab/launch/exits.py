@@ -1,4 +1,4 @@
 """Exit statuses of a cell's process that a launcher understands."""
 
-#: Stopped by a signal, after saving. Another process works on the cell.
-INTERRUPTED, BUSY = 130, 75
+INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
+BUSY = 75  # another process works on the cell

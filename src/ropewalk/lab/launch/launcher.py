@@ -1,4 +1,4 @@
-"""The seam between a run and what starts its cells: start some, and tell when each has ended."""
+"""The interface between a run and what starts its cells and reports when each has ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Launcher(Protocol):
     name: str
     #: How many cells may wait or run together; None for as many as this machine has cores.
     at_once: int | None
-    gpus: float  # of a cell, on other machines; 0 if the config alone says which device
+    gpus: float  # that each cell requests from the cluster; 0: config.device alone decides
 
     def start(self, starts: Sequence[Start]) -> list[Job]:
         """Start these cells, in one request if the cluster has a form for that."""

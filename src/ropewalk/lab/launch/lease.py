@@ -59,7 +59,7 @@ class Lease:
 
 
 def this_machine() -> str:
-    """Return a name of this machine since it was last started."""
+    """Return an identifier of this machine that changes at each start."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return machine_name()
@@ -116,7 +116,7 @@ class Sightings:
         return now - self._seen[folder][1] < LEASE
 
     def mark(self, folder: Path) -> str:
-        """Return the mark of a lease that was seen to be dead, or ""."""
+        """Return the mark of the lease that was last seen, or ""; call it if `is_held` is false."""
         return self._seen.get(folder, ("", 0.0))[0]
 
 

@@ -49,7 +49,7 @@ class CellJob:
         return code, self._process.output()
 
     def checkpoint(self) -> DelayedSubmission:
-        """Let the cell save; return what goes on with it after preemption or the time limit."""
+        """Let the cell save; return the job that submitit queues again."""
         if self._process is not None:
             self._process.stop()
             self._process.wait(_SAVES_WITHIN)
@@ -57,7 +57,7 @@ class CellJob:
 
 
 class Queue:
-    """The jobs that Slurm knows to wait or run, asked for at most every few seconds.
+    """The jobs that wait or run according to squeue, which is asked at most every few seconds.
 
     submitit asks sacct, which says nothing on clusters without accounting.
     """
@@ -143,7 +143,7 @@ class SlurmLauncher:
         self.at_once = 1000 if self._cluster == "slurm" else None
         if self._cluster == "slurm" and shutil.which("sbatch") is None:
             raise ValueError(
-                "--launcher slurm needs sbatch, which this machine has not; start it on a login "
+                "--launcher slurm needs sbatch, which is not installed on this machine; start it on a login "
                 "node of the cluster, or try it here with --launcher-args cluster=local"
             )
         if self._cluster == "slurm" and any(sign in str(run.absolute()) for sign in "%\n\r"):
