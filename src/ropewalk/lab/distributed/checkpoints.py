@@ -32,6 +32,7 @@ def save(
     group: Group, folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
     """Write a checkpoint, each process its part, then remove what it replaces."""
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.filesystem import FileSystemWriter
     from torch.distributed.checkpoint.state_dict_saver import save as save_parts
 
@@ -44,11 +45,16 @@ def save(
     group.wait()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about its own parts
-        save_parts(
-            {name: tensor.detach() for name, tensor in tensors.items()},
-            storage_writer=FileSystemWriter(unfinished),
-            no_dist=group.world == 1,
-        )
+        try:
+            save_parts(
+                {name: tensor.detach() for name, tensor in tensors.items()},
+                storage_writer=FileSystemWriter(unfinished),
+                no_dist=group.world == 1,
+            )
+        except CheckpointException as failed:  # in every process, also if one could not write
+            error, _ = next(iter(failed.failures.values()))
+            why = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise OSError(f"{path} was not written: {why}; the one before is intact") from None
     if group.is_first:
         write_checked_json(unfinished / "facts.json", dict(facts))
         if path.exists():  # of the same step, saved by an earlier session
