@@ -13,7 +13,7 @@ from tiny_tasks import TRANSLATION_VOCABULARY, translation_config, translation_s
 from ropewalk.lab import train
 from ropewalk.lab.distributed import checkpoints
 from ropewalk.lab.distributed import trainer as distributed
-from ropewalk.lab.distributed.group import is_launched, join
+from ropewalk.lab.distributed.group import failures_in_words, is_launched, join
 from ropewalk.lab.tasks.translation import Translation
 
 
@@ -31,9 +31,9 @@ def new_trainer(folder, fields):
 def learn(folder, fields, stop_at=None, die_at=None, fault=None):
     """Train to the end, until a stopping signal after `stop_at` steps, or until a kill.
 
-    A training that is killed saves after each step.
+    A training that is killed, or has no room to save, saves after each step.
     """
-    if die_at is not None:
+    if die_at is not None or fault == "no room for one part":
         train.SAVE_EVERY = -1.0
     if fault == "killed while saving":
         checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -56,13 +56,15 @@ def learn(folder, fields, stop_at=None, die_at=None, fault=None):
         losses.append(loss)
         if record.step == stop_at and os.environ.get("RANK", "0") == "0":
             os.kill(os.getpid(), signal.SIGINT)
-        if record.step == die_at:
+        one_dies = fault == "one process dies" and os.environ["RANK"] == "1" and record.step == 2
+        if record.step == die_at or one_dies:
             os.kill(os.getpid(), signal.SIGKILL)
 
     running = new_trainer(folder, fields)
     began = running.record.step
     try:
-        running.run(progress)
+        with failures_in_words():
+            running.run(progress)
     except KeyboardInterrupt:
         assert stop_at is not None
     return {"began": began, "losses": losses, **facts_of(running)}

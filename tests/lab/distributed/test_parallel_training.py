@@ -129,12 +129,33 @@ def test_several_processes_go_on_where_one_stopped(alone, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_bfloat16_stays_near(alone, tmp_path, parallel):
+def test_bfloat16_stays_near_and_resumes_bit_for_bit(alone, tmp_path, parallel):
     fields = {**FIELDS, "parallel": parallel, "precision": "bfloat16"}
-    many = run(2, LEARN, str(tmp_path), fields)
+    many = run(2, LEARN, str(tmp_path / "whole"), fields)
+    one = learn(tmp_path / "one", fields)
     assert many[0]["losses"] == many[1]["losses"]
+    assert many[0]["losses"] == pytest.approx(one["losses"], abs=0.02)
     assert many[0]["losses"] == pytest.approx(alone[1]["losses"], abs=0.05)
-    assert weights(tmp_path)["embedding.weight"].dtype == torch.float32
+    assert many[0]["losses"] != pytest.approx(alone[1]["losses"], abs=1e-5)  # it is bfloat16
+    assert weights(tmp_path / "whole")["embedding.weight"].dtype == torch.float32
+    run(2, LEARN, str(tmp_path / "parts"), fields, 3)
+    resumed = run(2, LEARN, str(tmp_path / "parts"), fields)
+    assert resumed[0]["losses"] == many[0]["losses"][3:]
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts", atol=0, rtol=0)
+
+
+@pytest.mark.slow
+def test_single_numbers_are_trained_with_fsdp(tmp_path):
+    """FIRE has parameters of one number, which cannot be divided."""
+    fields = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
+    one = learn(tmp_path / "one", fields)
+    fields["parallel"] = "fsdp"
+    run(2, LEARN, str(tmp_path / "two"), fields, 3)
+    resumed = run(4, LEARN, str(tmp_path / "two"), fields)
+    assert resumed[0]["losses"] == pytest.approx(one["losses"][3:], abs=1e-5)
+    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-4, rtol=0)
+    number = weights(tmp_path / "one")["decoder_encoding.sites.0.c"]
+    assert abs(float(number) - 0.1) > 0.01  # it has moved far more than the tolerance
 
 
 @pytest.mark.slow
