@@ -39,7 +39,7 @@ def test_the_others_of_a_killed_process_say_so_in_one_line(tmp_path, parallel):
     errors = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [1, -9, 1]
     for error in (errors[0], errors[2]):
-        assert "ConnectionError: another process of this training has ended" in error
+        assert "ConnectionError: another process of this training has ended, or no" in error
         assert "GLHF" not in error  # torch's own words
 
 
