@@ -128,7 +128,8 @@ def failures_in_words() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         raise ConnectionError(
-            "another process of this training has ended, or no longer answers; the same command resumes"
+            "another process of this training has ended, or no longer answers; run the same "
+            "command again to resume"
         ) from None
 
 
