@@ -1,21 +1,25 @@
 """What several processes say and leave behind when something fails.
 
 These fail if the other processes of a killed one print a traceback, if processes that never meet
-wait for days, if a checkpoint that could not be written replaces the one before it, if an option is
-ignored under torchrun, or if a model is refused that fits when it is divided.
+wait for days, if a checkpoint that could not be written replaces the one before it, if a damaged
+one is resumed from, if an option is ignored under torchrun, or if a model is refused that fits when
+it is divided.
 """
 
 import os
+from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
 from in_processes import finish, free_port, run, start
+from parallel_training import new_trainer
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.lab import models
 from ropewalk.lab.compare import compare
-from ropewalk.lab.distributed import group
+from ropewalk.lab.distributed import checkpoints, group
 from ropewalk.lab.models import check_memory, fewest_parameters
+from ropewalk.lab.training_state import training_tensors
 
 LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "epochs": 1}
@@ -53,6 +57,39 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path, parallel
         finish(failing)
     assert (tmp_path / "checkpoint-0000002").exists()
     assert {each["began"] for each in run(4, LEARN, str(tmp_path), fields)} == {2}
+
+
+def flip_a_bit_of_a_weight(path, model):
+    part = path / "__0_0.distcp"
+    content = bytearray(part.read_bytes())
+    content[content.find(model.embedding.weight.detach().numpy().tobytes())] ^= 1
+    part.write_bytes(content)
+
+
+def cut(name):
+    return lambda path, _: (path / name).write_bytes((path / name).read_bytes()[:1000])
+
+
+DAMAGES = {
+    "a bit": (flip_a_bit_of_a_weight, "__0_0.distcp does not match its checksum"),
+    "a part cut": (cut("__0_0.distcp"), "__0_0.distcp does not match its checksum"),
+    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "No such file"),
+    "metadata cut": (cut(".metadata"), "pickle data was truncated"),
+    "no facts": (lambda path, _: (path / "facts.json").unlink(), "it has no facts.json"),
+}
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_checkpoint_is_never_resumed(tmp_path, damage, said):
+    trainer = new_trainer(tmp_path, FIELDS)
+    trainer.step(trainer.task.plan(1, 0)[:1])
+    tensors = training_tensors(trainer.model, trainer.optimizer)
+    facts = {**trainer.facts, "record": asdict(trainer.record)}
+    checkpoints.save(group.Group(), tmp_path, 1, tensors, facts)
+    assert new_trainer(tmp_path, FIELDS).record.step == 1
+    damage(tmp_path / "checkpoint-0000001", trainer.model)
+    with pytest.raises(ValueError, match=f"checkpoint-0000001 is not a readable .*{said}"):
+        new_trainer(tmp_path, FIELDS)
 
 
 def test_only_failures_of_communication_are_put_in_words():

@@ -48,6 +48,14 @@ class Group:
         dist.broadcast_object_list(held, src=0, group=self.patient, device=torch.device("cpu"))
         return held[0]
 
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes, in their order."""
+        if self.world == 1:
+            return [value]
+        held: list[T] = [value] * self.world
+        dist.all_gather_object(held, value, group=self.patient)
+        return held
+
     def sum(self, *values: float) -> list[float]:
         """Return the sums over all processes, in double precision."""
         if self.world == 1:

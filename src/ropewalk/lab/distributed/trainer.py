@@ -146,6 +146,9 @@ class ParallelTrainer(Trainer):
         facts = {**self.facts, "record": asdict(self.record)}
         checkpoints.save(self.group, self.folder, self.record.step, tensors, facts)
 
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return checkpoints.read(path, self.model, self.optimizer, self.group)
+
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parts of complete tensors that this process has."""
         parts = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
