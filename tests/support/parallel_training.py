@@ -17,13 +17,13 @@ from ropewalk.lab.distributed.group import failures_in_words, is_launched, join
 from ropewalk.lab.tasks.translation import Translation
 
 
-def new_trainer(folder, fields):
-    """Return a trainer of this process, or of the group if several processes were started."""
+def new_trainer(folder, fields, alone=False):
+    """Return a trainer of the group if several processes were started, unless of one `alone`."""
     config = translation_config(**{"dropout": 0.0, "validations": 2, **fields})
     task = Translation(config, Path(folder))
     task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
     encoding = config.encodings[0]
-    if is_launched():
+    if is_launched() and not alone:
         return distributed.ParallelTrainer(join("cpu"), task, encoding, 1, Path(folder))
     return train.Trainer(task, encoding, 1, Path(folder))
 
@@ -68,6 +68,26 @@ def learn(folder, fields, stop_at=None, die_at=None, fault=None):
     except KeyboardInterrupt:
         assert stop_at is not None
     return {"began": began, "losses": losses, **facts_of(running)}
+
+
+def differences(folder, cases):
+    """Return the largest differences from one process, in two steps of each case."""
+    found = []
+    for encoding, parallel in cases:
+        fields = {"encodings": encoding, "parallel": parallel, "accumulate": 2}
+        steps = []
+        for alone in (True, False):
+            running = new_trainer(folder, fields, alone)
+            batches = running.task.plan(1, 0)
+            steps.append([running.step(batches[i : i + 2]) for i in (0, 2)])
+        found.append(
+            max(
+                abs(own - other)
+                for one, many in zip(*steps, strict=True)
+                for own, other in zip(one, many, strict=True)
+            )
+        )
+    return found
 
 
 def facts_of(running):

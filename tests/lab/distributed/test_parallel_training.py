@@ -6,6 +6,7 @@ uninterrupted one, if a save that is killed loses the one before it, or if a pro
 the first one writes.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from in_processes import finish, free_port, run, start
 from parallel_training import learn, new_trainer
 from tiny_tasks import translation_config
 
+from ropewalk.encodings import REGISTRY
 from ropewalk.lab.batches import Batch
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.distributed.group import Group, is_first_process, is_launched, join
@@ -64,6 +66,19 @@ def test_losses_are_those_of_one_process(alone, tmp_path, world, parallel):
     assert_same_weights(folder, tmp_path, atol=1e-4, rtol=0)
     complete = sum(each["elements"] for each in many)
     assert complete == one["elements"] * (world if parallel == "ddp" else 1)
+
+
+@pytest.mark.slow
+def test_every_encoding_trains_in_copies_and_in_parts(tmp_path):
+    """Losses and gradient norms of two steps, also of those with parameters that layers share."""
+    own = {"xpos": "xpos(both_ways=rotary)", "cope": "cope(two_sided=True)"}
+    texts = [own.get(name, name) for name in REGISTRY]
+    texts += ["rotary(learned=head)", "fire(shared=True)", "tupe(reset=True)", "sinusoidal+t5"]
+    cases = list(itertools.product(texts, ("ddp", "fsdp")))
+    started = start(2, "parallel_training:differences", str(tmp_path), cases)
+    found = finish(started, timeout=600)[0]
+    far = {case: off for case, off in zip(cases, found, strict=True) if off > 1e-5}
+    assert not far
 
 
 @pytest.mark.slow

@@ -44,7 +44,8 @@ def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> 
         task = prepare()
         prepared = True
     finally:
-        group.broadcast(prepared)
+        with failures_in_words():
+            group.broadcast(prepared)
     return task
 
 

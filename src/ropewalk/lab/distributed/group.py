@@ -98,10 +98,11 @@ def _joined(*, on_gpus: bool) -> Group:
     if on_gpus:
         torch.cuda.set_device(_own_gpu())
     try:
-        store, rank, world = next(rendezvous("env://", timeout=JOINS_WITHIN))
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if on_gpus else "gloo", store=store, rank=rank, world_size=world
-        )
+        if not dist.is_initialized():  # by the program that calls this package
+            backend = "cpu:gloo,cuda:nccl" if on_gpus else "gloo"
+            store, rank, world = next(rendezvous("env://", timeout=JOINS_WITHIN))
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+            atexit.register(_leave)
         patient = dist.new_group(backend="gloo", timeout=LONGEST_WAIT)
     except (RuntimeError, ValueError) as error:
         why = str(error).splitlines()[0][:200]
@@ -110,8 +111,7 @@ def _joined(*, on_gpus: bool) -> Group:
             f"the processes of one training must meet, got {found}: {why}; start them with "
             f"torchrun, which sets these variables"
         ) from None
-    atexit.register(_leave)
-    return Group(rank, world, patient)
+    return Group(dist.get_rank(), dist.get_world_size(), patient)
 
 
 def share_on_device(parallel: str, *, on_gpu: bool) -> float:
