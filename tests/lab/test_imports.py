@@ -11,9 +11,10 @@ from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, import_encodings, outside
 from ropewalk.files import read_json
+from ropewalk.lab.cells import CellFailed
 from ropewalk.lab.config import Config
 from ropewalk.lab.progress import Watcher
-from ropewalk.lab.run import CellFailed, cells_of, prepare, run_cells, train_one
+from ropewalk.lab.run import cells_of, prepare, run_cells, train_one
 from ropewalk.lab.worker import run_cell
 
 TEXT = """from ropewalk.encodings import REGISTRY, Encoding

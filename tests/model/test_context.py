@@ -84,6 +84,8 @@ def test_what_cannot_be_divided_is_refused():
         model(tokens, cache=DecoderCache(2), context=part)
     with pytest.raises(ValueError, match="x must have length=8 tokens along dim 1, got 9"):
         part.cut(torch.zeros(1, 9))
+    with pytest.raises(ValueError, match="dim must be one of x's 1 dimensions, got 1"):
+        part.cut(torch.zeros(8))
     shape = TransformerShape(50, 32, 4, 64, 0, 1, attention="elu")
     linear = LanguageModel(shape, Encoding(), causal=True)
     with pytest.raises(ValueError, match="attention must be softmax with context"):

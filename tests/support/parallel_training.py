@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 import signal
 from functools import partialmethod
 from pathlib import Path
@@ -12,17 +13,17 @@ from tiny_tasks import TRANSLATION_VOCABULARY, translation_config, translation_s
 from ropewalk.lab import train
 from ropewalk.lab.distributed import checkpoints
 from ropewalk.lab.distributed import trainer as distributed
-from ropewalk.lab.distributed.group import is_launched, join
+from ropewalk.lab.distributed.group import failures_in_words, is_launched, join
 from ropewalk.lab.tasks.translation import Translation
 
 
-def new_trainer(folder, fields):
-    """Return a trainer of this process, or of the group if several processes were started."""
+def new_trainer(folder, fields, alone=False):
+    """Return a trainer of the group if several processes were started, unless of one `alone`."""
     config = translation_config(**{"dropout": 0.0, "validations": 2, **fields})
     task = Translation(config, Path(folder))
     task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
     encoding = config.encodings[0]
-    if is_launched():
+    if is_launched() and not alone:
         return distributed.ParallelTrainer(join("cpu"), task, encoding, 1, Path(folder))
     return train.Trainer(task, encoding, 1, Path(folder))
 
@@ -30,12 +31,15 @@ def new_trainer(folder, fields):
 def learn(folder, fields, stop_at=None, die_at=None, fault=None):
     """Train to the end, until a stopping signal after `stop_at` steps, or until a kill.
 
-    A training that is killed saves after each step.
+    A training that is killed, or has no room to save, saves after each step.
     """
-    if die_at is not None:
+    if die_at is not None or fault == "no room for one part":
         train.SAVE_EVERY = -1.0
     if fault == "killed while saving":
         checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "no room for one part" and os.environ["RANK"] == "1":
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
     if fields.get("compile"):  # no C++ compiler is needed
         torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="eager")
     if fault == "rows count equally":
@@ -52,16 +56,38 @@ def learn(folder, fields, stop_at=None, die_at=None, fault=None):
         losses.append(loss)
         if record.step == stop_at and os.environ.get("RANK", "0") == "0":
             os.kill(os.getpid(), signal.SIGINT)
-        if record.step == die_at:
+        one_dies = fault == "one process dies" and os.environ["RANK"] == "1" and record.step == 2
+        if record.step == die_at or one_dies:
             os.kill(os.getpid(), signal.SIGKILL)
 
     running = new_trainer(folder, fields)
     began = running.record.step
     try:
-        running.run(progress)
+        with failures_in_words():
+            running.run(progress)
     except KeyboardInterrupt:
         assert stop_at is not None
     return {"began": began, "losses": losses, **facts_of(running)}
+
+
+def differences(folder, cases):
+    """Return the largest differences from one process, in two steps of each case."""
+    found = []
+    for encoding, parallel in cases:
+        fields = {"encodings": encoding, "parallel": parallel, "accumulate": 2}
+        steps = []
+        for alone in (True, False):
+            running = new_trainer(folder, fields, alone)
+            batches = running.task.plan(1, 0)
+            steps.append([running.step(batches[i : i + 2]) for i in (0, 2)])
+        found.append(
+            max(
+                abs(own - other)
+                for one, many in zip(*steps, strict=True)
+                for own, other in zip(one, many, strict=True)
+            )
+        )
+    return found
 
 
 def facts_of(running):

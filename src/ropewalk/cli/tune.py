@@ -34,6 +34,7 @@ def tune(
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison
+        from ropewalk.lab.distributed.group import is_first_process
         from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_table
         from ropewalk.lab.results import read_results
@@ -59,5 +60,6 @@ def tune(
                 stage=watcher.stage,
                 progress=watcher.progress,
             )
-        print_table(console, results)
-        console.print(f"\nReport: {folder / 'report.html'}", highlight=False)
+        if is_first_process():  # of those that torchrun started
+            print_table(console, results)
+            console.print(f"\nReport: {folder / 'report.html'}", highlight=False)

@@ -14,6 +14,10 @@ from ropewalk.lab.sweep import DECODING_FIELDS, Settings, described
 MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
 
 
+class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
+    """A cell's process ended without a result; its files are still there."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One encoding with one seed and, in a sweep, its own settings."""

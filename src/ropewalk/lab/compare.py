@@ -84,6 +84,11 @@ def compare(
     launcher = launcher or LocalLauncher()
     began, started = time.monotonic(), datetime.now(UTC)
     check_against(against, config.encodings)
+    if is_launched() and jobs is not None and jobs > 1:
+        raise ValueError(
+            f"--jobs must be 1 under torchrun, whose processes train one cell together, got "
+            f"{jobs}; leave out one of the two"
+        )
     try:
         check_text(note or "")
     except ValueError as error:

@@ -41,8 +41,10 @@ def end_with(work: Callable[[], int | None]) -> NoReturn:
     except Exception:
         sys.excepthook(*sys.exc_info())
         status = 1
-    # From here on Ctrl-C would change the exit status.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # From here on, these would change the exit status. torchrun sends SIGTERM to all processes as
+    # soon as one has failed.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     own = threading.main_thread()
     if all(thread is own or thread.daemon for thread in threading.enumerate()):
         sys.exit(status)

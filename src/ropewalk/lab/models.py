@@ -20,6 +20,7 @@ from ropewalk.lab.checkpoint import (
     weights_of,
 )
 from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.distributed.group import share_on_device
 from ropewalk.machine import memory, pick_device
 from ropewalk.model import LanguageModel, Transformer, initialize
 
@@ -50,12 +51,16 @@ def fewest_parameters(config: Config, vocabulary: int) -> int:
 
 def check_memory(config: Config, vocabulary: int) -> None:
     """Raise ValueError if the model's training cannot fit in the device's total memory."""
-    has = memory(pick_device(config.device))
+    device = pick_device(config.device)
+    has = memory(device)
     count = fewest_parameters(config, vocabulary)
-    if has is not None and count * BYTES_OF_TRAINING > has:
+    needs = (
+        count * BYTES_OF_TRAINING * share_on_device(config.parallel, on_gpu=device.type != "cpu")
+    )
+    if has is not None and needs > has:
         raise ValueError(
             f"the model must fit in memory: its {count:,} parameters need about "
-            f"{count * BYTES_OF_TRAINING / 1e9:,.1f} GB to be trained, and "
+            f"{needs / 1e9:,.1f} GB to be trained, and "
             f"device={config.device} has {has / 1e9:,.1f} GB; choose a smaller "
             f"width or feed_forward, or fewer layers"
         )

@@ -16,7 +16,7 @@ from ropewalk.files import (
     remove_parts,
     write_checked_json,
 )
-from ropewalk.lab.cells import Cell
+from ropewalk.lab.cells import Cell, CellFailed
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
 from ropewalk.lab.data.stream import Progress, silent
@@ -34,10 +34,6 @@ from ropewalk.locks import Busy, locked
 from ropewalk.machine import cores, pick_device
 
 PREPARES_WITHIN = 3600.0  # seconds that another command may take to prepare the data
-
-
-class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
-    """A cell's process ended without a result; its files are still there."""
 
 
 def cells_of(config: Config) -> list[Cell]:

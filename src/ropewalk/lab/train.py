@@ -24,6 +24,7 @@ from ropewalk.lab.checkpoint import (
 from ropewalk.lab.config import Config, first_line
 from ropewalk.lab.distributed.checkpoints import checkpoints, remove_checkpoints
 from ropewalk.lab.distributed.checkpoints import read as read_checkpoint
+from ropewalk.lab.distributed.group import Group
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model, build_model
 from ropewalk.lab.schedule import learning_rate
@@ -238,7 +239,7 @@ class Trainer:
         restore_training(self.model, self.optimizer, self._own(tensors))
 
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return read_checkpoint(path, self.model, self.optimizer, alone=True)
+        return read_checkpoint(path, self.model, self.optimizer, Group())
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the part of complete tensors that this process has; alone, it has all."""

@@ -197,10 +197,13 @@ def _output_to_stderr() -> None:
     sys.stdout = sys.stderr
 
 
-def _is_of_memory(error: Exception) -> bool:
-    # torch's CPU allocator raises a plain RuntimeError.
+def lack_of_memory(error: Exception) -> str | None:
+    """Return one line about an error that is a lack of memory; None for another error."""
     kinds = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, kinds) or "allocate memory" in str(error)
+    # torch's CPU allocator raises a plain RuntimeError.
+    if isinstance(error, kinds) or "allocate memory" in str(error):
+        return f"out of memory: {' '.join(str(error).split())[:200]}; {_SMALLER}"
+    return None
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -264,10 +267,10 @@ def _ending(work: Callable[[], None], emit: Emit) -> int:
         emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
         return 1
     except (MemoryError, RuntimeError) as error:
-        if not _is_of_memory(error):
+        said = lack_of_memory(error)
+        if said is None:
             raise
-        first = " ".join(str(error).split())[:200]
-        emit({"error": f"out of memory: {first}; {_SMALLER}"})
+        emit({"error": said})
         return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})

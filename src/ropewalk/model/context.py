@@ -104,6 +104,8 @@ class ContextPart:
 
     def cut(self, x: Tensor, dim: int = 1) -> Tensor:
         """Return this part of a tensor with all tokens of the sequence along `dim`."""
+        if not -x.ndim <= dim < x.ndim:
+            raise ValueError(f"dim must be one of x's {x.ndim} dimensions, got {shown(dim)}")
         if x.shape[dim] != self.length:
             raise ValueError(
                 f"x must have length={self.length} tokens along dim {dim}, got {x.shape[dim]}"

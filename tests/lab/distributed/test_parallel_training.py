@@ -6,6 +6,7 @@ uninterrupted one, if a save that is killed loses the one before it, or if a pro
 the first one writes.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from in_processes import finish, free_port, run, start
 from parallel_training import learn, new_trainer
 from tiny_tasks import translation_config
 
+from ropewalk.encodings import REGISTRY
 from ropewalk.lab.batches import Batch
 from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.distributed.group import Group, is_first_process, is_launched, join
@@ -46,7 +48,8 @@ def assert_same_weights(ours, theirs, **tolerance):
         values = slice(None)
         if name.endswith("key_value.bias") and tolerance["atol"]:
             values = slice(len(tensor) // 2, None)
-        torch.testing.assert_close(tensor[values], theirs[name][values], **tolerance, msg=name)
+        own, other = tensor.reshape(-1)[values], theirs[name].reshape(-1)[values]
+        torch.testing.assert_close(own, other, **tolerance, msg=name)
 
 
 @pytest.mark.slow
@@ -63,6 +66,19 @@ def test_losses_are_those_of_one_process(alone, tmp_path, world, parallel):
     assert_same_weights(folder, tmp_path, atol=1e-4, rtol=0)
     complete = sum(each["elements"] for each in many)
     assert complete == one["elements"] * (world if parallel == "ddp" else 1)
+
+
+@pytest.mark.slow
+def test_every_encoding_trains_in_copies_and_in_parts(tmp_path):
+    """Losses and gradient norms of two steps, also of those with parameters that layers share."""
+    own = {"xpos": "xpos(both_ways=rotary)", "cope": "cope(two_sided=True)"}
+    texts = [own.get(name, name) for name in REGISTRY]
+    texts += ["rotary(learned=head)", "fire(shared=True)", "tupe(reset=True)", "sinusoidal+t5"]
+    cases = list(itertools.product(texts, ("ddp", "fsdp")))
+    started = start(2, "parallel_training:differences", str(tmp_path), cases)
+    found = finish(started, timeout=600)[0]
+    far = {case: off for case, off in zip(cases, found, strict=True) if off > 1e-5}
+    assert not far
 
 
 @pytest.mark.slow
@@ -107,7 +123,8 @@ def test_a_killed_training_goes_on_with_another_number_of_processes(alone, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_the_same_processes_resume_bit_for_bit(tmp_path, parallel):
-    fields = {**FIELDS, "parallel": parallel}
+    """Also with dropout, whose masks depend on seed, step and process alone."""
+    fields = {**FIELDS, "parallel": parallel, "dropout": 0.1}
     whole = run(2, LEARN, str(tmp_path / "whole"), fields)
     stopped = run(2, LEARN, str(tmp_path / "parts"), fields, 3)
     resumed = run(2, LEARN, str(tmp_path / "parts"), fields)
@@ -129,12 +146,33 @@ def test_several_processes_go_on_where_one_stopped(alone, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_bfloat16_stays_near(alone, tmp_path, parallel):
+def test_bfloat16_stays_near_and_resumes_bit_for_bit(alone, tmp_path, parallel):
     fields = {**FIELDS, "parallel": parallel, "precision": "bfloat16"}
-    many = run(2, LEARN, str(tmp_path), fields)
+    many = run(2, LEARN, str(tmp_path / "whole"), fields)
+    one = learn(tmp_path / "one", fields)
     assert many[0]["losses"] == many[1]["losses"]
+    assert many[0]["losses"] == pytest.approx(one["losses"], abs=0.02)
     assert many[0]["losses"] == pytest.approx(alone[1]["losses"], abs=0.05)
-    assert weights(tmp_path)["embedding.weight"].dtype == torch.float32
+    assert many[0]["losses"] != pytest.approx(alone[1]["losses"], abs=1e-5)  # it is bfloat16
+    assert weights(tmp_path / "whole")["embedding.weight"].dtype == torch.float32
+    run(2, LEARN, str(tmp_path / "parts"), fields, 3)
+    resumed = run(2, LEARN, str(tmp_path / "parts"), fields)
+    assert resumed[0]["losses"] == many[0]["losses"][3:]
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts", atol=0, rtol=0)
+
+
+@pytest.mark.slow
+def test_single_numbers_are_trained_with_fsdp(tmp_path):
+    """FIRE has parameters of one number, which cannot be divided."""
+    fields = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
+    one = learn(tmp_path / "one", fields)
+    fields["parallel"] = "fsdp"
+    run(2, LEARN, str(tmp_path / "two"), fields, 3)
+    resumed = run(4, LEARN, str(tmp_path / "two"), fields)
+    assert resumed[0]["losses"] == pytest.approx(one["losses"][3:], abs=1e-5)
+    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-4, rtol=0)
+    number = weights(tmp_path / "one")["decoder_encoding.sites.0.c"]
+    assert abs(float(number) - 0.1) > 0.01  # it has moved far more than the tolerance
 
 
 @pytest.mark.slow

@@ -12,16 +12,16 @@ from typing import Any
 
 from ropewalk.encodings import import_encodings
 from ropewalk.files import read_checked_json
-from ropewalk.lab.cells import Cell
+from ropewalk.lab.cells import Cell, CellFailed
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
-from ropewalk.lab.distributed.group import Group, join
+from ropewalk.lab.distributed.group import Group, failures_in_words, join
 from ropewalk.lab.distributed.trainer import ParallelTrainer
 from ropewalk.lab.launch.conditions import read_conditions
 from ropewalk.lab.sweep import Goal
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record
-from ropewalk.lab.worker import Emit, run_cell, train_cell
+from ropewalk.lab.worker import Emit, lack_of_memory, run_cell, train_cell
 from ropewalk.locks import Busy
 
 Watch = Callable[[Cell, dict[str, Any]], None]
@@ -34,7 +34,9 @@ def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> 
     """
     group = join(config.device)
     if not group.is_first:
-        if group.broadcast(False):
+        with failures_in_words():
+            is_prepared = group.broadcast(False)
+        if is_prepared:
             return open_task(config, run)
         raise SystemExit(2)
     prepared = False
@@ -42,7 +44,8 @@ def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> 
         task = prepare()
         prepared = True
     finally:
-        group.broadcast(prepared)
+        with failures_in_words():
+            group.broadcast(prepared)
     return task
 
 
@@ -51,12 +54,18 @@ def run_cells_together(
 ) -> None:
     """Run cells of a prepared run up to the goal. An error in one ends all processes."""
     group = join(config.device)
-    for cell in group.broadcast(list(cells)):
-        if group.is_first:
-            _lead(group, run, cell, goal, watch)
-        else:
-            _follow(group, run, cell)
-        group.wait()
+    with failures_in_words():
+        for cell in group.broadcast(list(cells)):
+            try:
+                if group.is_first:
+                    _lead(group, run, cell, goal, watch)
+                else:
+                    _follow(group, run, cell)
+            except (MemoryError, RuntimeError) as error:
+                if (said := lack_of_memory(error)) is None:
+                    raise
+                raise CellFailed(f"{cell}: {said}") from None
+            group.wait()
 
 
 def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None:

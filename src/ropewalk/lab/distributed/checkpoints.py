@@ -7,6 +7,7 @@ nothing. Its `.metadata` is a pickle: resume only from run folders that you trus
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import warnings
@@ -32,6 +33,7 @@ def save(
     group: Group, folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
     """Write a checkpoint, each process its part, then remove what it replaces."""
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.filesystem import FileSystemWriter
     from torch.distributed.checkpoint.state_dict_saver import save as save_parts
 
@@ -44,13 +46,20 @@ def save(
     group.wait()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about its own parts
-        save_parts(
-            {name: tensor.detach() for name, tensor in tensors.items()},
-            storage_writer=FileSystemWriter(unfinished),
-            no_dist=group.world == 1,
-        )
+        try:
+            save_parts(
+                {name: tensor.detach() for name, tensor in tensors.items()},
+                storage_writer=FileSystemWriter(unfinished),
+                no_dist=group.world == 1,
+            )
+        except CheckpointException as error:  # in every process, also if one could not write
+            raise OSError(
+                f"{path} was not written: {_cause(error)}; the one before is intact"
+            ) from None
+    digests = group.gather(_digests(unfinished, group.rank))
     if group.is_first:
-        write_checked_json(unfinished / "facts.json", dict(facts))
+        parts = {name: digest for own in digests for name, digest in own.items()}
+        write_checked_json(unfinished / "facts.json", {**facts, "parts": parts})
         if path.exists():  # of the same step, saved by an earlier session
             shutil.rmtree(path)
         os.replace(unfinished, path)
@@ -67,30 +76,55 @@ def remove_checkpoints(folder: Path) -> None:
         shutil.rmtree(path)
 
 
+def _digests(folder: Path, rank: int) -> dict[str, str]:
+    """Return the SHA-256 of each file of tensors that this process wrote, by its name."""
+    return {path.name: _digest(path) for path in folder.glob(f"__{rank}_*.distcp")}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read(
-    path: Path, model: nn.Module, optimizer: Optimizer, *, alone: bool
+    path: Path, model: nn.Module, optimizer: Optimizer, group: Group
 ) -> tuple[dict[str, Tensor], Facts]:
     """Return the tensors of a checkpoint, in the parts that this process has, and its facts.
 
-    `alone`: this process reads it without the others. Raises ValueError, naming the folder, if it
-    is damaged or of another model.
+    Each process compares its share of the files with their digests. Raises ValueError, naming the
+    folder, if it is damaged or of another model.
     """
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
+    if not (path / "facts.json").is_file():
+        raise ValueError(f"{path} is not a readable checkpoint: it has no facts.json; {WAY_OUT}")
     facts = read_checked_json(path / "facts.json", "record", most_bytes=MOST_DATA_BYTES)
     try:
+        parts = facts.pop("parts", {})  # absent from checkpoints of earlier versions
+        for name in sorted(parts)[group.rank :: group.world]:
+            if _digest(path / name) != parts[name]:
+                raise ValueError(f"{name} does not match its checksum")
         reader = FileSystemReader(path)
         names = reader.read_metadata().state_dict_metadata.keys()
         tensors = _like(model, optimizer, set(names))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            load(tensors, storage_reader=reader, no_dist=alone)
-    except (CheckpointException, OSError, RuntimeError, EOFError, ValueError) as error:
-        why = " ".join(str(error).split())[:200]
+            load(tensors, storage_reader=reader, no_dist=True)  # each process by itself
+    except (CheckpointException, Exception) as error:  # a damaged pickle raises almost anything
+        why = _cause(error)
         raise ValueError(f"{path} is not a readable checkpoint: {why}; {WAY_OUT}") from None
     return tensors, facts
+
+
+def _cause(error: BaseException) -> str:
+    """Return why a checkpoint cannot be read or written, without torch's tracebacks."""
+    failures = getattr(error, "failures", None)  # of a CheckpointException, by process
+    if failures:
+        error = next(iter(failures.values()))[0]
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.split())[:200]
 
 
 def _like(model: nn.Module, optimizer: Optimizer, names: set[str]) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import all_reduce
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -21,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ropewalk.lab.checkpoint import weights_of
 from ropewalk.lab.distributed import checkpoints
-from ropewalk.lab.distributed.group import Group
+from ropewalk.lab.distributed.group import Group, is_orphan
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model
 from ropewalk.lab.tasks.base import Task
@@ -94,6 +95,9 @@ class ParallelTrainer(Trainer):
                 # The exchange of gradients divides their sum by the number of processes.
                 (loss * (share * world)).backward()
             total += float(loss.detach()) * share
+        for number in _single_numbers(self.parallel):
+            if number.grad is not None:
+                all_reduce(number.grad.div_(world))
         return self.group.sum(total)[0]
 
     def _exchanging(self, *, last: bool) -> AbstractContextManager[None]:
@@ -109,7 +113,7 @@ class ParallelTrainer(Trainer):
         return float(_whole(norm))
 
     def _agree(self, stop: bool, save: bool) -> tuple[bool, bool]:
-        stops, saves = self.group.sum(stop, save)
+        stops, saves = self.group.sum(stop or is_orphan(), save)
         return stops > 0, saves > 0
 
     def _validation_loss(self) -> float:
@@ -142,6 +146,9 @@ class ParallelTrainer(Trainer):
         facts = {**self.facts, "record": asdict(self.record)}
         checkpoints.save(self.group, self.folder, self.record.step, tensors, facts)
 
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return checkpoints.read(path, self.model, self.optimizer, self.group)
+
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parts of complete tensors that this process has."""
         parts = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
@@ -161,20 +168,24 @@ def _in_parts(loss: _Loss) -> nn.Module:
     kind = "cuda" if loss.device.type == "cuda" else "cpu"
     mesh = init_device_mesh(kind, (torch.distributed.get_world_size(),))
     model, shared = loss.model, set()
-    for name, parameter in model.named_parameters():
-        if parameter.ndim == 0:
-            raise ValueError(
-                f"parallel must be ddp for this encoding, got fsdp: {name} is a single number, "
-                f"which FSDP cannot divide"
-            )
+    numbers = {p for p in model.parameters() if p.ndim == 0}
+    for number in numbers:
+        number.data = number.data.to(loss.device)
     for name, child in model.named_children():
         if name.endswith("encoding"):
             shared |= set(child.parameters())
     for name, child in model.named_children():
         for layer in child if isinstance(child, nn.ModuleList) and "encoding" not in name else ():
-            fully_shard(layer, mesh=mesh, ignored_params=shared)
-    fully_shard(loss, mesh=mesh)
+            fully_shard(layer, mesh=mesh, ignored_params=shared | numbers)
+    fully_shard(loss, mesh=mesh, ignored_params=numbers)
     return loss
+
+
+def _single_numbers(parallel: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that FSDP cannot divide: each process has them whole."""
+    if not isinstance(parallel, FSDPModule):
+        return []
+    return [parameter for parameter in parallel.parameters() if parameter.ndim == 0]
 
 
 def _part_of(batch: Any, rank: int, world: int) -> tuple[Any, int]:

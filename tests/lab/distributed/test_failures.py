@@ -1,0 +1,140 @@
+"""What several processes say and leave behind when something fails.
+
+These fail if the other processes of a killed one print a traceback, if processes that never meet
+wait for days, if a checkpoint that could not be written replaces the one before it, if a damaged
+one is resumed from, if an option is ignored under torchrun, or if a model is refused that fits when
+it is divided.
+"""
+
+import os
+from dataclasses import asdict
+from datetime import timedelta
+
+import pytest
+from in_processes import finish, free_port, run, start
+from parallel_training import new_trainer
+from tiny_tasks import config_of, translation_config
+
+from ropewalk.lab import models
+from ropewalk.lab.compare import compare
+from ropewalk.lab.distributed import checkpoints, group
+from ropewalk.lab.models import check_memory, fewest_parameters
+from ropewalk.lab.training_state import training_tensors
+
+LEARN = "parallel_training:learn"
+FIELDS = {"encodings": "rotary", "epochs": 1}
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    """Set what torchrun sets in the first of four processes, two on each machine."""
+    held = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 4, "LOCAL_WORLD_SIZE": 2}
+    held |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    for name, value in held.items():
+        monkeypatch.setenv(name, str(value))
+    return monkeypatch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_the_others_of_a_killed_process_say_so_in_one_line(tmp_path, parallel):
+    fields = {**FIELDS, "parallel": parallel}
+    processes = start(3, LEARN, str(tmp_path), fields, None, None, "one process dies")
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [1, -9, 1]
+    for error in (errors[0], errors[2]):
+        assert "ConnectionError: another process of this training has ended, or no" in error
+        assert "GLHF" not in error  # torch's own words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path, parallel):
+    fields = {**FIELDS, "parallel": parallel}
+    run(2, LEARN, str(tmp_path), fields, 2)
+    failing = start(2, LEARN, str(tmp_path), fields, None, None, "no room for one part")
+    with pytest.raises(RuntimeError, match="checkpoint-0000003 was not written: File too large"):
+        finish(failing)
+    assert (tmp_path / "checkpoint-0000002").exists()
+    assert {each["began"] for each in run(4, LEARN, str(tmp_path), fields)} == {2}
+
+
+def flip_a_bit_of_a_weight(path, model):
+    part = path / "__0_0.distcp"
+    content = bytearray(part.read_bytes())
+    content[content.find(model.embedding.weight.detach().numpy().tobytes())] ^= 1
+    part.write_bytes(content)
+
+
+def cut(name):
+    return lambda path, _: (path / name).write_bytes((path / name).read_bytes()[:1000])
+
+
+DAMAGES = {
+    "a bit": (flip_a_bit_of_a_weight, "__0_0.distcp does not match its checksum"),
+    "a part cut": (cut("__0_0.distcp"), "__0_0.distcp does not match its checksum"),
+    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "No such file"),
+    "metadata cut": (cut(".metadata"), "pickle data was truncated"),
+    "no facts": (lambda path, _: (path / "facts.json").unlink(), "it has no facts.json"),
+}
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_checkpoint_is_never_resumed(tmp_path, damage, said):
+    trainer = new_trainer(tmp_path, FIELDS)
+    trainer.step(trainer.task.plan(1, 0)[:1])
+    tensors = training_tensors(trainer.model, trainer.optimizer)
+    facts = {**trainer.facts, "record": asdict(trainer.record)}
+    checkpoints.save(group.Group(), tmp_path, 1, tensors, facts)
+    assert new_trainer(tmp_path, FIELDS).record.step == 1
+    damage(tmp_path / "checkpoint-0000001", trainer.model)
+    with pytest.raises(ValueError, match=f"checkpoint-0000001 is not a readable .*{said}"):
+        new_trainer(tmp_path, FIELDS)
+
+
+def test_only_failures_of_communication_are_put_in_words():
+    with pytest.raises(ConnectionError, match="another process"), group.failures_in_words():
+        raise RuntimeError("[/gloo/transport/tcp/pair.cc:537] Connection closed by peer")
+    with pytest.raises(RuntimeError, match="a fault of ours"), group.failures_in_words():
+        raise RuntimeError("a fault of ours")
+
+
+def test_variables_that_no_torchrun_sets_are_named(torchrun):
+    torchrun.setenv("MASTER_PORT", "x")
+    with pytest.raises(ValueError, match=r"must meet, got RANK=0, WORLD_SIZE=4, .*MASTER_PORT=x"):
+        group.join("cpu")
+
+
+@pytest.mark.slow
+def test_processes_that_never_meet_give_up(torchrun):
+    torchrun.setattr(group, "JOINS_WITHIN", timedelta(seconds=1))
+    with pytest.raises(ValueError, match=r"must meet, .*1/4 clients joined"):
+        group.join("cpu")
+
+
+def test_a_process_notices_that_torchrun_has_ended(monkeypatch):
+    assert not group.is_orphan()
+    monkeypatch.setattr(os, "getppid", lambda: 1 - group._PARENT)
+    assert group.is_orphan()
+
+
+@pytest.mark.usefixtures("torchrun")
+def test_jobs_are_refused_under_torchrun(tmp_path):
+    with pytest.raises(ValueError, match=r"--jobs must be 1 under torchrun, .*got 2"):
+        compare(config_of("copy"), tmp_path / "run", jobs=2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_is_that_of_all_processes_of_a_device(torchrun):
+    """Two processes share this machine's memory, and FSDP divides the model by four."""
+    assert group.share_on_device("ddp", on_gpu=False) == 2
+    assert group.share_on_device("fsdp", on_gpu=False) == 0.5
+    assert group.share_on_device("ddp", on_gpu=True) == 1
+    assert group.share_on_device("fsdp", on_gpu=True) == 0.25
+    needs = fewest_parameters(translation_config(), 100) * models.BYTES_OF_TRAINING
+    torchrun.setattr(models, "memory", lambda device: needs)
+    check_memory(translation_config(parallel="fsdp"), 100)
+    with pytest.raises(ValueError, match="the model must fit in memory"):
+        check_memory(translation_config(parallel="ddp"), 100)
+    torchrun.delenv("RANK")
+    check_memory(translation_config(parallel="ddp"), 100)
