@@ -35,7 +35,7 @@ def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> 
     group = join(config.device)
     if not group.is_first:
         with failures_in_words():
-            is_prepared = group.broadcast(False)
+            is_prepared = group.broadcast(False)  # what the first process says
         if is_prepared:
             return open_task(config, run)
         raise SystemExit(2)
@@ -100,7 +100,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
 def _follow(group: Group, run: Path, cell: Cell) -> None:
     for held in read_checked_json(run / "config.json").get("imports", ()):
         import_encodings(held["source"], held["digest"])
-    if not group.broadcast(False):  # it is trained already
+    if not group.broadcast(False):  # the first process says that it is trained already
         return
     task = open_task(read_run_config(run).with_settings(cell.settings), run)
     conditions = read_conditions(run)

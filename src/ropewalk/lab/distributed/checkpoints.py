@@ -142,5 +142,5 @@ def _like(model: nn.Module, optimizer: Optimizer, names: set[str]) -> dict[str, 
                 )
     if tensors.keys() != names:
         differing = sorted(tensors.keys() ^ names)
-        raise ValueError(f"it is of another model: a difference in {differing[0]!r}")
+        raise ValueError(f"its tensors are not those of this model, first {differing[0]!r}")
     return tensors

@@ -32,7 +32,7 @@ from ropewalk.machine import peak_memory
 
 
 class _Loss(nn.Module):
-    """The loss of a batch as a module, so that its forward pass has all uses of the parameters."""
+    """The loss of a batch as a module: DDP and FSDP see each use of a parameter in its forward."""
 
     def __init__(self, task: Task, model: Model, device: torch.device, precision: str) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class ParallelTrainer(Trainer):
 
     def _add_gradients(self, batches: Sequence[Any], tokens: int) -> float:
         rank, world = self.group.rank, self.group.world
-        # Other dropout masks in each process; the first has those of a single process.
+        # Other dropout masks in each process; the first continues the generator of a single one.
         torch.manual_seed((torch.initial_seed() + (rank << 52)) % 2**63)
         total = 0.0
         for i, batch in enumerate(batches):
@@ -191,7 +191,7 @@ def _single_numbers(parallel: nn.Module) -> list[nn.Parameter]:
 def _part_of(batch: Any, rank: int, world: int) -> tuple[Any, int]:
     """Return this process's rows of a batch and the number of their target tokens.
 
-    If there are fewer rows than processes, some get the first row, which then counts nothing.
+    If there are fewer rows than processes, some get the first row, with weight 0.
     """
     found = {each.name: getattr(batch, each.name) for each in fields(batch)}
     count = len(next(iter(found.values())))

@@ -62,6 +62,7 @@ def _conditions_of(config: Config, threads: int, gpus: float) -> Conditions:
     if config.precision == "auto":
         raise ValueError(
             "precision must be float32 or bfloat16 when cells run on GPUs of other machines, got "
-            "auto, and this machine has no GPU to ask; add precision=bfloat16 if those GPUs support it"
+            "auto, and this machine has no GPU to ask; add precision=bfloat16 if those GPUs "
+            "support it"
         )
     return Conditions(threads, "cuda", config.precision)

@@ -143,8 +143,8 @@ class SlurmLauncher:
         self.at_once = 1000 if self._cluster == "slurm" else None
         if self._cluster == "slurm" and shutil.which("sbatch") is None:
             raise ValueError(
-                "--launcher slurm needs sbatch, which is not installed on this machine; start it on a login "
-                "node of the cluster, or try it here with --launcher-args cluster=local"
+                "--launcher slurm needs sbatch, which is not installed on this machine; start it "
+                "on a login node of the cluster, or try it here with --launcher-args cluster=local"
             )
         if self._cluster == "slurm" and any(sign in str(run.absolute()) for sign in "%\n\r"):
             raise ValueError(
