@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,14 @@ from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.translator import Translator, find_model
 from ropewalk.machine import cores
 from ropewalk.model import Transformer
+
+#: What limits torch, its libraries and CTranslate2 to the instructions of older processors.
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "CT2_FORCE_CPU_ISA": "AVX2",
+}
 
 
 @dataclass
@@ -159,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--data", default=default_data(), help="as in ropewalk compare")
     parser.add_argument("--split", help="default: the corpus's first test split")
+    parser.add_argument("--avx2", action="store_true", help="without the AVX-512 of this machine")
     parser.add_argument("--out", type=Path, help="default: results/serving.json in this folder")
     parser.add_argument("--smoke", action="store_true", help="few sentences, an untrained model")
     options = parser.parse_args(arguments)
@@ -166,6 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("give either --model or --smoke")
     if min(options.beam, options.rounds, options.threads) < 1:
         parser.error("beam, rounds and threads must be at least 1")
+    if options.avx2 and not os.environ.items() >= AVX2.items():  # read when torch is imported
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | AVX2)
     torch.set_num_threads(options.threads)
     results = conditions(options.threads)
     began = time.monotonic()
@@ -191,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "split": split,
         "sentences": len(sources),
         "rounds": options.rounds,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "shape": asdict(model.shape),
         "encoding": encoding,
         "missing": missing,
@@ -198,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     results["duration_s"] = round(time.monotonic() - began, 1)
     print("\n" + shown(results))
-    out = options.out or (None if options.smoke else FOLDER / "results" / "serving.json")
+    name = "serving-avx2.json" if options.avx2 else "serving.json"
+    out = options.out or (None if options.smoke else FOLDER / "results" / name)
     if out is not None:
         write_json(out, results)
         print(f"{out} in {results['duration_s']:.0f} s")

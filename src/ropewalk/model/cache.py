@@ -66,7 +66,8 @@ class KeyValueCache:
             self._values = self._values.index_select(0, rows)
 
     def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        capacity = max(16, 1 << (end - 1).bit_length())
+        # The keys of a memory come at once, and never grow.
+        capacity = max(16, end if held is None else 1 << (end - 1).bit_length())
         grown = new.new_empty(*new.shape[:-2], capacity, new.shape[-1])
         if held is not None:
             grown[..., : self.length, :] = held[..., : self.length, :]

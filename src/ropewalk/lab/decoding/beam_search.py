@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ropewalk.lab.batches import EncodedSplit, in_order, source_batch
 from ropewalk.lab.decoding.greedy import can_cache
+from ropewalk.lab.decoding.likeliest import Continuations, likeliest
+from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
-
-X = TypeVar("X")
-Y = TypeVar("Y")
 
 
 @dataclass(frozen=True)
@@ -101,19 +97,20 @@ def beam_search(
     # All beams of a sentence begin the same, so the first step has one beam.
     tokens = source.new_full((len(live), 1, 1), BOS)
     scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
+    # At most `beam` words are end marks, so at least `beam` others remain to continue.
+    count = 2 * beam if beam > 1 else 1
     while live:
-        parents, words, scores = _continue(model.logits(steps.hidden(tokens)), scores, beam)
-        tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
-        kept, chosen = _harvest(live, done, tokens, scores, beam)
+        found = likeliest(model.logits(steps.hidden(tokens)), scores, count)
+        kept = _harvest(live, done, tokens, found, beam)
         if len(kept) < len(live):
             live = [live[i] for i in kept]
-            keep = torch.tensor(kept, dtype=torch.int64, device=source.device)
-            steps.select(keep)
-            parents, tokens, scores = parents[keep], tokens[keep], scores[keep]
+            rows = torch.tensor(kept, dtype=torch.int64, device=source.device)
+            steps.select(rows)
+            tokens, found = tokens[rows], Continuations(*(x[rows] for x in found))
         if live:
-            slots = torch.tensor(chosen, device=source.device)  # (live, beam) among 2 * beam
-            steps.follow(parents.gather(1, slots))
-            tokens, scores = _rows(tokens, slots), scores.gather(1, slots)
+            parents, words, scores = _unended(found, beam)
+            steps.follow(parents)
+            tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
     return [sorted(h, key=lambda x: -x.log_probability) for h in done]
 
 
@@ -127,7 +124,8 @@ def translate_ids(
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
-    The results are in the order of the sources.
+    The results are in the order of the sources. On CPU, several batches are searched at once, each
+    by one thread of a process of its own (`on_each_core`); this does not change a bit of them.
     """
     split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device
@@ -138,26 +136,12 @@ def translate_ids(
         return beam_search(model, source.to(device), mask.to(device), beam=beam)
 
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    results = _on_each_core(search, batches) if device.type == "cpu" else map(search, batches)
+    batches.reverse()  # long sentences first, so that no core waits long for the last batch
+    results = on_each_core(search, batches) if device.type == "cpu" else map(search, batches)
     for rows, hypotheses in zip(batches, results, strict=True):
         for i, ranked in zip(rows, hypotheses, strict=True):
             found[i] = ranked
     return found
-
-
-def _on_each_core(search: Callable[[X], Y], batches: list[X]) -> list[Y]:
-    """Search batches in parallel: the steps of one are too small to use several cores."""
-    threads = torch.get_num_threads()
-    workers = min(threads, len(batches))
-    if workers < 2:
-        return [search(rows) for rows in batches]
-    share = max(1, threads // workers)
-    with ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(share)) as pool:
-        try:
-            # Long sentences first, so that no core waits long for the last batch.
-            return list(pool.map(search, reversed(batches)))[::-1]
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _limit(model: Transformer, source: int, max_tokens: int | None) -> int:
@@ -172,73 +156,45 @@ def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
     return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
 
 
-def _continue(logits: Tensor, scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return beams, words and scores `(B, 2 * beam)` of the likeliest continuations, best first.
-
-    At most `beam` of them can be end marks, so at least `beam` others remain to continue.
-    """
-    logits = logits.float()
-    # The order of words needs no normalization, so only the best few are normalized.
-    top, words = _leading(logits, min(2 * beam, logits.shape[-1]))
-    # In place: allocating memory of this size costs more than the arithmetic.
-    normalizer = logits.sub_(top[..., :1]).exp_().sum(-1, keepdim=True).log()
-    log_p = scores[..., None] + (top - top[..., :1] - normalizer)
-    if (lacking := 2 * beam - log_p[0].numel()) > 0:  # a tiny vocabulary, at the first step
-        log_p = pad(log_p, (0, lacking), value=-torch.inf)
-        words = pad(words, (0, lacking), value=BOS)
-    summed, flat = log_p.flatten(1).topk(2 * beam, -1)
-    return flat // log_p.shape[-1], words.flatten(1).gather(1, flat), summed
-
-
-def _leading(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` highest values of the last axis and their indices, in order, like topk.
-
-    They are in the `count` groups with the highest maxima. Finding these groups is 4 times as fast
-    as topk over thousands of single words.
-    """
-    size = logits.shape[-1]
-    group = 64
-    if size < 4 * group * count:
-        return logits.topk(count, -1)
-    whole = size - size % group
-    groups = logits[..., :whole].unflatten(-1, (-1, group))
-    best = groups.amax(-1).topk(count, -1).indices
-    places = best[..., None] * group + torch.arange(group, device=logits.device)
-    rest = torch.arange(whole, size, device=logits.device)
-    places = torch.cat((places.flatten(-2), rest.expand(*logits.shape[:-1], -1)), -1)
-    top, chosen = logits.gather(-1, places).topk(count, -1)
-    return top, places.gather(-1, chosen)
+def _unended(found: Continuations, beam: int) -> Continuations:
+    """Return the `beam` best continuations `(B, beam)` that are no end marks."""
+    if beam == 1:
+        return found
+    slots = (found.words == EOS).to(torch.uint8).argsort(dim=-1, stable=True)[:, :beam]
+    return Continuations(*(x.gather(1, slots) for x in found))
 
 
 def _harvest(
     live: list[_Sentence],
     done: list[list[Hypothesis]],
     tokens: Tensor,
-    scores: Tensor,
+    found: Continuations,
     beam: int,
-) -> tuple[list[int], list[list[int]]]:
-    """Collect ended hypotheses; return the sentences that continue, and their continuations."""
-    ends = (tokens[..., -1] == EOS).tolist()
-    values = scores.tolist()
-    length = tokens.shape[-1] - 1
-    kept, chosen = [], []
-    for i, sentence in enumerate(live):
-        found = [_hypothesis(tokens[i, j], values[i][j]) for j in range(beam) if ends[i][j]]
-        going = [j for j, end in enumerate(ends[i]) if not end][:beam]
-        at_limit = length >= sentence.limit
-        if at_limit:
-            found += [_hypothesis(tokens[i, j], values[i][j]) for j in going]
+) -> list[int]:
+    """Collect ended hypotheses of beams `(B, beams, length)`; return the rows that continue."""
+    length = tokens.shape[-1]
+    ends = (found.words == EOS).tolist()
+    at_limit = [length >= sentence.limit for sentence in live]
+    rows = [i for i, full in enumerate(at_limit) if full or any(ends[i][:beam])]
+    if not rows:
+        return list(range(len(live)))
+    of_rows = torch.tensor(rows, device=tokens.device)
+    parents, words, scores = (x[of_rows] for x in found)
+    ids = torch.cat([_rows(tokens[of_rows], parents), words[..., None]], -1)[..., 1:].tolist()
+    finished = set()
+    for i, row, values in zip(rows, ids, scores.tolist(), strict=True):
+        sentence, places = live[i], range(len(row))
+        chosen = [j for j in places[:beam] if ends[i][j]]
+        if at_limit[i]:
+            chosen += [j for j in places if not ends[i][j]][:beam]
+        hypotheses = [_hypothesis(row[j], values[j]) for j in chosen]
         # If a vocabulary has fewer words than there are beams, padding beams have score -inf.
-        sentence.ended += [h for h in found if h.log_probability != -math.inf]
-        if at_limit or len(sentence.ended) >= beam:
+        sentence.ended += [h for h in hypotheses if h.log_probability != -math.inf]
+        if at_limit[i] or len(sentence.ended) >= beam:
             done[sentence.index] = sentence.ended[:beam]
-        else:
-            kept.append(i)
-            chosen.append(going)
-    return kept, chosen
+            finished.add(i)
+    return [i for i in range(len(live)) if i not in finished]
 
 
-def _hypothesis(tokens: Tensor, score: float) -> Hypothesis:
-    """Return the hypothesis of one beam's tokens, which begin with the begin mark."""
-    ids = tokens[1:].tolist()
+def _hypothesis(ids: list[int], score: float) -> Hypothesis:
     return Hypothesis(tuple(ids[:-1] if ids[-1] == EOS else ids), score)
