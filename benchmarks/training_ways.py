@@ -30,7 +30,10 @@ IGNORED = -100  # the label that transformers leaves out of the loss
 
 
 class Way(Protocol):
-    """A way to train: `train` returns the real target tokens and the seconds of some steps."""
+    """A way to train: `train` returns the real target tokens and the seconds of some steps.
+
+    Seconds are CPU time of the process: with one thread, other load on the machine counts little.
+    """
 
     def train(self, seconds: float) -> tuple[int, float]:
         """Train for at least so long, and at least one step."""
@@ -50,9 +53,9 @@ class Ropewalk:
 
     def train(self, seconds: float) -> tuple[int, float]:
         """Take steps."""
-        record, began = self.trainer.record, time.perf_counter()
+        record, began = self.trainer.record, time.process_time()
         record.target_tokens = 0
-        while (spent := time.perf_counter() - began) < seconds or not record.target_tokens:
+        while (spent := time.process_time() - began) < seconds or not record.target_tokens:
             self.trainer.step([next(self.plan)])
         return record.target_tokens, spent
 
@@ -67,8 +70,8 @@ class BareMarian:
 
     def train(self, seconds: float) -> tuple[int, float]:
         """Take steps."""
-        tokens, began = 0, time.perf_counter()
-        while (spent := time.perf_counter() - began) < seconds or not tokens:
+        tokens, began = 0, time.process_time()
+        while (spent := time.process_time() - began) < seconds or not tokens:
             batch = make_batch(self.split, next(self.plan))
             with autocast(torch.device("cpu"), self.precision):
                 logits = self.model(
@@ -165,7 +168,7 @@ class _Clock:
 
     def tick(self) -> bool:
         """Note the end of a step; return whether the turn is over."""
-        now = time.perf_counter()
+        now = time.process_time()
         if self.began is None:
             self.began, self.tokens = now, 0
             return False
