@@ -1,6 +1,7 @@
-"""Linear maps that train with torch's fastest kernel: float32 on a CPU uses oneDNN.
+"""Linear maps that train with torch's fastest kernel: float32 on a CPU with AVX-512 uses oneDNN.
 
-Otherwise torch uses MKL, whose products take twice as long on an AMD processor with AVX-512.
+Otherwise torch uses MKL, whose products take twice as long on an AMD processor with AVX-512. With
+AVX2 both are equally fast, and oneDNN copies more.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from ropewalk.rotary.kernels.operator import is_transformed
 #: With fewer multiplications, the call of oneDNN costs more than it saves.
 FEWEST = 2**21
 
-_HAS_BOTH = (
-    torch.backends.mkl.is_available()
+_IS_FASTER = (
+    torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    and torch.backends.mkl.is_available()
     and torch.backends.mkldnn.is_available()
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
@@ -68,7 +70,7 @@ def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _serves(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    if torch.compiler.is_compiling() or not _HAS_BOTH or is_transformed():
+    if torch.compiler.is_compiling() or not _IS_FASTER or is_transformed():
         return False
     if torch.is_autocast_enabled("cpu") or x.numel() * weight.shape[0] < FEWEST:
         return False
