@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 
 from ropewalk.lab.tokens import PAD
+from ropewalk.model.trained_linear import product
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -28,21 +29,23 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight_sum = weight.to(wide).sum(0)
         for start in range(0, len(target), chunk):
             h, t = hidden[start : start + chunk], target[start : start + chunk, None]
-            logits = linear(h, weight)
+            logits = product(h, weight)
             # -(1 - smoothing) log p(t) - smoothing/V Σ_w log p(w), where log p(w) = logits[w] -
             # normalizer, needs two numbers of a row in addition to logits[t].
-            normalizer = logits.logsumexp(-1, keepdim=True).to(wide)
+            # The normalizer is that of the likeliest word: log p = logit - normalizer.
+            gradient = torch.softmax(logits, -1)
+            likeliest = gradient.amax(-1, keepdim=True).to(wide).log()
+            normalizer = logits.amax(-1, keepdim=True).to(wide) - likeliest
             of_target = logits.gather(1, t).to(wide)
             of_all = h.to(wide) @ weight_sum  # sum of the row's logits, without a pass over them
             loss += (normalizer - (1 - smoothing) * of_target).sum() - share * of_all.sum()
             # d loss / d logits = p - (1 - smoothing) [w = t] - smoothing/V; the last term is the
             # same for all words, and is added after the two products.
-            gradient = torch.softmax(logits, -1)
             gradient.scatter_add_(1, t, gradient.new_full(t.shape, smoothing - 1))
-            d_hidden[start : start + chunk] = torch.addmm(
-                (-share * weight_sum).to(h.dtype), gradient, weight
+            d_hidden[start : start + chunk] = product(
+                gradient, weight.t(), (-share * weight_sum).to(h.dtype)
             )
-            d_table += gradient.t() @ h
+            d_table += product(gradient.t(), h.t())
             d_table -= share * h.to(wide).sum(0)
         ctx.save_for_backward(d_hidden, d_table)
         return loss / len(target)

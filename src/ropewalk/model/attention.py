@@ -15,7 +15,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model import linear_attention, softmax_attention
 from ropewalk.model.cache import AttentionCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import parse_attention
-from ropewalk.model.linear import Linear
+from ropewalk.model.trained_linear import TrainedLinear
 
 
 class AttentionOutput(NamedTuple):
@@ -89,9 +89,9 @@ class Attention(nn.Module):
         if self.linear is not None:
             linear_attention.check_encoding(self.encoding, kind, self.head_dim)
             self.features = self.linear.feature_map(self.head_dim)
-        self.query = Linear(width, width)
-        self.key_value = Linear(width, 2 * kv_heads * self.head_dim)
-        self.output = Linear(width, width)
+        self.query = TrainedLinear(width, width)
+        self.key_value = TrainedLinear(width, 2 * kv_heads * self.head_dim)
+        self.output = TrainedLinear(width, width)
 
     def forward(
         self,

@@ -15,8 +15,9 @@ from ropewalk.encodings import AttentionEncoding, Encoding, Placement
 from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.dropout import Dropout
-from ropewalk.model.linear import Linear, linear
+from ropewalk.model.linear import linear
 from ropewalk.model.shape import TransformerShape
+from ropewalk.model.trained_linear import TrainedLinear
 
 
 class AttentionMaps(NamedTuple):
@@ -43,12 +44,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.inner = Linear(width, hidden)
-        self.outer = Linear(hidden, width)
+        self.inner = TrainedLinear(width, hidden)
+        self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.outer(self.inner(x).relu_())
-        return out
+        # As rows: autograd copies the gradient of a view that changes in place.
+        rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
+        return rows.view_as(x)
 
 
 class SelfAttentionLayer(nn.Module):

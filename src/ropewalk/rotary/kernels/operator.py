@@ -18,6 +18,7 @@ from ropewalk.rotary.kernels import cpu, gpu
 from ropewalk.rotary.kernels.cpu import rows_are_contiguous
 from ropewalk.rotary.reference import Layout, rotate_reference
 
+PLAIN = frozenset((Tensor, torch.nn.Parameter))  # no subclass whose own code must see a call
 LIBRARY = torch.library.Library("ropewalk", "DEF")
 LAYOUT = "bool read_interleaved, bool write_interleaved, int start, int seq_dim, bool adjoint"
 LIBRARY.define(f"rotate(Tensor[] xs, Tensor cos, Tensor sin, {LAYOUT}) -> Tensor[]")
@@ -32,14 +33,18 @@ def dispatch(
     out: the tensor for the result of a single x; it may be x itself.
     """
     in_place = layout.read_interleaved == layout.write_interleaved
+    results: Sequence[Tensor]
     if not _kernel_serves(xs, cos, sin):
-        results: Sequence[Tensor] = [rotate_reference(x, cos, sin, layout) for x in xs]
+        results = [rotate_reference(x, cos, sin, layout) for x in xs]
     elif out is xs[0] and in_place and not out.is_neg() and not _shares_memory(out, cos, sin):
         (_in_place if _kernel_suffices(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
         return xs
+    elif _kernel_suffices(xs):
+        results = _to_new(xs, cos, sin, *layout)
+    elif _are_plain(xs):
+        results = _Rotation.apply(layout, cos, sin, *xs)  # type: ignore[no-untyped-call]
     else:
-        rotate = _to_new if _kernel_suffices(xs) else torch.ops.ropewalk.rotate
-        results = rotate(xs, cos, sin, *layout)
+        results = torch.ops.ropewalk.rotate(xs, cos, sin, *layout)
     return results if out is None else [out.copy_(results[0])]
 
 
@@ -88,13 +93,34 @@ def is_transformed() -> bool:
 
 def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
     """Return whether the kernel can be called directly, without autograd and subclasses."""
+    if torch.is_grad_enabled():
+        for x in xs:
+            if x.requires_grad:
+                return False
+    return _are_plain(xs)
+
+
+def _are_plain(xs: Sequence[Tensor]) -> bool:
+    """Return whether nothing but autograd must see the rotation: no mode, trace or subclass."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
-    grad = torch.is_grad_enabled()
-    for x in xs:
-        if (grad and x.requires_grad) or type(x) not in (Tensor, torch.nn.Parameter):
-            return False
-    return True
+    return PLAIN.issuperset(map(type, xs))
+
+
+class _Rotation(torch.autograd.Function):
+    """The operator with its gradient, called directly: torch's own call takes 0.2 ms longer."""
+
+    @staticmethod
+    def forward(ctx: Any, layout: Layout, cos: Tensor, sin: Tensor, *xs: Tensor) -> Any:
+        ctx.layout = layout
+        ctx.save_for_backward(cos, sin)
+        return tuple(_to_new(xs, cos, sin, *layout))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        cos, sin = ctx.saved_tensors
+        adjoint = ctx.layout._replace(adjoint=not ctx.layout.adjoint)
+        return (None, None, None, *dispatch(gradients, cos, sin, adjoint))
 
 
 def _save_for_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
