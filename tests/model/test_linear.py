@@ -32,7 +32,7 @@ class _Called(TorchDispatchMode):
         return any("mkldnn" in name for name in self.names)
 
 
-needs_onednn = pytest.mark.skipif(not module._ONEDNN_IS_FASTER, reason="MKL is as fast here")
+needs_onednn = pytest.mark.skipif(not module.ONEDNN_IS_FASTER, reason="MKL is as fast here")
 
 
 @needs_onednn

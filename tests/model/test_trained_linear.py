@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import linear as torch_linear
 from torch.utils.flop_counter import FlopCounterMode
 
-import ropewalk.model.trained_linear as module
-from ropewalk.model.trained_linear import FEWEST, TrainedLinear, product
+import ropewalk.model.linear as module
+from ropewalk.model.linear import FEWEST
+from ropewalk.model.trained_linear import TrainedLinear, product
 
-needs_onednn = pytest.mark.skipif(not module._IS_FASTER, reason="needs AVX-512 and oneDNN")
+needs_onednn = pytest.mark.skipif(not module.ONEDNN_IS_FASTER, reason="needs AVX-512 and oneDNN")
 
 
 def by_onednn(out: Tensor) -> bool:
