@@ -10,7 +10,7 @@ from torch.nn import functional
 FEWEST = 2**21
 
 #: The processor alone decides, not a timing: the same inputs give the same outputs in every run.
-#: Without AVX-512, MKL is as fast with many rows, and up to twice as fast with few.
+#: Without AVX-512, MKL is about as fast with many rows, and up to twice as fast with few.
 _ONEDNN_IS_FASTER = (
     torch.backends.mkl.is_available()
     and torch.backends.mkldnn.is_available()
