@@ -11,7 +11,7 @@ FEWEST = 2**21
 
 #: The processor alone decides, not a timing: the same inputs give the same outputs in every run.
 #: On an AMD processor with AVX-512, MKL, which is torch's choice, takes twice as long. Without
-#: AVX-512, MKL is as fast with many rows, and up to twice as fast with few.
+#: AVX-512, MKL is about as fast with many rows, and up to twice as fast with few.
 ONEDNN_IS_FASTER = (
     torch.backends.mkl.is_available()
     and torch.backends.mkldnn.is_available()
