@@ -42,7 +42,7 @@ def convert(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Convert a model's weights to the other pairing of its dimensions.
+    """Convert a model's weights to the other rotary pairing.
 
     Rows of the weights, biases and norms of queries and keys change places, and the pairing key in
     config.json may change. Other files are copied byte for byte; folders in IN are not copied. OUT
