@@ -41,6 +41,7 @@ def test_every_block_names_its_language(page):
     assert {name for name, _ in blocks(page)} <= LANGUAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     with_language([*PAGES, ROOT / "README.md"], "python", "pycon"),

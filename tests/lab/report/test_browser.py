@@ -17,6 +17,7 @@ from ropewalk.lab.report import write_report
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 LAST = "rotary(theta=1e6)"
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
