@@ -196,8 +196,8 @@ def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
 
     run.prepare(config, folder)
     run.run_cells(config, folder, 1, watch)
-    ends = [name for name, phase in events if phase == "finished"]
-    assert ends == ["rotary", "none"]
+    ends = [(name, phase) for name, phase in events if phase and phase.endswith("finished")]
+    assert ends == [("rotary", "finished"), ("none", "already finished")]
     assert events.count(("none", "another command is running it")) == 1
 
 
