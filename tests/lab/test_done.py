@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
 from ropewalk.lab import worker
@@ -21,19 +22,9 @@ from ropewalk.lab.run import CellFailed, cells_of, prepare, run_cells
 from ropewalk.lab.worker import run_cell
 
 FIELDS = {
-    "task": "copy",
+    **TINY_COPY,
     "encodings": "none,rotary",
     "seeds": 1,
-    "layers": 1,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 16,
-    "examples": 40,
-    "train_length": 3,
-    "length_multiples": (1,),
-    "test_examples": 5,
-    "epochs": 1,
-    "device": "cpu",
 }
 CONFIG = make_config(settings=FIELDS)
 CELL = Cell("none", 1)

@@ -12,6 +12,7 @@ import shutil
 from dataclasses import asdict
 
 import pytest
+from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
 from ropewalk.lab.cells import Cell
@@ -24,19 +25,9 @@ from ropewalk.lab.status import list_runs, read_status
 from ropewalk.lab.worker import run_cell
 
 CONFIG = {
-    "task": "copy",
+    **TINY_COPY,
     "encodings": "none,rotary",
     "seeds": (1, 2),
-    "layers": 1,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 16,
-    "examples": 40,
-    "train_length": 3,
-    "length_multiples": (1,),
-    "test_examples": 5,
-    "epochs": 1,
-    "device": "cpu",
 }
 DONE, OTHER = Cell("none", 1), Cell("rotary", 2)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_copies import TINY_COPY
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 
@@ -29,19 +30,9 @@ from ropewalk.lab.worker import run_cell
 CELL = Cell("rotary", 1)
 CONFIG = make_config(
     settings={
-        "task": "copy",
+        **TINY_COPY,
         "encodings": CELL.encoding,
         "seeds": CELL.seed,
-        "layers": 1,
-        "width": 16,
-        "heads": 2,
-        "feed_forward": 16,
-        "examples": 40,
-        "train_length": 3,
-        "length_multiples": (1,),
-        "test_examples": 5,
-        "epochs": 1,
-        "device": "cpu",
         "precision": "float32",
     }
 )
