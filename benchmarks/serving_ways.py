@@ -28,7 +28,7 @@ from ropewalk.model import Attention, Transformer, TransformerShape
 Ids = list[list[int]]
 Translate = Callable[[Ids], Ids]
 
-BATCH_TOKENS = 2048  # of ropewalk's batches; the others get the same
+BATCH_TOKENS = 4096  # of ropewalk's batches; the others get the same
 LENGTH_PENALTY = 0.6
 
 

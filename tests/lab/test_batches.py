@@ -12,6 +12,7 @@ from sentences import TEXT
 
 from ropewalk.lab.batches import (
     EncodedSplit,
+    even_batches,
     in_order,
     make_batch,
     pad,
@@ -90,6 +91,24 @@ def test_rows_in_order_are_all_there_within_the_budget(split, tokens):
     for rows in batches:
         assert rows
         assert len(rows) == 1 or len(rows) * max(lengths(split, rows)) <= tokens
+
+
+@given(splits, st.integers(1, 60))
+def test_even_batches_are_as_small_as_so_many_can_be(split, tokens):
+    """Fails if a row is lost, a batch is too large, or a smaller size had been possible."""
+    least, batches = list(in_order(split, tokens=tokens)), even_batches(split, tokens=tokens)
+    assert sorted(i for rows in batches for i in rows) == list(range(len(split)))
+    if len(least) < 2:
+        assert batches == least
+        return
+    most = len(least) + len(least) % 2
+    assert len(batches) <= most
+    largest = max(
+        [len(rows) * max(lengths(split, rows)) for rows in batches if len(rows) > 1], default=0
+    )
+    assert largest <= tokens
+    if largest:
+        assert len(list(in_order(split, tokens=largest - 1))) > most
 
 
 @given(splits)

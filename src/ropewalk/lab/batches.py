@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,6 +169,23 @@ def in_order(split: EncodedSplit | MappedSplit, *, tokens: int) -> Iterator[list
         batch.append(i)
     if batch:
         yield batch
+
+
+def even_batches(split: EncodedSplit | MappedSplit, *, tokens: int) -> list[list[int]]:
+    """Return batches like those of `in_order`, but of similar sizes.
+
+    One more batch may be needed, so that there is an even number of them. Two cores that take one
+    batch at a time then end at about the same time.
+    """
+    batches = list(in_order(split, tokens=tokens))
+    if len(batches) < 2:
+        return batches
+    count = len(batches) + len(batches) % 2
+    # The smallest budget that needs no more batches: the largest batch is as small as it can be.
+    least = bisect_left(
+        range(tokens), -count, key=lambda budget: -sum(1 for _ in in_order(split, tokens=budget))
+    )
+    return list(in_order(split, tokens=least))
 
 
 def write_splits(path: Path, splits: dict[str, EncodedSplit]) -> None:

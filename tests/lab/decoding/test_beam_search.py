@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import ropewalk.lab.decoding.beam_search as beam_search_module
 from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.batches import source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate_ids
@@ -138,6 +139,27 @@ def test_a_beam_of_one_takes_the_likeliest_word_each_time(sources, seed, end):
                 break
             ids = (*ids, word)
         assert_same(found, [Hypothesis(ids, total)])
+
+
+@given(
+    st.lists(st.lists(st.integers(3, 8), max_size=6), min_size=9, max_size=20),
+    st.integers(1, 4),
+    st.sampled_from(ENCODINGS),
+    st.sampled_from([0.0, 2.0]),
+    seeds,
+)
+@settings(max_examples=10)
+def test_ended_sentences_that_stay_in_their_batch_change_nothing(
+    sources, beam, encoding, end, seed
+):
+    """Fails if such a sentence gets more hypotheses, or if it shifts the rows of others."""
+    model = toy(9, encoding, seed, end)
+    staying = search(model, sources, beam, 12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam_search_module, "SPARE", 10**9)  # each leaves as soon as it has ended
+        leaving = search(model, sources, beam, 12)
+    for one, other in zip(staying, leaving, strict=True):
+        assert_same(one, other)
 
 
 @given(sentences, st.integers(1, 4), st.sampled_from([20, 2048]), seeds)

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ropewalk.lab.batches import EncodedSplit, in_order, source_batch
+from ropewalk.lab.batches import EncodedSplit, even_batches, source_batch
 from ropewalk.lab.decoding.greedy import can_cache
 from ropewalk.lab.decoding.likeliest import Continuations, likeliest
 from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
+
+#: Sentences whose search has ended leave their batch once they are more than an eighth of it. Each
+#: removal copies the caches, and oneDNN prepares its products anew for another number of rows.
+SPARE = 8
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,11 @@ class Hypothesis:
 
 @dataclass
 class _Sentence:
-    """A sentence in the search: its index in the batch, and its ended hypotheses so far."""
+    """A sentence in the search: its most tokens, and its ended hypotheses so far."""
 
-    index: int
     limit: int
     ended: list[Hypothesis]
+    finished: bool = False
 
 
 @dataclass
@@ -88,8 +92,8 @@ def beam_search(
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     limits = [_limit(model, n, max_tokens) for n in mask.sum(1).tolist()]
-    live = [_Sentence(i, limit, []) for i, limit in enumerate(limits)]
-    done: list[list[Hypothesis]] = [[] for _ in live]
+    sentences = [_Sentence(limit, []) for limit in limits]
+    live = list(sentences)
     cache = None
     if can_cache(model.decoder):
         cache = model.shape.new_cache(model.shape.decoder_layers, branching=beam > 1)
@@ -101,8 +105,9 @@ def beam_search(
     count = 2 * beam if beam > 1 else 1
     while live:
         found = likeliest(model.logits(steps.hidden(tokens)), scores, count)
-        kept = _harvest(live, done, tokens, found, beam)
-        if len(kept) < len(live):
+        _harvest(live, tokens, found, beam)
+        kept = [i for i, sentence in enumerate(live) if not sentence.finished]
+        if len(live) - len(kept) > len(live) // SPARE:
             live = [live[i] for i in kept]
             rows = torch.tensor(kept, dtype=torch.int64, device=source.device)
             steps.select(rows)
@@ -111,7 +116,7 @@ def beam_search(
             parents, words, scores = _unended(found, beam)
             steps.follow(parents)
             tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
-    return [sorted(h, key=lambda x: -x.log_probability) for h in done]
+    return [sorted(s.ended[:beam], key=lambda x: -x.log_probability) for s in sentences]
 
 
 def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
@@ -120,7 +125,7 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
 
 
 def translate_ids(
-    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 2048
+    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 4096
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
@@ -129,7 +134,7 @@ def translate_ids(
     """
     split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device
-    batches = list(in_order(split, tokens=tokens))
+    batches = even_batches(split, tokens=tokens)
 
     def search(rows: list[int]) -> list[list[Hypothesis]]:
         source, mask = source_batch([sources[i] for i in rows])
@@ -166,22 +171,24 @@ def _unended(found: Continuations, beam: int) -> Continuations:
 
 def _harvest(
     live: list[_Sentence],
-    done: list[list[Hypothesis]],
     tokens: Tensor,
     found: Continuations,
     beam: int,
-) -> list[int]:
-    """Collect ended hypotheses of beams `(B, beams, length)`; return the rows that continue."""
+) -> None:
+    """Collect ended hypotheses of beams `(B, beams, length)`."""
     length = tokens.shape[-1]
     ends = (found.words == EOS).tolist()
     at_limit = [length >= sentence.limit for sentence in live]
-    rows = [i for i, full in enumerate(at_limit) if full or any(ends[i][:beam])]
+    rows = [
+        i
+        for i, sentence in enumerate(live)
+        if not sentence.finished and (at_limit[i] or any(ends[i][:beam]))
+    ]
     if not rows:
-        return list(range(len(live)))
+        return
     of_rows = torch.tensor(rows, device=tokens.device)
     parents, words, scores = (x[of_rows] for x in found)
     ids = torch.cat([_rows(tokens[of_rows], parents), words[..., None]], -1)[..., 1:].tolist()
-    finished = set()
     for i, row, values in zip(rows, ids, scores.tolist(), strict=True):
         sentence, places = live[i], range(len(row))
         chosen = [j for j in places[:beam] if ends[i][j]]
@@ -191,9 +198,7 @@ def _harvest(
         # If a vocabulary has fewer words than there are beams, padding beams have score -inf.
         sentence.ended += [h for h in hypotheses if h.log_probability != -math.inf]
         if at_limit[i] or len(sentence.ended) >= beam:
-            done[sentence.index] = sentence.ended[:beam]
-            finished.add(i)
-    return [i for i in range(len(live)) if i not in finished]
+            sentence.finished = True
 
 
 def _hypothesis(ids: list[int], score: float) -> Hypothesis:
