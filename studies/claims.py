@@ -43,15 +43,17 @@ Numbers without a mark are there for comparison and do not count.
 
 The column “rule” says what counts for a claim and what counts against it. A difference is shown if
 p < 0.05 after Holm's correction; the test resamples seeds and test items together
-([method](../src/ropewalk/lab/scoring/significance.py)). Brackets contain 95 % intervals. An
-interval is for one comparison alone, but p is corrected for the number of encodings compared. So an
-interval can exclude 0 while no difference is shown. p is not corrected for the number of tests of
-a claim, or of claims, although one test against a claim contradicts it. Numbers separated by · are
-single seeds.
+([method](../src/ropewalk/lab/scoring/significance.py)). Parentheses contain the 95 %
+interval and p. If no difference is shown, they contain ±x: an observed difference above x would
+have been shown. An interval is for one comparison alone, but p is corrected for the number of
+encodings compared. So an interval can exclude 0 while no difference is shown. p is not corrected
+for the number of tests in a row, nor for the number of rows. As one test against a claim
+contradicts it, some *contradicted* verdicts may be due to chance. Numbers separated by · are single
+seeds.
 """
 MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
 
-#: The function that collects the evidence of each claim in claims_words.py, in any order.
+#: The function that collects the evidence of each claim in claims_words.py.
 EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
     "translation": compared.translation,
     "eight-percent": trained.eight_percent,

@@ -72,9 +72,9 @@ def weighed(
 ) -> list[Evidence]:
     """Compare a tested difference with what a claim wants: better, worse, not worse, or none.
 
-    within: if the interval stays this close to 0, it supports a claim of no difference, and
-    contradicts a claim of a difference. A shown difference whose mean is this close to 0 decides
-    nothing about a claim of a difference.
+    within: if no difference is shown and the interval stays this close to 0, it supports a claim of
+    no difference, and contradicts a claim of a difference. A shown difference whose mean is this
+    close to 0 decides nothing about a claim of a difference.
     """
     if not exists(folder):
         return []

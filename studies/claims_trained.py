@@ -51,9 +51,9 @@ def eight_percent() -> list[Evidence]:
         says = f"{folder}, {split}: {mean} % ({low} to {high} %)"
         found.append(Evidence(says, vote if folder == BLEU else None, folder))
     says = (
-        f"five sentences drawn at random: of two seeds of one encoding, the first is at least "
-        f"{gap} % better than the second in "
-        f"{small['scores']['together']['alike']['above']:.0%} of draws"
+        f"by chance: a model is at least {gap} % better than one with the same encoding and "
+        f"another seed in {small['scores']['together']['alike']['above']:.0%} of draws of five "
+        f"sentences"
     )
     return [*found, Evidence(says, None, "small-samples")]
 
@@ -131,9 +131,9 @@ def sharper_why() -> list[Evidence]:
             if all(cell[kind][-1]["share"] >= cell[kind][0]["share"] for kind in KINDS)
         ]
         ahead = [seed for seed in flat if scores[seed] > best]
-        says = f"`{name}`: {len(flat)} of {len(cells)} seeds have a last layer "
-        says += "no sharper than the first in every attention; "
-        says += f"{len(ahead)} of these exceed {best:.1f} BLEU, the best seed of `sinusoidal`"
+        says = f"`{name}`: {len(flat)} of {len(cells)} seeds are no sharper at the end"
+        if flat:
+            says += f"; {len(ahead)} of these exceed {best:.1f} BLEU, the best seed of `sinusoidal`"
         found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))
     return found
 

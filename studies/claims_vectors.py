@@ -62,7 +62,7 @@ def decay_of_rotation() -> list[Evidence]:
         f"nearest eighth minus farthest "
         f"{format_number(facts['mean'], 3, signed=True)} (standard error {facts['error']:.3f})"
     )
-    equal = f"q and k of ones, as in RoFormer's bound: {facts['equal']:+.2f}"
+    equal = f"q and k of ones: {facts['equal']:+.2f}"
     peak = f"a key chosen for this purpose scores highest at distance {facts['peak']}"
     return [
         Evidence(random, FOR if facts["mean"] > 3 * facts["error"] else NEITHER, HERE),

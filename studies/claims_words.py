@@ -39,18 +39,19 @@ CLAIMS = {
         "… and by 8 % of BLEU.",
         f"{REPORT} (+8.01 % on five sentences)",
         "Interval of the gain on Multi30k's test sets, in % of the mean of `sinusoidal`: for it if "
-        "the interval contains 8.01 % but not 0, against it if 8.01 % is outside. The phrases are "
-        "there for comparison.",
+        "the interval contains 8.01 % but not 0, against it if 8.01 % is outside. The line "
+        "`default` (built-in phrases) is there for comparison.",
     ),
     "faster-masked": Claim(
         "Rotary trains faster than absolute positions on masked tokens.",
         f"{ROFORMER}, figure 3 left",
-        "Steps that each seed of `rotary` needs to reach the mean validation loss that the other "
-        "encoding ends with, without a significance test: for it if every seed needs less than the "
-        "full training, against it if none does.",
+        "Share of the steps after which each seed of `rotary` first reaches the mean final "
+        "validation loss of the other encoding: for it if every seed needs less than the full "
+        "training, against it if none does. Losses are known only where validation ran. There is "
+        "no significance test.",
     ),
     "faster-linear": Claim(
-        "… and in linear attention, to a lower loss.",
+        "In linear attention, rotary reaches a lower loss than sinusoids.",
         f"{ROFORMER}, figure 3 right (probably made with rotation before the feature map)",
         f"Final loss compared with `sinusoidal`, with rotation after the feature map (eq. 19) and "
         f"before it: {BETTER}. Speed is not tested.",
@@ -65,16 +66,17 @@ CLAIMS = {
     "sharper-why": Claim(
         "… and that is why it translates better.",
         REPORT,
-        "Against it if some seed of an encoding that is shown to be better has more BLEU than "
-        "every seed of `sinusoidal`, without a last layer sharper than the first in any kind of "
-        "attention. Nothing can count for it.",
+        "Looks at encodings that are shown to be better, and in them at seeds whose last layer is "
+        "no sharper than the first, in all three kinds of attention. Against it if one of these "
+        "seeds has more BLEU than every seed of `sinusoidal`. Nothing can count for it.",
     ),
     "bias-slow": Claim(
         "Relative biases are slow at long sequences.",
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
         "for it if above that of every encoding that only acts on embeddings, against it if below "
-        "all of these.",
+        "all of these. (These do not change attention, so their range shows the noise of timing. "
+        "One run, no significance test.)",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
@@ -86,9 +88,9 @@ CLAIMS = {
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
         TUTORIALS,
-        "`t5(distance=64)`, all of whose buckets training reaches, at 8 times the trained length "
-        "of 64. For it if perplexity is at most 1.05 times that at the trained length in every "
-        "seed, against it if it is at least 1.2 times in every seed.",
+        "`t5(distance=64)` at 8 times the trained length of 64, at which training reaches all of "
+        "its buckets. For it if perplexity is at most 1.05 times that at the trained length in "
+        "every seed, against it if it is at least 1.2 times in every seed.",
     ),
     "decay-trained": Claim(
         "Scores decay with distance up to the farthest keys, in trained models.",
@@ -100,11 +102,11 @@ CLAIMS = {
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",
         f"{ROFORMER}, section 3.4.3; doubted by Barbero et al. (arXiv 2410.06205)",
-        "Mean score of the nearest eighth minus the farthest, without training: for it if above 0 "
-        "by 3 standard errors. Against it if a key can be chosen whose score is highest far away, "
-        "a construction as in Barbero et al. RoFormer claims only an upper bound that falls, which "
-        "this row does not test. The mean score of independent random vectors is 0 at every "
-        "distance, so nothing can fall there.",
+        "Mean score of the nearest eighth minus the farthest, without training. Random vectors: "
+        "for it if above 0 by 3 standard errors. Vectors of ones: for it if above 0. Against it "
+        "if a key can be chosen whose score is highest far away, a construction as in Barbero et "
+        "al. RoFormer derives an upper bound that falls, which this row does not test. The mean "
+        "score of independent random vectors is 0 at every distance, so nothing can fall there.",
     ),
     "learned-sinusoidal": Claim(
         "Learned positions do as well as sinusoids.",
@@ -115,18 +117,18 @@ CLAIMS = {
         "elsewhere at the same scale.",
     ),
     "near-far": Claim(
-        "Absolute positions see 1 and 2 as far apart as 2 and 500.",
+        "With absolute positions, 1 and 2 are as far apart as 2 and 500.",
         TUTORIALS,
         "Distance between the sinusoids of 2 and 500, divided by that of 1 and 2: for it if at "
         "most 1.1, against it if at least 1.5. Trained tables are not tested.",
     ),
     "integers-pre-norm": Claim(
-        "Integers as positions make training explode, with norms before each part.",
+        "Adding integer positions makes training diverge in a pre-norm model.",
         f"{FLEETWOOD}; {TUTORIALS}",
         EXPLODES,
     ),
     "integers-post-norm": Claim(
-        "… and with norms after each part, as in the original transformer.",
+        "… and in a post-norm model, as the original transformer is.",
         f"{FLEETWOOD}; {TUTORIALS}",
         f"{EXPLODES} Positions divided by 512 (`integer(length=512)`) are there for comparison.",
     ),
@@ -135,12 +137,13 @@ CLAIMS = {
         f"{FLEETWOOD}; {TUTORIALS}",
         "Largest step between neighbors divided by the smallest: for it if at least 2. Loss of "
         f"`binary` compared with `sinusoidal` at the trained length: {BETTER}. At 8 times the "
-        f"length both fail, so that row does not count.",
+        f"length both fail, so that number does not count.",
     ),
     "positions-stay": Claim(
         "Added positions stay in the hidden states; rotation keeps them out.",
         FLEETWOOD,
-        "R² of a linear map from hidden states to positions, all layers and seeds. For it: "
+        "R² on unseen windows of a linear map from hidden states to positions (below 0: worse than "
+        "predicting the mean), all layers and seeds. For it: "
         "`sinusoidal` and `learned` always above `rotary`, and `rotary` at most 0.1. Against it: "
         "always below `rotary`, or `rotary` at least 0.5.",
     ),
@@ -176,9 +179,11 @@ CLAIMS = {
     "many-frequencies": Claim(
         "A rope needs many frequencies.",
         TUTORIALS,
-        "Loss with one frequency for all pairs, compared with `rotary`: for it if shown to be "
-        "higher by more than 0.01; against it if shown to be lower by more than that, or if no "
-        "difference is shown and the interval stays within 0.01.",
+        "Loss with one frequency for all pairs, compared with `rotary`, at the trained length "
+        "and, on causal-lm, at 8 times it (where plain `rotary` fails too). For it if a "
+        "difference is shown and the mean is more than 0.01 higher. Against it if a difference is "
+        "shown and the mean is more than 0.01 lower, or if no difference is shown and the "
+        "interval stays within 0.01.",
     ),
     "linear-works": Claim(
         "Rotation works with linear attention (Performer, rotation after the feature map).",

@@ -1,4 +1,4 @@
-"""Tables of other libraries; the ONNX operator: the public names of `ropewalk.rotary.interop`."""
+"""Public names of `ropewalk.rotary.interop`: tables of other libraries, and ONNX's operator."""
 
 from ropewalk.rotary.interop import *
 from ropewalk.rotary.interop import __all__ as __all__

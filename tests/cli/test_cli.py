@@ -353,7 +353,10 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         ([*COPY, "--import", "a" * 300 + ".py"], "File name too long"),
         (["compare", "--data", "a/" * 60_000], "--data must be a path of at most 4,096 bytes"),
         (["bench", "--out", ""], "--out must name a path"),
-        (["compare", "--sweep", "learning_rate"], "--sweep must read field=value,value,…, got 'le"),
+        (
+            ["compare", "--sweep", "learning_rate"],
+            "--sweep must have the form field=value,value,…, go",
+        ),
         (["compare", "--sweep", "learning_rat=1,2"], "did you mean 'learning_rate'?"),
         (["compare", "--sweep", "clip=1", "--sweep", "clip=2"], "must name 'clip' once"),
         (["compare", "--sweep", "heads=2,3"], "sweep, heads=3: heads must divide width"),

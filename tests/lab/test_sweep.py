@@ -106,7 +106,7 @@ def test_a_wrong_sweep_is_refused_in_words(sweep, said):
 
 @pytest.mark.parametrize("text", ["learning_rate", "=1,2", ""])
 def test_a_sweep_that_reads_otherwise_is_refused(text):
-    with pytest.raises(ValueError, match="must read field=value"):
+    with pytest.raises(ValueError, match="must have the form field=value"):
         read_sweep([text])
 
 

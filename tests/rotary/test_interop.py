@@ -223,7 +223,7 @@ X = torch.zeros(2, 3, 5, 8)
         (
             {"write_pairing": "interleaved"},
             ValueError,
-            "write_pairing must be pairing='half', as ONNX writes pairs as it read them",
+            "write_pairing must be None or 'half', as ONNX writes pairs in the order of x",
         ),
         ({"start": 2}, ValueError, "start must be 0, as ONNX rotates leading dimensions, got 2"),
         ({"x": X.double()}, TypeError, "x must be float32, float16 or bfloat16 for ONNX, got"),

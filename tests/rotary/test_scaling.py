@@ -592,11 +592,19 @@ def test_a_missing_length_is_an_error(rule, call):
         (0, ValueError, "length must be at least 1, got 0"),
         (5.0, TypeError, "length must be an int, got 5.0 of type float"),
         (True, TypeError, "length must be an int, got True of type bool"),
-        (torch.tensor(5), ValueError, "length must be an int or integers (B,), got torch.int64"),
-        (torch.tensor([5.0, 5.0]), ValueError, "integers (B,), got torch.float32 of shape (2,)"),
-        (torch.tensor([True, True]), ValueError, "integers (B,), got torch.bool of shape (2,)"),
+        (
+            torch.tensor(5),
+            ValueError,
+            "length must be an int, or integers of shape (B,) for B rows, got torch.int64",
+        ),
+        (torch.tensor([5.0, 5.0]), ValueError, "for B rows, got torch.float32 of shape (2,)"),
+        (torch.tensor([True, True]), ValueError, "for B rows, got torch.bool of shape (2,)"),
         (torch.tensor([5, 0]), ValueError, "length must be at least 1, got 0"),
-        (torch.tensor([5, 5, 5]), ValueError, "int or (2,) for x of shape (2, 1, 5, 16) with"),
+        (
+            torch.tensor([5, 5, 5]),
+            ValueError,
+            "integers of shape (2,), one for each row, as x has shape (2, 1, 5, 16)",
+        ),
     ],
 )
 @pytest.mark.parametrize("positions", [None, torch.arange(5).expand(2, 5)])

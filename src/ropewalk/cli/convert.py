@@ -44,9 +44,9 @@ def convert(
 ) -> None:
     """Convert a model's weights to the other rotary pairing.
 
-    Rows of the weights, biases and norms of queries and keys change places, and the pairing key in
-    config.json may change. Other files are copied byte for byte; folders in IN are not copied. OUT
-    appears complete or not at all, and IN is only read.
+    The rows of the query and key weights, biases and norms are reordered. config.json then states
+    the new pairing, unless it is the model type's default. Other files are copied byte for byte;
+    folders in IN are not copied. OUT appears complete or not at all, and IN is only read.
     """
     with errors() as at_interruption:
         from ropewalk.rotary.pairing import check_pairing

@@ -58,9 +58,9 @@ Data = Annotated[
     typer.Option(
         metavar="DATA",
         help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, or "
-        "two files SOURCE,TARGET, or hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales "
-        "(built-in), your text files, a folder of text files, or the name of a text from ropewalk "
-        "fetch.  "
+        "two files SOURCE,TARGET, or a Hugging Face data set, hf:NAME:CONFIG@COMMIT; masked-lm and "
+        "causal-lm: tales (built-in), your text files, a folder of text files, or the name of a "
+        "text from ropewalk fetch.  "
         "[default: the preset's]",
     ),
 ]
@@ -92,7 +92,7 @@ Jobs = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="How many trainings, one per encoding and seed, run or wait in a queue at once.  "
+        help="Most models (one per encoding and seed) that are trained or queued at one time.  "
         "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
     ),
 ]
@@ -101,7 +101,7 @@ LauncherName = Annotated[
     typer.Option(
         "--launcher",
         metavar="NAME",
-        help="Where trainings start: local (this machine), slurm or ray. A run can be continued "
+        help="Where models are trained: local (this machine), slurm or ray. A run can be continued "
         "with another launcher.",
     ),
 ]

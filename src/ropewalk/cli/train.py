@@ -54,7 +54,7 @@ def train(
     launcher: LauncherName = "local",
     launcher_args: LauncherArgs = None,
 ) -> None:
-    """Train one model, or resume it, and print its path."""
+    """Train one model, or resume it; score it and print its path."""
     with errors() as interruption:
         from ropewalk.lab.distributed.group import is_first_process
         from ropewalk.lab.launch.arguments import make_launcher

@@ -89,8 +89,8 @@ class Binary(Encoding):
 
     `bits` is the width by default; the columns after the bits do not change. The values are
     bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
-    Positions beyond the trained ones set bits that were never set in training. Sinusoids are the
-    smooth form: each of their columns also changes at its own speed.
+    From the next power of two on, positions set bits that were never set in training. Sinusoids are
+    the smooth form: each of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """
@@ -131,7 +131,7 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position; `initialize` draws it from N(0, 1), as word embeddings."""
+    """A vector for each position, initially N(0, 1): as large as scaled word embeddings."""
 
 
 class Learned(Encoding):

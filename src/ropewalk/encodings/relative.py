@@ -1,10 +1,10 @@
-"""Shared code of the encodings whose scores depend on content and distance together.
+"""Shared code of relative encodings.
 
 Axes: `B` batch, `H` heads, `S` queries, `T` keys, `D` head_dim, `N` rows of a table.
 
-No vector is ever computed for each pair of a query and a key, `(S, T, D)`. Instead, queries are
-multiplied with the rows of a table once, and each pair picks its product: `(B, H, S, N)` to
-`(B, H, S, T)`.
+No vector is ever computed for each pair of a query and a key, `(S, T, D)`. Instead, queries
+(in DeBERTa also keys) are multiplied by the rows of a table once, and the product of each pair is
+looked up: `(B, H, S, N)` to `(B, H, S, T)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ropewalk.encodings.interface import (
 
 
 class ScoringSite(AttentionEncoding, ABC):
-    """A site that computes the scores itself, and may add to the values.
+    """The part of an encoding in one layer (a site) that computes the scores itself.
 
     Scores and softmax are in float32, or in float64 if q is.
     """
@@ -73,7 +73,7 @@ class ScoringSite(AttentionEncoding, ABC):
 
 
 class LayerSites(Encoding):
-    """An encoding whose layers each have their own site and parameters."""
+    """An encoding with a site for each layer; sites may share parameters."""
 
     sites: nn.ModuleList
 

@@ -13,7 +13,7 @@ from ropewalk.encodings.parsing import split_at
 from ropewalk.files import Facts
 from ropewalk.lab.fields import read_value
 
-#: Fields with values, in the order of a sweep: the settings of one cell.
+#: The swept fields of one cell with their values, in the order of `KNOWN`.
 Settings = tuple[tuple[str, Any], ...]
 
 #: The last stage of a cell: trained, tried with the sweep's decoding settings, scored on test data.
@@ -25,7 +25,7 @@ TRAINING_FIELDS = (
     *("attention", "dropout", "epochs", "batch_tokens", "batch_sentences", "accumulate"),
     *("learning_rate", "warmup", "schedule", "label_smoothing", "clip"),
 )
-#: Fields that change only the decoding of a trained model.
+#: Fields that can change without training again: which snapshots decode, and how.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 
 KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)
@@ -39,12 +39,12 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ValueError(f"{option} must read field=value,value,…, got {shown(text)}")
+            raise ValueError(f"{option} must have the form field=value,value,…, got {shown(text)}")
         if name in sweep:
             raise ValueError(
                 f"{option} must name {shown(name)} once, got it twice; write its values in one list"
             )
-        words = name == "attention"  # "performer(features=8)" is not YAML
+        words = name == "attention"  # names of attentions are kept as written
         each = [value.strip() for value in split_at(values, ",")]
         if "" in each:
             raise ValueError(
@@ -65,8 +65,8 @@ def check_sweep(sweep: object, fields: Collection[str]) -> None:
         if name not in KNOWN:
             hint = "" if name in fields else did_you_mean(str(name)[:80], KNOWN)
             raise ValueError(
-                f"must vary fields of the model, of training or of decoding, such as "
-                f"learning_rate; {shown(name)} is none of them{hint}"
+                f"must vary fields that a sweep can vary ({', '.join(KNOWN)}); "
+                f"{shown(name)} is none of them{hint}"
             )
         if not isinstance(values, (list, tuple)) or not values:
             raise ValueError(f"must set {name} to a list of values, not {shown(values)}")

@@ -120,7 +120,7 @@ class Trainer:
                 record.seconds += time.perf_counter() - began
                 self._note(taken, validate=record.step in marks)
                 progress(record, taken.loss)
-                # Read once: a later signal is handled at the next step, which also saves.
+                # `interrupted` is read once: a later signal is handled at the next step.
                 due = record.status != "training" or time.monotonic() - saved > SAVE_EVERY
                 stop, due = self._agree(bool(interrupted), due)
                 if stop or due:
@@ -179,7 +179,7 @@ class Trainer:
         return total
 
     def _clip_gradients(self) -> float:
-        """Limit the norm of all gradients to `config.clip`, and return it as it was."""
+        """Clip gradients to a total norm of `config.clip`; return the norm before clipping."""
         return float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
 
     def _validation_loss(self) -> float:
@@ -216,7 +216,7 @@ class Trainer:
         remove_checkpoints(self.folder)
 
     def _resume(self) -> None:
-        """Continue from `last.safetensors`, or from a newer checkpoint of several processes."""
+        """Continue from `last.safetensors`, or from a newer checkpoint of a group of processes."""
         path, others = self.folder / "last.safetensors", checkpoints(self.folder)
         if others and not (path.exists() and path.stat().st_mtime > others[-1].stat().st_mtime):
             path = others[-1]
@@ -226,7 +226,7 @@ class Trainer:
                 tensors, facts = read_tensors(path)
             except DamagedFile as error:
                 # Snapshots have no optimizer state; resuming from one would give another model.
-                again = f"{error}; the cell is trained again from the first step"
+                again = f"{error}; this model is trained again from the first step"
                 warnings.warn(again, stacklevel=2)
                 path.unlink(missing_ok=True)
                 return
@@ -242,7 +242,7 @@ class Trainer:
         return read_checkpoint(path, self.model, self.optimizer, Group())
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the part of complete tensors that this process has; alone, it has all."""
+        """Return this process's part of complete tensors: all of them, in a single process."""
         return tensors
 
 
@@ -253,7 +253,7 @@ def read_record(path: Path, facts: dict[str, Any]) -> Record:
     except (KeyError, TypeError):
         raise ValueError(
             f"{path} has no record of a training run; delete it and run the same command to train "
-            f"the cell again"
+            f"the model again"
         ) from None
 
 

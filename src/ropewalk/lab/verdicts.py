@@ -34,8 +34,8 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
     """Test every encoding against the first one and against those in `against`.
 
     Each row's summary gets `versus_first`, and `versus` with an entry for each name in
-    `against`. Scores that depend on untrained parameters are removed first. An encoding that lacks
-    a seed which another one has is not tested.
+    `against`. Scores that depend on untrained parameters are removed first. An encoding is not
+    tested on a split where it lacks a seed that another one has, or a seed's score.
 
     Raises:
         ValueError: a name in `against` is not an encoding of these results.
@@ -78,7 +78,7 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Remove scores on splits with positions that training did not reach.
+    """Remove scores on splits where many positions were not reached in training.
 
     Only for encodings that have trained parameters for each position.
     """

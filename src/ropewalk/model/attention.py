@@ -38,7 +38,7 @@ class Attention(nn.Module):
     """Multi-head attention; key/value heads may be fewer than query heads (`kv_heads`).
 
     `encoding` is an `AttentionEncoding`, the part of a position encoding for one layer, as returned
-    by `build("rotary", shape).for_layer(layer)`. Without it, attention does not depend on
+    by `build("rotary", shape).for_layer(layer)`. Without it, scores do not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
     `performer(features=64, rotate=before)` or `elu`. For linear attention, build
     the encoding with `head_dim=rotated_dim(kind, head_dim)`; an unsuitable encoding raises an error

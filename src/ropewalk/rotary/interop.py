@@ -2,8 +2,8 @@
 
 Tables of this package are cos and sin, float32 (…, S, R/2), one column for each pair, as `rotate`
 takes them. Others have complex numbers (Meta), every column twice (transformers) or angles
-(rotary-embedding-torch). Leading axes do not change. bfloat16 and float16 are widened to float32,
-but the precision that they lack is lost.
+(rotary-embedding-torch). Leading axes do not change. bfloat16 and float16 are widened to float32;
+this does not restore the precision that they lost.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def from_freqs_cis(freqs_cis: Tensor) -> Tables:
 
 
 def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
-    """Return Meta's `freqs_cis` of tables: complex64 (…, S, R/2), or complex128 of float64 tables.
+    """Convert tables to Meta's `freqs_cis` (…, S, R/2): complex64, or complex128 from float64.
 
     Example:
         >>> import torch
@@ -67,13 +67,13 @@ def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
 def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
     """Return tables of transformers' cos and sin (…, S, R), which have every column twice.
 
-    pairing: the columns of a pair. `half`: i and i + R/2, torch.cat((freqs, freqs), -1) (Llama and
-    most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). This is usually the
-    pairing of the model, but GLM's tables are `half` and its pairs are interleaved.
+    pairing: which two columns belong to one pair. `half`: i and i + R/2, torch.cat((freqs, freqs),
+    -1) (Llama and most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). This
+    is usually the pairing of the model, but GLM's tables are `half` and its pairs are interleaved.
 
-    Raises ValueError if the two columns differ. Then `pairing` is wrong, or the two dimensions of
-    a pair rotate differently (HunYuan-VL), which is not a rotation. Source: transformers,
-    modeling_llama.py.
+    Raises ValueError if the two columns differ. Then `pairing` is wrong, or the model multiplies
+    the two dimensions of a pair by different values (HunYuan-VL), which is not a rotation. Source:
+    transformers, modeling_llama.py.
 
     Example:
         >>> import torch
@@ -89,7 +89,7 @@ def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
 
 
 def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
-    """Return transformers' cos and sin (…, S, R) of tables: see `from_transformers`.
+    """Convert tables to transformers' cos and sin (…, S, R): see `from_transformers`.
 
     Example:
         >>> import torch
@@ -120,7 +120,7 @@ def from_freqs(freqs: Tensor) -> Tables:
 
 
 def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
-    """Return rotary-embedding-torch's `freqs` (…, S, R) of tables: angles in [-π, π], twice each.
+    """Convert tables to rotary-embedding-torch's `freqs` (…, S, R): angles in [-π, π], twice each.
 
     They differ by full turns from those that it computes, and rotate the same way. Raises
     ValueError for tables with an amplitude, which angles cannot express.
@@ -135,11 +135,12 @@ def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
     _check_same_shape(cos, sin)
     cos, sin = _wide(cos), _wide(sin)
     squared = cos**2 + sin**2
-    # 1e-5 is more than the rounding of float32, and less than any amplitude of a rule.
+    # Rounding to float32 changes the sum by less; the usual amplitudes change it by more.
     if squared.numel() and (worst := (squared - 1).abs().max().item()) > 1e-5:
         raise ValueError(
             f"cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a sum "
-            f"{worst:.2g} off; divide them by the amplitude and scale q and k by it"
+            f"{worst:.2g} off; divide tables with an amplitude by it and scale q and k by it; pass "
+            f"float32 tables instead of 16-bit ones"
         )
     return _twice(torch.atan2(sin, cos), "interleaved")
 
@@ -154,14 +155,14 @@ def onnx_rotary_embedding(
     start: int = 0,
     seq_dim: int = -2,
 ) -> Tensor:
-    """Rotate as `rotate` does, by ONNX's RotaryEmbedding (opset 23): one node of an export.
+    """Rotate as `rotate` does, by one node of ONNX's RotaryEmbedding (opset 23).
 
-    A module may also take positions and call `RotaryEmbedding.tables`: its integer arithmetic
-    becomes a part of the graph, and far positions stay exact in onnxruntime.
+    To export the tables too, let the module take positions and call `RotaryEmbedding.tables`: then
+    the integer arithmetic is part of the graph, and far positions stay exact in onnxruntime.
 
-    Arguments and result are those of `rotate`, with fewer forms: x has four axes and an even D,
-    tables have no head axis, pairs are written as they were read, and `start` is 0. In ONNX, x and
-    tables must have one dtype: both are converted to float32, and the result is rounded once.
+    Arguments and result are those of `rotate`, with these restrictions: x has four axes and an even
+    D, tables have no head axis, pairs are written as they were read, and `start` is 0. In ONNX, x
+    and tables must have one dtype: both are converted to float32, and the result is rounded once.
 
     Raises ValueError or TypeError for what the operator cannot express, RuntimeError if torch is
     older than 2.8. An export needs onnx and onnxscript; this function does not.
@@ -215,7 +216,7 @@ def _check_onnx(
     check_pairing("pairing", pairing)
     if write_pairing not in (None, pairing):
         raise ValueError(
-            f"write_pairing must be pairing={pairing!r}, as ONNX writes pairs as it read them, "
+            f"write_pairing must be None or {pairing!r}, as ONNX writes pairs in the order of x, "
             f"got {shown(write_pairing)}; reorder the dimensions of the result, or use rotate"
         )
     if start != 0:
@@ -257,7 +258,8 @@ def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
         columns = "i and i + R/2" if pairing == "half" else "2i and 2i + 1"
         raise ValueError(
             f"{name} must have the same value in columns {columns}, got some that differ by up to "
-            f"{(first - second).abs().max().item():.2g}; other tables are {other}"
+            f"{(first - second).abs().max().item():.2g}; in tables of the "
+            f"other layout ({other}), other columns are equal"
         )
     return _wide(first).contiguous()
 

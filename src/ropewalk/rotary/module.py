@@ -31,14 +31,14 @@ class RotaryEmbedding(nn.Module):
 
     For integer positions up to ±2^31, cos and sin are within 1e-7 times the amplitude, whatever the
     dtype of q and k. Farther on, the angle's error is at most |position| · 2^-65 turns: 4e-7
-    radians at 2^41 (milliseconds since 1970), 2e-4 at 2^50. If the spec has `continuous`, positions
-    may be floats, and angles are float64 products. The module has no parameters and no buffers, so
-    `.half()`, `to_empty` and state dicts do not change it.
+    radians at 2^41 (above the Unix time in milliseconds), 2e-4 at 2^50. If the spec has
+    `continuous`, positions may be floats, and angles are float64 products. The module has no
+    parameters and no buffers, so `.half()`, `to_empty` and state dicts do not change it.
 
-    For contiguous positions, cos and sin are rows of a cached table. It grows in powers of two to
-    at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has 8 MiB if
-    R = 128. Each device caches at most two tables, for the two latest sets of frequencies. A call
-    that includes position 16,384 or a later one computes its own rows: a decode at position
+    For contiguous positions, cos and sin are usually rows of a cached table. It grows in powers of
+    two to at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has 8 MiB
+    if R = 128. Each device caches at most two tables, for the two latest sets of frequencies. A
+    call that includes position 16,384 or a later one computes its own rows: a decode at position
     10,000,000 computes one row. Cached and computed rows are equal.
 
     Example:
@@ -96,17 +96,19 @@ class RotaryEmbedding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, S, D) and k (B, K, T, D); with seq_dim=-3, (B, S, H, D) and (B, T, K, D).
 
-        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes. k
-            has the same positions, unless key_positions are given, with T instead of S.
+        positions: integers (S,) or (B, S); (A, S) or (A, B, S) if the spec has several axes.
+            Floats too if the spec is `continuous`.
+        key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int that is too small for the positions raises an
-            error. This is not checked for `positions` on a GPU (a check would have to wait for the
-            GPU), nor under torch.compile.
+            depends on it: an int or (B,). An int below the last position + 1 raises an
+            error if it selects other frequencies than the correct length would. This is not checked
+            for `positions` on a GPU (a check would have to wait for the GPU), nor under
+            torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
         and k, with their shapes and dtypes. Raises ValueError or TypeError that names the argument,
-        the rule and the value.
+        what it must be, and the value it got.
         """
         if positions is None and key_positions is None:
             both = self._fast_path(q, k, offset, length, seq_dim)

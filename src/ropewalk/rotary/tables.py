@@ -77,8 +77,9 @@ class RopeTables(ABC):
         batch = x.shape[0] if x.ndim > -seq_dim else 1
         if isinstance(length, Tensor) and length.numel() not in (1, batch):
             raise ValueError(
-                f"length must be an int or ({batch},) for {name} of shape {tuple(x.shape)} with "
-                f"seq_dim={seq_dim}, got shape {tuple(length.shape)}"
+                f"length must be an int, or integers of shape ({batch},), one for each row, as "
+                f"{name} has shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape "
+                f"{tuple(length.shape)}"
             )
         check_offset(offset, x.shape[seq_dim])
         if positions is None:
@@ -131,7 +132,8 @@ class RotaryTables(RopeTables):
 
     def __init__(self, spec: RotarySpec) -> None:
         super().__init__(spec)
-        # Computed once, so that a compiler finds constants. A dynamic rule has too many lengths.
+        # Computed once, so that a compiler finds constants. A dynamic rule has too many possible
+        # lengths: its dict is empty.
         lengths = (None,) if spec.scaling is None else spec.scaling.possible_lengths()
         self._constants = {length: constants(spec, length) for length in lengths}
         self._registered_name = register(spec) if spec.needs_length else ""
@@ -172,7 +174,7 @@ class RotaryTables(RopeTables):
             return self._constants[key] if self._constants else constants(self.spec, key)
         if length.ndim != 1 or length.dtype not in INTEGERS:
             raise ValueError(
-                f"length must be an int or integers (B,), got {length.dtype} "
+                f"length must be an int, or integers of shape (B,) for B rows, got {length.dtype} "
                 f"of shape {tuple(length.shape)}"
             )
         if not self.spec.needs_length:

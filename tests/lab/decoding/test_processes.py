@@ -1,4 +1,4 @@
-"""Work in forked processes is the work of a loop.
+"""`on_each_core` gives the results and errors of a plain loop.
 
 These fail when results depend on the number of processes or come in another order, when an error in
 a process is lost, changed or repeated, when a process that dies leaves the caller waiting, and when
@@ -24,7 +24,7 @@ from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.model import Transformer, TransformerShape, initialize
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_words():
 
 
 def test_a_process_that_is_killed_is_reported_as_out_of_memory():
-    with pytest.raises(MemoryError, match="OMP_NUM_THREADS=1 searches in one process"):
+    with pytest.raises(MemoryError, match="set OMP_NUM_THREADS=1 to search in one process"):
         on_each_core(lambda _: os.kill(os.getpid(), signal.SIGKILL), range(4))
 
 

@@ -25,6 +25,7 @@ SCRIPTS = {  # the script that writes the README of a folder in results/
     "generated": "extrapolation",
     "rejections": "rejections",
     "rotary-parts": "rotary_parts_report",
+    "multi30k-tuned-sharpness": "sharpness",
     "sharpness": "sharpness",
     "small-samples": "small_samples",
     "token-left": "token_left",

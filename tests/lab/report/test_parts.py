@@ -89,7 +89,7 @@ def test_parts_are_the_whole(made):
     told = dict(conditions(results))
     assert told["Part 1"] == "none and rotary, seeds 1, 2"
     assert told["Part 2, command"] == "ropewalk compare other"
-    assert "Part 2, duration, at least (a killed session leaves no record)" in told
+    assert "Part 2, recorded duration (without killed sessions)" in told
     assert "Commit" not in told
 
 
@@ -97,7 +97,7 @@ def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
     first, other = (results_of(made, name) | {"commit": "0" * 40} for name in ("first", "other"))
     assert "commits of the code" not in readme(with_part(first, other), [])
     whole = with_part(first, other | {"commit": "1" * 40})
-    assert "All other settings are the same. The parts were run at 2 commits" in readme(whole, [])
+    assert "All other settings are the same. They were trained at 2 commits" in readme(whole, [])
 
 
 def test_a_cell_that_comes_again_replaces_the_old(made):

@@ -125,16 +125,18 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
 
 
 def translate_ids(
-    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 4096
+    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 8192
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
+
+    tokens: the most source tokens of a batch, each counted once for each beam.
 
     The results are in the order of the sources. On CPU, several batches are searched at once, each
     by one thread of a process of its own (`on_each_core`); this does not change a bit of them.
     """
     split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device
-    batches = even_batches(split, tokens=tokens)
+    batches = even_batches(split, tokens=tokens // max(1, beam))
 
     def search(rows: list[int]) -> list[list[Hypothesis]]:
         source, mask = source_batch([sources[i] for i in rows])

@@ -1,7 +1,8 @@
-"""Independent work on all cores, in forked processes of one thread each.
+"""Independent work in parallel: forked processes of one thread each, as many as torch has threads.
 
-The steps of a search are many short operations. Threads would wait for one another in Python; a
-forked process does not, and has the model without a copy. Only results are sent.
+This is for beam search, whose steps consist of many short operations. Threads would wait for one
+another in Python; a forked process does not, and has the model without a copy. Only results are
+sent.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Y = TypeVar("Y")
 #: Numbers of two settings in malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
-#: An index into the items and the result, or the error that was raised instead.
+#: The index of an item, its result or None, and the error that was raised or None.
 Answer = tuple[int, Any, Exception | None]
 
 
@@ -37,11 +38,11 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     """Return `work(item)` of each item, in order; as many processes work as torch has threads.
 
     Items are begun in order. If several fail, the error of the first one is raised, as by a loop.
-    This process does all work itself if torch has one thread, for a single item, in a thread that
-    is not the main one (another may hold a lock, which would stay locked in a forked process), and
-    on systems other than Linux. Processes end with this function, also after Ctrl-C, and if this
-    process is killed. Raises MemoryError if the system kills one, and RuntimeError if one ends in
-    another way.
+    Nothing is forked in any of these cases: torch has one thread; there is at most one item; the
+    caller is not the main thread (another may hold a lock, which would stay locked in a forked
+    process); the caller is a daemon process; the system is not Linux. Forked processes end when
+    this function returns or raises (after Ctrl-C too), and when this process is killed. Raises
+    MemoryError if the system kills one, and RuntimeError if one ends in another way.
     """
     count = min(torch.get_num_threads(), len(items))
     if count < 2 or not _can_fork():
@@ -69,11 +70,11 @@ def _can_fork() -> bool:
 def _helpers(
     work: Callable[[X], Y], items: Sequence[X], count: int
 ) -> Iterator[dict[Connection, _Helper]]:
-    """Fork processes that wait for places of items; kill them at the end, however it comes."""
+    """Fork processes that wait for indices of items; kill them when the block ends."""
     helpers: dict[Connection, _Helper] = {}
     try:
         with _signals_later(), warnings.catch_warnings():
-            # Python 3.12 warns of the locks of other threads: see `_can_fork`.
+            # Python 3.12 warns that other threads may hold locks: see `on_each_core`.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             for _ in range(count):
                 ours, theirs = multiprocessing.Pipe()
@@ -109,7 +110,8 @@ def _stopping() -> list[signal.Signals]:
 def _answers(helpers: dict[Connection, _Helper], count: int) -> Iterator[tuple[int, Any]]:
     """Hand out places in order, one to each free process; yield results as they come.
 
-    After an error nothing more is handed out: what was begun before may have an earlier error.
+    After an error no more are handed out; those already begun are awaited, because one with a
+    lower index may fail too.
     """
     following, working = iter(range(count)), set(helpers)
     errors: dict[int, Exception] = {}
@@ -141,11 +143,11 @@ def _receive(helper: _Helper) -> Answer:
         if status == -signal.SIGKILL:
             raise MemoryError(
                 "the system killed a process of the search, probably because memory was used up; "
-                "OMP_NUM_THREADS=1 searches in one process"
+                "set OMP_NUM_THREADS=1 to search in one process"
             ) from None
         raise RuntimeError(
-            f"a process of the search ended with status {status}; OMP_NUM_THREADS=1 searches in "
-            f"one process, which may show why"
+            f"a process of the search ended with status {status}; set OMP_NUM_THREADS=1 to search "
+            f"in one process, which may show the cause"
         ) from None
     return answer
 
@@ -156,7 +158,7 @@ def _serve(work: Callable[[X], Y], items: Sequence[X], pipe: Connection) -> None
         signal.signal(number, signal.SIG_IGN)  # the parent ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _stopping())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)  # more would wait for threads that a fork does not copy
+    torch.set_num_threads(1)  # with more, torch would wait for threads that a fork does not copy
     _keep_memory()
     with suppress(EOFError, OSError):  # the parent is gone
         while True:
@@ -171,8 +173,8 @@ def _serve(work: Callable[[X], Y], items: Sequence[X], pipe: Connection) -> None
 def _keep_memory() -> None:
     """Let the allocator of the GNU C library keep what is freed, since each step needs it again.
 
-    By default it returns large pieces to the system, which then clears them again, page by page:
-    a fifth of a search's time.
+    By default it returns large pieces to the system, which then clears them again, page by page.
+    That took a fifth of the processor time in the search of benchmarks/README.md.
     """
     with suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt

@@ -75,7 +75,7 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Commit", run["commit"] or "not known"),
         ("Started", run["started"]),
         (
-            "Duration, at least (a killed session leaves no record)",
+            "Recorded duration (without killed sessions)",
             format_duration(seconds) + (f" in {sittings} sessions" if sittings > 1 else ""),
         ),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),

@@ -24,10 +24,13 @@ def limits(results: Facts) -> list[str]:
         "With one seed each, these results are about the trained models, not about the encodings: "
         "another seed may reverse them."
         if seeds == 1
-        else f"The tests resample {_items(results)} and seeds together."
+        else f"Intervals and p come from resampling {_items(results)} and seeds together."
     )
     if _items(results) == WINDOWS:
-        text += " The tests treat windows of one document as independent."
+        text += (
+            " The windows are the first ones of the test data, which may be a single document; the "
+            "tests treat them as independent."
+        )
     if any(
         row["summary"][split].get("versus_first", 0) is None
         and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))

@@ -157,7 +157,7 @@ def _others(results: Facts, tuning: Facts | None) -> str:
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text
-    return f"{text} The parts were run at {len(commits)} commits of the code (see “Conditions”)."
+    return f"{text} They were trained at {len(commits)} commits of the code (see “Conditions”)."
 
 
 def _by_length(results: Facts) -> list[str]:

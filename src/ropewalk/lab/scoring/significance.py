@@ -51,7 +51,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versus:
-    """A `Comparison` with a reference system, after Holm's correction over all other systems.
+    """A `Comparison` with a reference; `p_holm` and `verdict` are corrected for all systems.
 
     detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
         of comparisons): any larger observed difference counts as better or worse. A smaller one
@@ -81,7 +81,7 @@ def compare_statistics(
     Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
     between systems. A resample draws the items with replacement, the same for both systems and all
     seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
-    corrections keep false differences near 5 % with few seeds:
+    corrections keep false differences at about 5 % or fewer with few seeds:
 
     - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
@@ -99,15 +99,16 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of the pairs. In the third of the pairs whose seeds agree best it is 4 to 14 %, in
-    the others 0 to 3 % (`studies/rejections.py`).
+    in 1 to 5 % of the pairs: in 4 to 14 % of the one third of the pairs whose seeds agree most
+    closely, in 0 to 3 % of the others (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
     spread about equally. As a precaution seeds are not paired, even if shared: an effect common to
-    both systems does not narrow the interval. Fewer than about fifty items are too few.
+    both systems does not narrow the interval. With fewer than about fifty items, the test is
+    unreliable.
 
     Raises:
         ValueError: if there is no seed or no item, or the numbers of items or of statistics differ.
@@ -116,8 +117,8 @@ def compare_statistics(
     for name, system in systems.items():
         if system.ndim != 3 or 0 in system.shape or system.shape[1:] != first.shape[1:]:
             raise ValueError(
-                f"{name} must be statistics (seeds, items, statistics) of the same items as first, "
-                f"at least one of each, got shape {tuple(system.shape)}"
+                f"{name} must have shape (seeds, items, statistics), each at least 1, and the same "
+                f"items and statistics as the other system, got shape {tuple(system.shape)}"
             )
     here, there = _resample([first, other], resamples, seed, score)
     return _compare(here, there, seed, alpha)
@@ -259,7 +260,7 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that the items × seeds interaction adds to the mean of (M, Z)."""
+    """Return the variance that items × seeds adds to the mean over seeds of scores (M, Z)."""
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0
@@ -268,7 +269,7 @@ def _run_variance(scores: Tensor) -> float:
 
 
 def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> Tensor:
-    """Return (M,): what drawing seeds with replacement adds to the mean of `scores`, widened."""
+    """Return (M,): the mean of seeds drawn with replacement minus that of all, widened."""
     seeds = len(scores)
     widen = math.sqrt(seeds / (seeds - 1)) if seeds > 1 else 0.0
     drawn = torch.randint(seeds, (resamples, seeds), generator=generator)

@@ -17,7 +17,7 @@ from ropewalk.tools.patch.report import Change, Patch
 from ropewalk.tools.patch.rule import ConfigChange, with_rule
 
 UNDONE_CONVERTED = (
-    f"the weights of this model were converted ({CONVERTED_PAIRING_KEY} in its config), so that it "
+    f"the weights of this model were converted ({CONVERTED_PAIRING_KEY} in its config), so it "
     f"computes wrong results unless it is patched"
 )
 
@@ -26,8 +26,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     """Put exact tables and the fast rotation of q and k into a transformers model.
 
     model: a model of transformers, or a module that contains one and has its config as `.config`.
-        Only this object changes, no class and no other model: modules get subclasses of their own
-        classes, in which the tables are exact and the functions that rotate are replaced. A
+        Only this object changes, no class and no other model: the class of each affected module is
+        replaced by a subclass with exact tables and other functions that rotate. A
         function is replaced only if a call on random numbers shows which rotation it computes; a
         module's tables only if they are those of the config, up to the rounding of its buffers.
     scaling: a rule of `ropewalk.scaling` for the ropes of the text stack (not vision), instead of
@@ -41,8 +41,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     modules were changed and which were not, with the reason. Saving a patched model writes the same
     weights as before. Copies and pickles of a patched model are patched too.
 
-    Tables have the shape and layout that the model's code expects. In a model of half precision
-    they are float32 if the rotation of every module was replaced.
+    Tables have the shape and layout that the model's code expects. In a half-precision model
+    they are float32 if every rotation that uses them was replaced.
     Length-dependent rules use the length of the longest sequence in the batch, as in transformers,
     but do not depend on earlier calls. If you replace a function in a model's Python module
     (modeling_….py) after `patch`, patched layers do not use it.
@@ -71,8 +71,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if any(hasattr(type(module), MARK) for module in model.modules()):
         raise ValueError(
-            "model must not be patched already; call the earlier patch to undo it (a copy of a "
-            "patched model stays patched)"
+            "model must not be patched already; undo the first patch by calling the object that "
+            "patch returned (in a copy of a patched model, it cannot be undone)"
         )
     config = getattr(model, "config", None)
     if config is None:
@@ -115,7 +115,7 @@ def _spec_of(config: Any) -> ModelSpec:
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
-    """Raise if some modules stay unpatched and the model would then compute something else."""
+    """Raise if a module that stays unpatched would make the model's results wrong."""
     left = [*plan.tables_left, *plan.rotations_left]
     if plan.converted is not None:
         text = [path for path in plan.rotating if plan.is_text(path)]
@@ -131,13 +131,13 @@ def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
     if {rope for _, rope in new_ropes} - plan.replaced:
         where, why = (plan.tables_left or [("its tables", "they are stored in each layer")])[0]
         raise ValueError(
-            f"scaling must be left out for this model, because not all tables can be computed by "
-            f"another rule: {where}: {why}"
+            f"scaling must be left out for this model, because patch cannot apply another rule to "
+            f"all of its tables ({where}: {why})"
         )
 
 
 def _check_saved(plan: Plan, config: Any, new_ropes: NewRopes) -> None:
-    """Raise if transformers would compute other ropes from the new config, after a save."""
+    """Raise if transformers would not load the patched ropes from the config that is saved."""
     ropes = tuple(new_ropes.values()) + tuple(plan.replaced)
     for change in plan.changes:
         if "exact_tables" not in change.attributes or not plan.is_text(change.path):
