@@ -23,7 +23,8 @@ def test_losses_are_what_was_given(dark):
     assert picture.data["validation"]["b"]["mean"] == {"x": [1.0, 2.0], "loss": [3.5, 2.75]}
     assert picture.data["training"]["a"]["seeds"][0]["loss"] == [3.0, 2.5]
     assert (
-        "Loss of trainings by words. Last training loss, mean of seeds: a, 2.5 at 2." in picture.alt
+        "Training and validation loss by words. Last training loss, mean of seeds: a, 2.5 at 2."
+        in picture.alt
     )
     assert picture.alt.endswith("Last validation loss, mean of seeds: a, 2.5 at 2; b, 2.75 at 2.")
 

@@ -50,8 +50,8 @@ def compare(
     skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
 
     With --sweep, each encoding is trained with every combination of values and the first seed, and
-    keeps the combination with the lowest validation loss. Decoding fields in --sweep, such as beam,
-    are chosen on validation data with all seeds.
+    keeps the combination with the lowest validation loss. Values of decoding fields, such as beam,
+    are chosen after training, by the mean validation score of all seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison

@@ -57,10 +57,10 @@ Data = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, or "
-        "two files SOURCE,TARGET, or a Hugging Face data set, hf:NAME:CONFIG@COMMIT; masked-lm and "
-        "causal-lm: tales (built-in), your text files, a folder of text files, or the name of a "
-        "text from ropewalk fetch.  "
+        help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, two "
+        "files SOURCE,TARGET, one .csv or .tsv file, or a Hugging Face data set, "
+        "hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales (built-in), your text files, a "
+        "folder of text files, or the name of a text from ropewalk fetch.  "
         "[default: the preset's]",
     ),
 ]

@@ -15,8 +15,8 @@ class Curve:
     Example:
         >>> from ropewalk import figures
         >>> curve = figures.Curve(seed=1, x=(100, 200), loss=(3.1, 2.7))
-        >>> figures.loss_curves({"rotary": [curve]}).alt
-        'Loss of trainings by steps. Last training loss, mean of seeds: rotary, 2.7 at 200.'
+        >>> print(figures.loss_curves({"t5": [curve]}).alt)
+        Training and validation loss by steps. Last training loss, mean of seeds: t5, 2.7 at 200.
     """
 
     seed: int

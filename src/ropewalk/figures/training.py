@@ -69,7 +69,7 @@ def loss_curves(
         for kind, losses in panels.items()
     }
     told = [_in_words(kind, losses, x_title) for kind, losses in panels.items()]
-    return Picture(draw, f"Loss of trainings by {x_title}. {' '.join(told)}", data)
+    return Picture(draw, f"Training and validation loss by {x_title}. {' '.join(told)}", data)
 
 
 def _losses(name: str, value: Any) -> Losses:

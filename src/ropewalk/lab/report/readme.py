@@ -131,15 +131,15 @@ def _question(results: Facts, tuning: Facts | None) -> str:
     seeds = seeds_each(rows)
     if not is_translation(results):
         return _prose(
-            f"Question: how does the position encoding affect the score on "
-            f"“{findings.task_description(results)}”? The same model was trained with each "
-            f"encoding ({names}), {seeds} each. {_others(results, tuning)}"
+            f"Task: {findings.task_description(results)}. Question: how does the position "
+            f"encoding affect the score? The same model was trained with each encoding ({names}), "
+            f"{seeds} each. {_others(results, tuning)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
-        f"model was trained on {train} of {corpus['name']} with each encoding ({names}), "
+        f"model was trained on {train} of the corpus {corpus['name']} with each encoding ({names}), "
         f"{seeds} each. {_others(results, tuning)}"
     )
 
