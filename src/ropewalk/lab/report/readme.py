@@ -132,8 +132,8 @@ def _question(results: Facts, tuning: Facts | None) -> str:
     if not is_translation(results):
         return _prose(
             f"Task: {findings.task_description(results)}. Question: how does the position "
-            f"encoding affect the score? The same model was trained with each encoding ({names}), "
-            f"{seeds} each. {_others(results, tuning)}"
+            f"encoding affect the score? The same model was trained with each encoding "
+            f"({names}), {seeds} each. {_others(results, tuning)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _prose(
