@@ -139,8 +139,8 @@ def _question(results: Facts, tuning: Facts | None) -> str:
     return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
-        f"model was trained on {train} of the corpus {corpus['name']} with each encoding ({names}), "
-        f"{seeds} each. {_others(results, tuning)}"
+        f"model was trained on {train} of the corpus {corpus['name']} with each encoding "
+        f"({names}), {seeds} each. {_others(results, tuning)}"
     )
 
 
