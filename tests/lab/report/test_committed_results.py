@@ -4,6 +4,7 @@ These fail if a README does not match its numbers, if a recorded command no long
 leads to another config than that of the numbers.
 """
 
+import re
 import shlex
 import subprocess
 
@@ -57,6 +58,12 @@ def test_a_readme_is_what_is_written_of_the_numbers(folder):
         (script,) = load_scripts("studies", SCRIPTS[folder.name])
         text = script.readme(read_json(folder / "results.json"))
     assert (folder / "README.md").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_commands_name_no_place_of_one_machine(folder):
+    """Fails if a reader would have to change a path of ours before a command runs."""
+    assert not re.search(r"[ =]/\w", "\n".join(commands(folder)))
 
 
 @pytest.fixture

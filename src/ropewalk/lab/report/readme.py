@@ -153,7 +153,8 @@ def _others(results: Facts, tuning: Facts | None) -> str:
         )
     elif tuned.is_tuned(results):
         fields = code_list(results["config"]["sweep"])
-        text = f"For each encoding, {fields} was tuned; all other settings are the same."
+        verb = "was" if len(results["config"]["sweep"]) == 1 else "were"
+        text = f"For each encoding, {fields} {verb} tuned; all other settings are the same."
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text
