@@ -241,7 +241,7 @@ def test_a_mean_is_judged_as_students_t_test_would():
 
 def test_statistics_of_other_items_are_refused():
     one, other = torch.ones(2, 5, 3), torch.ones(2, 4, 3)
-    with pytest.raises(ValueError, match=r"other must be statistics .* got shape"):
+    with pytest.raises(ValueError, match=r"other must have shape .* got shape"):
         compare_statistics(one, other, bleu_from_statistics)
 
 
