@@ -64,10 +64,7 @@ def check_sweep(sweep: object, fields: Collection[str]) -> None:
     for name, values in sweep.items():
         if name not in KNOWN:
             hint = "" if name in fields else did_you_mean(str(name)[:80], KNOWN)
-            raise ValueError(
-                f"must vary fields that a sweep can vary ({', '.join(KNOWN)}); "
-                f"{shown(name)} is none of them{hint}"
-            )
+            raise ValueError(f"can't vary {shown(name)}; it can vary {', '.join(KNOWN)}{hint}")
         if not isinstance(values, (list, tuple)) or not values:
             raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
 
