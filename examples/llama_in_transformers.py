@@ -1,4 +1,6 @@
-"""Put ropewalk's rotation into a Llama of transformers: the same logits near, stable ones far away.
+"""Put ropewalk's rotation into a Llama of transformers.
+
+At small positions the logits are the same as before; at very large positions they stay stable.
 
 The model is tiny and random; nothing is downloaded. Two lines change: the module that computes cos
 and sin, and the function that applies them. Needs `pip install transformers`.
@@ -12,7 +14,7 @@ import ropewalk as rw
 
 
 class Tables(torch.nn.Module):
-    """Compute cos and sin (B, S, R/2) where Llama expects its `rotary_emb`."""
+    """Compute cos and sin, (B, S, R/2), in place of Llama's `rotary_emb`."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()

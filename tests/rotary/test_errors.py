@@ -336,7 +336,7 @@ def test_steps_beyond_64_bits():
         (
             {"x": Q.clone().requires_grad_(), "out": Q.clone()},
             ValueError,
-            "out must be left out if a gradient is needed, got requires_grad=True",
+            "out must be None if a gradient is needed, got requires_grad=True",
         ),
     ],
 )

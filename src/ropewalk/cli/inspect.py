@@ -35,9 +35,10 @@ def inspect(
 ) -> None:
     """Show the rotary embedding of a model, or how two models differ.
 
-    For each kind of layer: pairing, rotary part, theta and where it came from, rule, amplitude,
-    which pairs make a full turn within the context, and the error of float32 angles. Warns about
-    fields that are missing, contradictory, unused, or ignored by an engine.
+    For each kind of layer: pairing, rotated share of each head, theta and its source, scaling rule,
+    amplitude (a factor on cos and sin), which pairs make a full turn within the context, and the
+    error of float32 angles. Warns about config fields that are missing, contradictory, unused, or
+    ignored by an inference engine such as vLLM.
     """
     with errors():
         from ropewalk.bench.plan import check_target

@@ -57,8 +57,8 @@ Data = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="translation: phrases (built-in), multi30k, a folder with train.de, train.en, …, two "
-        "files SOURCE,TARGET, one .csv or .tsv file, or a Hugging Face data set, "
+        help="translation: phrases (built-in), multi30k, a folder (of train.de, train.en, …), two "
+        "files as SOURCE,TARGET, one .csv or .tsv file, or a Hugging Face data set as "
         "hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales (built-in), your text files, a "
         "folder of text files, or the name of a text from ropewalk fetch.  "
         "[default: the preset's]",
@@ -92,7 +92,7 @@ Jobs = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Most models (one per encoding and seed) that are trained or queued at one time.  "
+        help="Maximum number of models (one per encoding and seed) trained or queued at one time.  "
         "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
     ),
 ]

@@ -89,8 +89,8 @@ class Binary(Encoding):
 
     `bits` is the width by default; the columns after the bits do not change. The values are
     bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
-    From the next power of two on, positions set bits that were never set in training. Sinusoids are
-    the smooth form: each of their columns also changes at its own speed.
+    Positions at or above the first power of two beyond training have bits that were 0 in training.
+    Sinusoids are the smooth form: each of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """
@@ -166,7 +166,7 @@ class Learned(Encoding):
 def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
     """Raise ValueError unless each position has a row in a table of `max_positions` rows.
 
-    A compiled or exported model raises RuntimeError when it runs.
+    In a compiled or exported model, the error is a RuntimeError at run time.
     """
     if torch.compiler.is_compiling():
         _check_compiled(positions, max_positions)

@@ -22,8 +22,8 @@ class KerpleSite(ScoreBias):
     def __init__(self, heads: int, power: bool) -> None:
         super().__init__()
         self.power = power
-        # The authors draw r1 and r2 from these ranges. Here heads divide the ranges evenly, like
-        # ALiBi's slopes, from far-seeing to near-seeing: so no seed is needed here.
+        # The authors draw r1 and r2 from these ranges. Here the heads' values are evenly spaced
+        # over the ranges, from far-seeing to near-seeing heads, so no seed is needed.
         spread = (torch.arange(heads) + 0.5) / heads
         self.r1 = nn.Parameter(spread * (1 if power else 2))
         self.r2 = nn.Parameter(spread * (2 if power else 1))
@@ -55,9 +55,9 @@ class Kerple(Encoding):
     layer if a long sequence attends in blocks); `2 H` parameters, shared by all layers of the
     stack. Accepts any position. Keys can be cached. Kernels are symmetric: a stack that looks both
     ways cannot distinguish a sequence from its reverse.
-    Source: Chi et al. 2022, arXiv 2205.09921, its logarithmic and its power variant; the limits,
-    and adding after scaling, follow `ParallelKerpleLog` and `ParallelKerplePower` of
-    chijames/KERPLE, megatron/mpu/layers.py.
+    Source: Chi et al. 2022, arXiv 2205.09921, the logarithmic and the power variant. The limits of
+    r1 and r2, and that scores are scaled first, follow `ParallelKerpleLog` and
+    `ParallelKerplePower` of chijames/KERPLE, megatron/mpu/layers.py.
     """
 
     def __init__(self, shape: StackShape, kind: Literal["log", "power"] = "log") -> None:

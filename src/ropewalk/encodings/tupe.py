@@ -61,9 +61,9 @@ class TupeSite(ScoreBias):
 class Tupe(Encoding):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
-    p are trained vectors, normalized; U_q and U_k are projections for all heads. Content scores are
-    also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary scores, which are
-    divided by `sqrt(D)`.
+    p are trained vectors, normalized; U_q and U_k are projections, others for each head. Content
+    scores are also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary
+    scores, which are divided by `sqrt(D)`.
 
     Acts on scores; absolute, and relative too with `relative`. Costs two projections of the
     position vectors and, per head, one S × T product, once for all layers (but in each layer if a
@@ -74,14 +74,15 @@ class Tupe(Encoding):
     The paper has only encoders, with `reset` except in an ablation; causal stacks use the same
     formulas here. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9);
     guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm and
-    biases in U_q and U_k. Here both have no biases. Without `reset` they would be redundant: the
-    norm's bias can do what a bias of U_q does, and a bias of U_k adds the same number to the scores
-    of all keys, which softmax cancels.
+    biases in U_q and U_k. Here U_q and U_k have no biases. Without `reset`, they would be
+    redundant: the norm's bias can do what a bias of U_q does, and a bias of U_k adds the same
+    number to the scores of all keys, which softmax cancels.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: replace the position scores of position 0, where [CLS] is: every other query gives its
-        key one trained number per head, and its own query uses content alone. (The paper also
-        adds a number to the scores of query 0: the same for all keys, so softmax cancels it.)
+    reset: replace the position scores of position 0, where [CLS] is. From every other query to
+        the key at position 0, the score is one trained number per head. The query at position 0
+        has no position scores. (The paper adds one number to all scores of this query; softmax
+        cancels it.)
     """
 
     max_positions: int

@@ -69,7 +69,7 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
     layers, heads = _most(found)
     alt = f"Attention weights of {layers} layers by {heads} heads for each encoding. "
     told = [f"{name}, {short(round(_sharpness(stack), 3))}" for name, stack in found.items()]
-    alt += f"Mean over queries of the largest weight of each, all heads: {'; '.join(told)}."
+    alt += f"Largest weight of each query, mean over all queries and heads: {'; '.join(told)}."
     return Picture(draw, alt, {"weights": found})
 
 

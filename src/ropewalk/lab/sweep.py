@@ -16,7 +16,8 @@ from ropewalk.lab.fields import read_value
 #: The swept fields of one cell with their values, in the order of `KNOWN`.
 Settings = tuple[tuple[str, Any], ...]
 
-#: The last stage of a cell: trained, tried with the sweep's decoding settings, scored on test data.
+#: The stage at which work on a cell stops: after training, after trying the sweep's decoding
+#: settings on validation data, or after scoring on test data.
 Goal = Literal["trained", "tuned", "scored"]
 
 #: Fields that change training but not the prepared data.
@@ -25,7 +26,8 @@ TRAINING_FIELDS = (
     *("attention", "dropout", "epochs", "batch_tokens", "batch_sentences", "accumulate"),
     *("learning_rate", "warmup", "schedule", "label_smoothing", "clip"),
 )
-#: Fields that can change without training again: which snapshots decode, and how.
+#: Fields that can change without training again: they choose the snapshots that are used for
+#: decoding, and the search.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 
 KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)

@@ -31,8 +31,8 @@ class RotaryEmbedding(nn.Module):
 
     For integer positions up to ±2^31, cos and sin are within 1e-7 times the amplitude, whatever the
     dtype of q and k. Farther on, the angle's error is at most |position| · 2^-65 turns: 4e-7
-    radians at 2^41 (above the Unix time in milliseconds), 2e-4 at 2^50. If the spec has
-    `continuous`, positions may be floats, and angles are float64 products. The module has no
+    radians at position 2^41 (more than the Unix time in milliseconds), 2e-4 at 2^50. If the spec
+    has `continuous`, positions may be floats, and angles are float64 products. The module has no
     parameters and no buffers, so `.half()`, `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are usually rows of a cached table. It grows in powers of

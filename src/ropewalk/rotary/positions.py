@@ -90,7 +90,7 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 def left_padded(mask: Tensor) -> Tensor:
     """Return positions of left-padded sequences; the first real token of each is at 0: (B, S).
 
-    mask: (B, S), True or 1 at real tokens, after all padding. Padding gets position 0.
+    mask: (B, S), True or 1 at real tokens. All padding must come before them; it gets position 0.
 
     Example:
         >>> import torch

@@ -32,7 +32,8 @@ def rotate(
         heads, or several.
     cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if each sequence of the batch has its own
         positions; (B, N, S, R/2) if heads have their own angles. N divides H: each of the N sets of
-        angles serves H/N consecutive heads, like key heads in GQA, and x has four axes. B may be 1.
+        angles serves H/N consecutive heads, like key heads in GQA, and x has four axes. The
+        tables' B may be 1: one table for the whole batch.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
         pairs and writes halves).
@@ -42,8 +43,8 @@ def rotate(
     out: the tensor to write to, which may be x itself. Raises an error if a gradient is needed.
 
     Returns a tensor of x's shape and dtype. Arithmetic is in float32 (in float64 if x is float64),
-    and the result is rounded once. Raises ValueError or TypeError that names argument, rule and
-    value.
+    and the result is rounded once. Raises ValueError or TypeError that names the argument, the
+    requirement and the value.
 
     Example:
         >>> import torch
@@ -171,7 +172,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
         )
     if out._is_zerotensor():
         raise ValueError(
-            "out must have memory to write to, got a zero tensor of torch, which has none"
+            "out must have memory to write to, got one of torch's internal ZeroTensors, which "
+            "have none"
         )
     if _overlaps_itself(out):
         raise ValueError(
@@ -180,13 +182,16 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
         )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, cos, sin, out)):
         raise ValueError(
-            "out must be left out if a gradient is needed, got requires_grad=True; "
-            "or call under torch.no_grad()"
+            "out must be None if a gradient is needed, got requires_grad=True; omit it, or call "
+            "under torch.no_grad()"
         )
 
 
 def _overlaps_itself(x: Tensor) -> bool:
-    """Return whether elements may share memory: a stride does not step over all smaller axes."""
+    """Return whether elements may share memory.
+
+    They may if a stride is no larger than the span of all axes with smaller strides.
+    """
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size > 1:

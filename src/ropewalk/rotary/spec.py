@@ -133,7 +133,7 @@ class RotarySpec:
 
     @property
     def needs_length(self) -> bool:
-        """Whether frequencies depend on the length, which calls must then pass.
+        """Whether frequencies depend on the length; if so, every call must pass `length`.
 
         Length: the number of tokens of the complete sequence, prompt and generated.
         """

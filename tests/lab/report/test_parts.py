@@ -89,7 +89,7 @@ def test_parts_are_the_whole(made):
     told = dict(conditions(results))
     assert told["Part 1"] == "none and rotary, seeds 1, 2"
     assert told["Part 2, command"] == "ropewalk compare other"
-    assert "Part 2, recorded duration (without killed sessions)" in told
+    assert "Part 2, duration (without attempts that were killed)" in told
     assert "Commit" not in told
 
 

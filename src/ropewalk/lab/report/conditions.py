@@ -75,8 +75,8 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Commit", run["commit"] or "not known"),
         ("Started", run["started"]),
         (
-            "Recorded duration (without killed sessions)",
-            format_duration(seconds) + (f" in {sittings} sessions" if sittings > 1 else ""),
+            "Duration (without attempts that were killed)",
+            format_duration(seconds) + (f" in {sittings} attempts" if sittings > 1 else ""),
         ),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),

@@ -29,6 +29,7 @@ from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 NAMED = 6  # encodings in a title, and those that each get sentences of their own
+FEW = 3  # measures of quality that are named
 
 
 def title(results: Facts) -> str:
@@ -229,6 +230,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
         f"If only means are compared, without a significance test, {code(row['name'])} is better "
         f"than {code(first['name'])} in {better} of {len(known)} measures of quality"
     )
+    if len(known) <= FEW:
+        text += f" ({format_list(name for name, _ in known)})"
     text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
     listed = worse and len(worse) < len(known)
     return f"{text} ({format_list(worse)})." if listed else f"{text}."

@@ -35,10 +35,10 @@ def legend(results: Facts) -> str:
         )
     if any(least_shown(each) for each in tests):
         sentences.append(
-            "Any observed difference larger than the small ± number below this verdict would count "
-            "as better or worse"
-            + "; with Holm's correction, a smaller one may too" * (len(rows) > 2)
-            + "."
+            "Where a verdict is “no difference shown”, an observed difference larger than the "
+            "small ± number below it would have counted as better or worse."
+            + " A smaller difference might have counted too, because Holm's correction is stricter "
+            "for some comparisons than for others." * (len(rows) > 2)
         )
     sentences += _split_meanings(results)
     sentences.append(

@@ -96,9 +96,9 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     data = "Corpus" if is_translation(results) else "Task"
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
-    each = "sentence's BLEU" if is_translation(results) else "item's score"
+    each = "sentence's BLEU" if is_translation(results) else "test example's score"
     parts += [
-        f"`results.json` has the full config, `encodings/` has each {each} and the loss curves."
+        f"`results.json` has the full config; `encodings/` has each {each} and the loss curves."
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -158,7 +158,8 @@ def _others(results: Facts, tuning: Facts | None) -> str:
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text
-    return f"{text} They were trained at {len(commits)} commits of the code (see “Conditions”)."
+    count = len(commits)
+    return f"{text} The models were trained at {count} commits of the code (see “Conditions”)."
 
 
 def _by_length(results: Facts) -> list[str]:

@@ -26,7 +26,7 @@ BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 #: With fewer items nothing is tested, because resamples of so few items vary too little.
 FEWEST = 10
 
-# Resamples times items that are weighted in one step, to bound memory (arrays of 32 MB).
+# Limit on resamples × items that are weighted in one step: arrays of 32 MB.
 CHUNK = 4_000_000
 
 
@@ -87,7 +87,7 @@ def compare_statistics(
       1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
       teachers should know about the bootstrap").
     - The spread of so few seeds is itself uncertain: the seeds' part is multiplied by sqrt(df /
-      chi2(df)), which gives it Student's tails; df sums each system's number of seeds less one.
+      chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
     - The interaction of items and seeds (how a single seed deviates on a single item) is counted
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
       once, its variance is subtracted from the draw of items.
@@ -99,8 +99,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of the pairs: in 4 to 14 % of the one third of the pairs whose seeds agree most
-    closely, in 0 to 3 % of the others (`studies/rejections.py`).
+    in 1 to 5 % of all pairs of systems. Among the third of the pairs whose seeds agree most
+    closely it does so in 4 to 14 %, among the others in 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -260,7 +260,10 @@ def _distances(
 
 
 def _run_variance(scores: Tensor) -> float:
-    """Return the variance that items × seeds adds to the mean over seeds of scores (M, Z)."""
+    """Return how much variance the interaction of items and seeds adds to a mean over seeds.
+
+    scores: (M, Z), of M items with Z seeds.
+    """
     seeds = scores.shape[1]
     if seeds == 1:
         return 0.0

@@ -154,7 +154,7 @@ class Generated(LanguageTask):
         config, sequence = self.config, self.sequence
         sizes = f"1 to {config.train_length} {sequence.size_unit}, {config.examples:,} examples"
         tested = ", ".join(
-            f"{split} {self.multiple(split) * config.train_length}"
+            f"{self.multiple(split) * config.train_length} ({split})"
             for split in self.splits
             if split in self.data
         )
@@ -164,7 +164,8 @@ class Generated(LanguageTask):
             ("Trained on", sizes),
             (
                 "Tested on",
-                f"{config.test_examples:,} examples each of so many {sequence.size_unit}: {tested}",
+                f"{config.test_examples:,} examples for each number of "
+                f"{sequence.size_unit}: {tested}",
             ),
             ("Vocabulary", f"{len(sequence.words):,} words"),
             ("In training and test", "no prompt is in two splits"),
@@ -217,8 +218,8 @@ class Generated(LanguageTask):
         shares = [(k + 1) / (MAPPED_EXAMPLES + 1) for k in range(MAPPED_EXAMPLES)]
         chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
         rule = (
-            f"of the validation examples with at most {MAPPED_TOKENS} tokens, those at the "
-            f"quartiles of length, read with the right answer"
+            f"the validation examples at the quartiles of length, among those with at most "
+            f"{MAPPED_TOKENS} tokens; the model reads each prompt and its right answer"
         )
         words = self.sequence.words
         shown = [(i, whole[i], [words[token] for token in whole[i]]) for i in chosen]

@@ -171,18 +171,18 @@ class TextTask(LanguageTask):
         config, facts = self.config, self.data_facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
         lengths = ", ".join(
-            f"{split} {self.multiple(split) * config.train_length} tokens" for split in self.splits
+            f"{self.multiple(split) * config.train_length} ({split})" for split in self.splits
         )
         rows = [
             ("Text", held),
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
             ("Trained on", f"windows of {config.train_length} tokens"),
-            ("Tested on", f"{self.scored_tokens():,} tokens, in windows of this length: {lengths}"),
+            ("Tested on", f"{self.scored_tokens():,} tokens, in windows of {lengths} tokens"),
             *(("Note", note) for note in self.texts.notes),
         ]
         return {
-            "about": f"{self.goal}, {self.texts.name}",
+            "about": f"{self.goal} ({self.texts.name})",
             "corpus": {"name": self.texts.name, "facts": [list(each) for each in rows]},
             "splits": list(self.splits),
             "lengths": self.length_facts("tokens"),

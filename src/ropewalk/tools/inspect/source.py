@@ -36,7 +36,7 @@ def find_source(config: str | PathLike[str] | JsonObject) -> Source:
     path = Path(text)
     try:
         is_file, is_folder, is_there = path.is_file(), path.is_dir(), os.path.lexists(path)
-    except (OSError, ValueError):  # a name that no system could open; the reader says so
+    except (OSError, ValueError):  # not a valid path; load_config says so
         return Source(shown_path(text), load_config(text), None)
     if is_folder:
         return _in_folder(path)
@@ -91,7 +91,7 @@ def _from_hub(name: str) -> Path:
     try:
         try:
             return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
-        except Exception:  # not cached; which error, depends on the version of the client
+        except Exception:  # not cached; the exception depends on the client's version
             address = client.hf_hub_url(name, "config.json")
             size = client.get_hf_file_metadata(address, timeout=SECONDS).size
         if size is None or size > MAX_BYTES:

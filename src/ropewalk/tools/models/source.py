@@ -40,7 +40,7 @@ CAUSAL, IMAGE_TEXT = "AutoModelForCausalLM", "AutoModelForImageTextToText"
 class Source:
     """A model's config, and whether weights come with it.
 
-    config: transformers' config of the model, or of its text if weights are random.
+    config: transformers' config of the model, or of its text part if weights are random.
     spec: its ropes.
     of_many: whether text is one of several inputs of the model; only text is used.
     builder: the class of transformers that builds a model with random weights.
@@ -69,7 +69,7 @@ def read_source(path: Path, trust_remote_code: bool = False, *, name: str = "--m
         raise ValueError(
             f"{name} must be a config.json or a folder that contains one, got {shown_path(path)}"
         )
-    spec = _spec_of(path, name)  # bounds sizes; `patch` needs it too
+    spec = _spec_of(path, name)  # also rejects absurd sizes
     if not any(layer.rope for layer in spec.stacks.get("text", ())):
         raise ValueError(f"{name} must have a text stack with a rope, got {shown_path(path)}")
     transformers = import_transformers()
@@ -105,7 +105,7 @@ def read_source(path: Path, trust_remote_code: bool = False, *, name: str = "--m
 
 
 def _spec_of(path: Path, name: str) -> ModelSpec:
-    """Return the ropes of a model; errors name the argument, and none that a command lacks."""
+    """Return the ropes of a model; errors suggest no argument that the command does not have."""
     try:
         return ModelSpec.from_config(path)
     except ValueError as error:
