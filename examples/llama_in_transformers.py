@@ -41,7 +41,7 @@ sizes = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 100, "head_d
 heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 model = LlamaForCausalLM(LlamaConfig(**sizes, **heads, initializer_range=0.2)).eval()
 
-# A rope sees distances alone, so a text has the same logits wherever it starts.
+# Rotary scores depend on distances only, so a text has the same logits wherever it starts.
 starts = (0, 4_096, 131_072, 10_000_000)
 with torch.no_grad():
     before = [logits(model, start) for start in starts]

@@ -131,7 +131,7 @@ def sharper_why() -> list[Evidence]:
             if all(cell[kind][-1]["share"] >= cell[kind][0]["share"] for kind in KINDS)
         ]
         ahead = [seed for seed in flat if scores[seed] > best]
-        says = f"`{name}`: {len(flat)} of {len(cells)} seeds are no sharper at the end"
+        says = f"`{name}`: last layer no sharper than first in {len(flat)} of {len(cells)} seeds"
         if flat:
             says += f"; {len(ahead)} of these exceed {best:.1f} BLEU, the best seed of `sinusoidal`"
         found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))

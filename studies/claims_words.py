@@ -60,8 +60,8 @@ CLAIMS = {
         "With rotary, attention gets sharper from layer to layer.",
         REPORT,
         "Number of seeds whose entropy falls from each layer to the next, with and without "
-        "rotation in cross-attention: for it if more than chance explains (p < 0.05 after Holm), "
-        "against it if more rise than chance explains.",
+        "rotation in cross-attention: for it if these are more seeds than chance explains (p < "
+        "0.05 after Holm), against it if entropy rises in more seeds than chance explains.",
     ),
     "sharper-why": Claim(
         "… and that is why it translates better.",
@@ -88,8 +88,8 @@ CLAIMS = {
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
         TUTORIALS,
-        "`t5(distance=64)` at 8 times the trained length of 64, at which training reaches all of "
-        "its buckets. For it if perplexity is at most 1.05 times that at the trained length in "
+        "`t5(distance=64)` at 8 times the trained length. That length is 64, so training reaches "
+        "all buckets. For it if perplexity is at most 1.05 times that at the trained length in "
         "every seed, against it if it is at least 1.2 times in every seed.",
     ),
     "decay-trained": Claim(

@@ -82,7 +82,7 @@ def test_a_plot_of_wavelengths(inspect, tmp_path, ending):
     [
         (["missing.json"], "missing.json: no such file"),
         (["slimm-qwen2-0.5b.json"], "use_mrope must be absent"),
-        ([".."], "which has neither it nor a .gguf file"),
+        ([".."], "which has neither a config.json nor a .gguf file"),
         (["llama-2-7b.json", "missing.json"], "missing.json: no such file"),
         (["llama-2-7b.json", "--plot", "w.gif"], "--plot must end in .png or .svg, got 'w.gif'"),
         (["llama-2-7b.json", "--pairing", "both"], "pairing must be"),

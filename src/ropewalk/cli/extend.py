@@ -99,8 +99,9 @@ def extend(
 
     For each rule: how far wavelengths move, which pairs reach angles that training never reached,
     and the mean score by distance. Then a recommendation with its limits, and the block of
-    config.json or the command line for an engine. Weights are read only with --model: then also
-    the loss of the same tokens as the context before them grows, and at shifted positions.
+    config.json or the command line for an engine. Weights are read only with --model. The report
+    then also has the loss of a fixed set of tokens, as the context before them grows and at
+    shifted positions.
     """
     with errors():
         from ropewalk.bench.plan import check_target

@@ -89,7 +89,8 @@ class Binary(Encoding):
 
     `bits` is the width by default; the columns after the bits do not change. The values are
     bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
-    Positions at or above the first power of two beyond training have bits that were 0 in training.
+    Let 2^k be the first power of two above all trained positions: from 2^k on, positions set bits
+    that were always 0 in training.
     Sinusoids are the smooth form: each of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".

@@ -44,7 +44,7 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # When queries only look back, the bias slope * j gives the same softmax and needs no pairs.
+        # When queries only look back, the bias slope * j gives the same softmax without the query.
         # It is not used: fused attention takes a bias in the dtype of q, and in bfloat16, neighbors
         # would get the same slope * j.
         offset = key - query

@@ -37,7 +37,7 @@ class KerpleSite(ScoreBias):
 
 
 def held_within(x: Tensor, most: float | None = None) -> Tensor:
-    """Clamp x to between `LEAST` and `most`, but pass its gradient on unclamped.
+    """Clamp x to the range from `LEAST` to `most`; gradients pass as if x were not clamped.
 
     The authors' code writes the clamped values into the parameters at each step, so that gradients
     can move them away from an edge; plain clamping would leave them there forever.
@@ -55,9 +55,9 @@ class Kerple(Encoding):
     layer if a long sequence attends in blocks); `2 H` parameters, shared by all layers of the
     stack. Accepts any position. Keys can be cached. Kernels are symmetric: a stack that looks both
     ways cannot distinguish a sequence from its reverse.
-    Source: Chi et al. 2022, arXiv 2205.09921, the logarithmic and the power variant. The limits of
-    r1 and r2, and that scores are scaled first, follow `ParallelKerpleLog` and
-    `ParallelKerplePower` of chijames/KERPLE, megatron/mpu/layers.py.
+    Source: Chi et al. 2022, arXiv 2205.09921, the logarithmic and the power variant. As in
+    `ParallelKerpleLog` and `ParallelKerplePower` of chijames/KERPLE, megatron/mpu/layers.py, r1 and
+    r2 have these limits, and scores are scaled before the kernel is subtracted.
     """
 
     def __init__(self, shape: StackShape, kind: Literal["log", "power"] = "log") -> None:

@@ -61,7 +61,7 @@ class TupeSite(ScoreBias):
 class Tupe(Encoding):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
-    p are trained vectors, normalized; U_q and U_k are projections, others for each head. Content
+    p are trained vectors, normalized; U_q and U_k are projections, different for each head. Content
     scores are also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary
     scores, which are divided by `sqrt(D)`.
 

@@ -26,8 +26,8 @@ TRAINING_FIELDS = (
     *("attention", "dropout", "epochs", "batch_tokens", "batch_sentences", "accumulate"),
     *("learning_rate", "warmup", "schedule", "label_smoothing", "clip"),
 )
-#: Fields that can change without training again: they choose the snapshots that are used for
-#: decoding, and the search.
+#: Fields that can change without training again: they determine which snapshots are used for
+#: decoding, and how the beam search works.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 
 KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)

@@ -28,7 +28,7 @@ __all__ = [
     "video",
 ]
 
-MOST = 2**31  # positions in one tensor of 16 GiB: two hundred times the longest contexts
+MOST = 2**31  # positions in one tensor (16 GiB), two hundred times as many as in long contexts
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 

@@ -31,9 +31,9 @@ def rotate(
     x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3. B may be missing, and there may be no axis of
         heads, or several.
     cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if each sequence of the batch has its own
-        positions; (B, N, S, R/2) if heads have their own angles. N divides H: each of the N sets of
-        angles serves H/N consecutive heads, like key heads in GQA, and x has four axes. The
-        tables' B may be 1: one table for the whole batch.
+        positions; (B, N, S, R/2) if heads have their own angles. In the last case x must have four
+        axes, and N must divide H: each of the N sets of angles serves H/N consecutive heads, as key
+        heads do in GQA. The tables' B may be 1: one table for the whole batch.
     pairing: which dimensions make a pair: `half` or `interleaved`, see `Pairing`.
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
         pairs and writes halves).

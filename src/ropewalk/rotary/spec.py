@@ -152,7 +152,7 @@ class RotarySpec:
     def __repr__(self) -> str:
         """Return a call that makes this spec, without arguments that have their default.
 
-        The call evaluates if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
+        Python can evaluate it if `RotarySpec`, `axes` and `scaling` are imported from ropewalk.
         """
         all_from_start = self.head_dim - self.start
         rotary_dim = all_from_start if self.axes is None else 2 * len(self.axes)

@@ -82,7 +82,7 @@ def test_weights_are_refused_by_their_name(tmp_path):
 
 def test_what_is_not_there_or_not_a_file(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="which has neither it nor a"):
+    with pytest.raises(ValueError, match=r"which has neither a config\.json nor a"):
         rw.tools.inspect(tmp_path / "empty")
     with pytest.raises(ValueError, match="no such file"):
         rw.tools.inspect(tmp_path / "missing.json")

@@ -17,7 +17,7 @@ from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
 #: Sentences whose search has ended leave their batch once they are more than an eighth of it. Each
-#: removal copies the caches, and oneDNN prepares its products anew for another number of rows.
+#: removal copies the caches, and oneDNN prepares matrix products again, since rows are fewer.
 SPARE = 8
 
 
@@ -38,7 +38,7 @@ class Hypothesis:
 
 @dataclass
 class _Sentence:
-    """A sentence in the search: its most tokens, and its ended hypotheses so far."""
+    """A sentence in the search: its maximum number of tokens, and its ended hypotheses."""
 
     limit: int
     ended: list[Hypothesis]
@@ -70,7 +70,7 @@ class _Steps:
             self.cache.select(rows)
 
     def follow(self, parents: Tensor) -> None:
-        """Continue each beam of the next step from this beam of the last step."""
+        """Continue each beam of the next step from the beam that `parents` names for it."""
         if self.cache is not None and self.cache.branching:
             self.cache.follow(parents)
 
@@ -132,7 +132,7 @@ def translate_ids(
     tokens: the most source tokens of a batch, each counted once for each beam.
 
     The results are in the order of the sources. On CPU, several batches are searched at once, each
-    by one thread of a process of its own (`on_each_core`); this does not change a bit of them.
+    by one thread of a process of its own (`on_each_core`); results do not depend on it.
     """
     split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device

@@ -76,7 +76,7 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Started", run["started"]),
         (
             "Duration (without attempts that were killed)",
-            format_duration(seconds) + (f" in {sittings} attempts" if sittings > 1 else ""),
+            format_duration(seconds) + (f"; {sittings} attempts in all" if sittings > 1 else ""),
         ),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),

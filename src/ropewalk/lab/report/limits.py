@@ -24,7 +24,7 @@ def limits(results: Facts) -> list[str]:
         "With one seed each, these results are about the trained models, not about the encodings: "
         "another seed may reverse them."
         if seeds == 1
-        else f"Intervals and p come from resampling {_items(results)} and seeds together."
+        else f"Intervals and p come from a bootstrap that resamples seeds and {_items(results)}."
     )
     if _items(results) == WINDOWS:
         text += (

@@ -8,7 +8,7 @@ from pathlib import Path
 from ropewalk.figures.html import picture_html
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
-from ropewalk.lab.report.formats import code_list, format_count, format_number, language_name
+from ropewalk.lab.report.formats import code, code_list, format_count, format_number, language_name
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.pictures import FORM, pictures_of
@@ -139,7 +139,7 @@ def _question(results: Facts, tuning: Facts | None) -> str:
     return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
-        f"model was trained on {train} of the corpus {corpus['name']} with each encoding "
+        f"model was trained on {train} of the corpus {code(corpus['name'])} with each encoding "
         f"({names}), {seeds} each. {_others(results, tuning)}"
     )
 

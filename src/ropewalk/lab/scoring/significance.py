@@ -106,9 +106,9 @@ def compare_statistics(
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
-    spread about equally. As a precaution seeds are not paired, even if shared: an effect common to
-    both systems does not narrow the interval. With fewer than about fifty items, the test is
-    unreliable.
+    spread about equally. As a precaution, seeds are not paired, even if both systems have the same
+    ones: so an effect that a seed has on both systems does not cancel out. With fewer than about
+    fifty items, the test is unreliable.
 
     Raises:
         ValueError: if there is no seed or no item, or the numbers of items or of statistics differ.
@@ -245,7 +245,10 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return resamples' distances from their mean (M,): of items and seeds, and of items only."""
+    """Return the distance of each resample from their mean: two tensors (M,).
+
+    The first is for resamples of items and seeds, the second for resamples of items only.
+    """
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
@@ -262,7 +265,7 @@ def _distances(
 def _run_variance(scores: Tensor) -> float:
     """Return how much variance the interaction of items and seeds adds to a mean over seeds.
 
-    scores: (M, Z), of M items with Z seeds.
+    scores: (M, Z), on M resamples of the items with each of Z seeds.
     """
     seeds = scores.shape[1]
     if seeds == 1:

@@ -168,7 +168,7 @@ class Generated(LanguageTask):
                 f"{sequence.size_unit}: {tested}",
             ),
             ("Vocabulary", f"{len(sequence.words):,} words"),
-            ("In training and test", "no prompt is in two splits"),
+            ("Overlap of splits", "none: no prompt is in more than one split"),
         ]
         if sequence.source:
             facts.append(("Source", sequence.source))

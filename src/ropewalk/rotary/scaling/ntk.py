@@ -38,7 +38,7 @@ class NTKAware(Scaling):
         return rope.with_base_times(_ntk(Decimal(self.factor), rope.rotary_dim))
 
     def larger_theta(self, theta: float, rotary_dim: int) -> float:
-        """Return theta': a rope with it and without a rule is the same."""
+        """Return theta': a rope with theta' and no rule is the same as with theta and this rule."""
         return float(Decimal(theta) * _ntk(Decimal(self.factor), rotary_dim))
 
 

@@ -76,7 +76,7 @@ class YaRN(Scaling):
         low, high = self._band(rope)
         blended = []
         for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
-            # With several axes too, i is the index that the exponent has in a rope with one axis.
+            # i is the index that the exponent has in a rope with one axis.
             i = Decimal(exponent.numerator) * rope.rotary_dim / (2 * exponent.denominator)
             g = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
             blended.append(f * (1 - g) + f / Decimal(self.factor) * g)
@@ -100,11 +100,11 @@ class YaRN(Scaling):
         low, high = max(low, Decimal(0)), min(high, Decimal(rope.rotary_dim - 1))
         if high < low:
             raise ValueError(
-                f"original_length and theta must place the pairs that rotate beta_fast="
-                f"{self.beta_fast} to beta_slow={self.beta_slow} times within original_length "
-                f"among indices 0 to {rope.rotary_dim - 1}, got original_length="
-                f"{self.original_length} and theta={rope.theta}: otherwise the blend is reversed, "
-                f"and slows fast pairs but not slow ones (transformers does so without an error)"
+                f"original_length and theta must be such that pairs 0 to {rope.rotary_dim - 1} "
+                f"include those that make beta_fast={self.beta_fast} to beta_slow={self.beta_slow} "
+                f"turns within original_length, got original_length={self.original_length} and "
+                f"theta={rope.theta}: otherwise the blend is reversed, and slows fast pairs but "
+                f"not slow ones (transformers does so without an error)"
             )
         return low, high + Decimal("0.001") if low == high else high
 

@@ -66,7 +66,7 @@ def recommend(
             None,
             f"The config's alpha, {current.factor:g}, is not a ratio of lengths. The model was "
             f"trained with it, and each rule here would replace it.",
-            ("A longer context then needs training with any rule.", UNKNOWN),
+            ("So a longer context needs training, whichever rule you choose.", UNKNOWN),
         )
     plain = by_method["none"]
     own = [name for name, rule in BY_METHOD.items() if isinstance(current, rule)]

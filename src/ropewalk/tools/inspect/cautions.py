@@ -68,7 +68,7 @@ def find_cautions(
 
 
 def merged(cautions: Iterable[Caution]) -> tuple[Caution, ...]:
-    """Return each caution once, in the order of the first."""
+    """Return each caution once, in the order of first occurrence."""
     return tuple(dict.fromkeys(cautions))
 
 

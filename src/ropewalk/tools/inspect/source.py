@@ -56,7 +56,8 @@ def _in_folder(folder: Path) -> Source:
         raise ValueError(f"{shown_path(folder)}: {error.strerror}") from None
     if len(found) == 1:
         return _file(found[0])
-    has = f"{len(found)} .gguf files; name one of them" if found else "neither it nor a .gguf file"
+    none = "neither a config.json nor a .gguf file"
+    has = f"{len(found)} .gguf files; name one of them" if found else none
     raise ValueError(
         f"config must be a folder with a config.json, got {shown_path(folder)}, which has {has}"
     )
