@@ -141,8 +141,8 @@ class Learned(Encoding):
     Acts on embeddings; absolute. Costs one addition per token; `max_positions * width` parameters.
     Refuses positions from `max_positions` on. Keys can be cached.
     Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1. Words and positions start from the
-    same distribution, as in its section 3.5 and in BERT (Devlin et al. 2018, arXiv 1810.04805;
-    google-research/bert, modeling.py, embedding_postprocessor).
+    same distribution, as in section 3.5 of that paper and in BERT (Devlin et al. 2018, arXiv
+    1810.04805; google-research/bert, modeling.py, embedding_postprocessor).
     """
 
     max_positions: int

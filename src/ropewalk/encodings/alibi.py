@@ -17,8 +17,8 @@ def slopes(heads: int) -> list[float]:
     """Return ALiBi's slope of each head, 2^(-8h/H).
 
     h counts the H heads from 1. If H is not a power of two, let p be the largest power of two below
-    H. The first p heads have the slopes for p heads; the rest take every other slope of those for
-    2p heads. Source: `get_slopes` in ofirpress/attention_with_linear_biases,
+    H. The first p heads have the slopes for p heads; the other heads take the 1st, 3rd, … of the
+    slopes for 2p heads. Source: `get_slopes` in ofirpress/attention_with_linear_biases,
     fairseq/models/transformer.py.
     """
     power = 1 << (heads.bit_length() - 1)
@@ -44,9 +44,9 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # When queries only look back, the bias slope * j gives the same softmax without the query.
-        # It is not used: fused attention takes a bias in the dtype of q, and in bfloat16, neighbors
-        # would get the same slope * j.
+        # When queries only look back, the bias slope * j, without the query's position, gives the
+        # same softmax. It is not used: fused attention takes a bias in the dtype of q, and in
+        # bfloat16, neighbors would get the same slope * j.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:

@@ -49,7 +49,7 @@ class Kerple(Encoding):
     """Subtract a kernel of the distance from the scaled scores; each head learns its shape.
 
     `kind=log` is `r1 log(1 + r2 |i - j|)`. `kind=power` is `r1 |i - j|^r2`; ALiBi is the case
-    `r2 = 1`. r1 and r2 are at least 0.01, and a power is at most 2.
+    `r2 = 1`. r1 and r2 are at least 0.01; with `kind=power`, r2 is at most 2.
 
     Acts on scores; relative. Costs one logarithm or power per score, once for all layers (in each
     layer if a long sequence attends in blocks); `2 H` parameters, shared by all layers of the

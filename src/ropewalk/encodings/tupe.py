@@ -71,12 +71,12 @@ class Tupe(Encoding):
     adds 32 H, `reset` adds H), shared by all layers of the stack. Refuses positions from
     `max_positions` on. Keys can be cached.
 
-    The paper has only encoders, with `reset` except in an ablation; causal stacks use the same
-    formulas here. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's eq. 9);
-    guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py, which has the norm and
-    biases in U_q and U_k. Here U_q and U_k have no biases. Without `reset`, they would be
-    redundant: the norm's bias can do what a bias of U_q does, and a bias of U_k adds the same
-    number to the scores of all keys, which softmax cancels.
+    The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
+    stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
+    eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
+    normalizes p, and its U_q and U_k have biases. Here they have no biases. Without `reset`, they
+    would be redundant: the norm's bias can do what a bias of U_q does, and a bias of U_k adds the
+    same number to the scores of all keys, which softmax cancels.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where [CLS] is. From every other query to

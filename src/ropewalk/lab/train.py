@@ -68,9 +68,9 @@ Progress = Callable[[Record, float], None]
 class Trainer:
     """Trains one model and saves what a later session needs to resume at the same step.
 
-    `folder` receives `last.safetensors` (to resume from) and the last `keep` snapshots taken at
-    validation, `snapshot-STEP.safetensors`, and also the best one. `precision` is that of the run;
-    by default the config's.
+    `folder` receives `last.safetensors` (to resume from) and snapshots of validation,
+    `snapshot-STEP.safetensors`: the best and the most recent ones, as many as the config's `keep`.
+    `precision` is that of the run; by default the config's.
     """
 
     def __init__(

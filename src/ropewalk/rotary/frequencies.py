@@ -36,7 +36,7 @@ RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
-    """Return a context of 60 digits (2^-64 needs 20 of them), and more if theta < 1."""
+    """Return a decimal context of 60 digits, more if theta < 1; 2^-64 is about 5e-20."""
     # Without the Underflow trap, a number too small for a Decimal would be 0: a pair that does not
     # rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]

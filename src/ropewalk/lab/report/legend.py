@@ -35,8 +35,8 @@ def legend(results: Facts) -> str:
         )
     if any(least_shown(each) for each in tests):
         sentences.append(
-            "Where a verdict is “no difference shown”, an observed difference larger than the "
-            "small ± number below it would have counted as better or worse."
+            "In each table, the ± number in small type under “no difference shown” is a threshold: "
+            "a larger observed difference would have counted as better or worse."
             + " A smaller difference might have counted too, because Holm's correction is stricter "
             "for some comparisons than for others." * (len(rows) > 2)
         )

@@ -84,10 +84,10 @@ def sentences(results: Facts) -> list[str]:
         said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
-                f"The column “change by tuning” has the difference from {code(row['name'])} if "
-                f"each of the two has its own setting, minus the difference if both have the "
-                f"setting of {code(row['name'])}. The table's numbers are validation losses of "
-                f"seed {trials[0]['seed']}."
+                f"“Change by tuning” is the last difference (encoding and {code(row['name'])} with "
+                f"their own settings) minus the first (both with the setting of "
+                f"{code(row['name'])}). All numbers in the table are validation losses of seed "
+                f"{trials[0]['seed']}."
             )
     if tried := row.get("decoding_trials"):
         metric = CLASSES[results["task"]].tuned_metric

@@ -245,7 +245,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the distance of each resample from their mean: two tensors (M,).
+    """Return how far each resampled difference is from the mean of all: two tensors (M,).
 
     The first is for resamples of items and seeds, the second for resamples of items only.
     """
