@@ -44,9 +44,9 @@ class ALiBiSite(PairBias):
         return torch.tensor(self.slopes, dtype=torch.float32, device=device)
 
     def pair(self, rows: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # When queries only look back, the bias slope * j, without the query's position, gives the
-        # same softmax. It is not used: fused attention takes a bias in the dtype of q, and in
-        # bfloat16, neighbors would get the same slope * j.
+        # When queries only look back, a simpler bias, `slope * j`, gives the same softmax. It is
+        # not used: fused attention takes a bias in the dtype of q, and in bfloat16, neighbors would
+        # get the same `slope * j`.
         offset = key - query
         bias = -rows[head] * offset.abs()
         if not self.one_sided:

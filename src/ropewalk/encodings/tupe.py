@@ -74,7 +74,7 @@ class Tupe(Encoding):
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases. Here they have no biases. Without `reset`, they
+    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, biases
     would be redundant: the norm's bias can do what a bias of U_q does, and a bias of U_k adds the
     same number to the scores of all keys, which softmax cancels.
 

@@ -68,8 +68,8 @@ Progress = Callable[[Record, float], None]
 class Trainer:
     """Trains one model and saves what a later session needs to resume at the same step.
 
-    `folder` receives `last.safetensors` (to resume from) and snapshots of validation,
-    `snapshot-STEP.safetensors`: the best and the most recent ones, as many as the config's `keep`.
+    `folder` receives `last.safetensors` (to resume from) and, at each validation, the weights as
+    `snapshot-STEP.safetensors`. The config's `keep` most recent snapshots and the best one remain.
     `precision` is that of the run; by default the config's.
     """
 

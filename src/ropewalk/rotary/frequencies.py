@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair, its position axis (text has only axis 0) and its exponent e in theta^-e."""
+"""For each pair: which coordinate of a position it uses (0 for text), and e in theta^-e."""
 
 # Radians per position. float64 can represent these and their wavelengths.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
@@ -36,7 +36,7 @@ RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 
 def precision(theta: float) -> Context:
-    """Return a decimal context of 60 digits, more if theta < 1; 2^-64 is about 5e-20."""
+    """Return a decimal context of 60 digits, more if theta < 1."""
     # Without the Underflow trap, a number too small for a Decimal would be 0: a pair that does not
     # rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
@@ -61,7 +61,7 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor]:
     """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
-    positions: (..., R/2), the token's position on each pair's axis. frequencies: (..., R/2), int64
+    positions: (..., R/2), the coordinate that each pair uses. frequencies: (..., R/2), int64
     as `to_fixed_point` returns them, or float64 in radians per position if positions are
     continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """

@@ -90,7 +90,7 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
 def left_padded(mask: Tensor) -> Tensor:
     """Return positions of left-padded sequences; the first real token of each is at 0: (B, S).
 
-    mask: (B, S), True or 1 at real tokens. All padding must come before them; it gets position 0.
+    mask: (B, S), True or 1 at real tokens. All padding must come first and gets position 0.
 
     Example:
         >>> import torch
@@ -176,7 +176,7 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
 
 
 def coordinates(height: int, width: int) -> Tensor:
-    """Return centers of patches on [-1, 1] in both directions, times 2π: float64 (2, H * W).
+    """Return the row and column of each patch's center, on [-1, 1], times 2π: float64 (2, H * W).
 
     For a spec with `continuous`. DINOv3's angles are 2π · c / theta^e for a center c in [-1, 1];
     the result includes the factor 2π. Source: Siméoni et al. 2025, arXiv 2508.10104; transformers'

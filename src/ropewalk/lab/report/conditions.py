@@ -74,10 +74,7 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         ("Command", run["command"]),
         ("Commit", run["commit"] or "not known"),
         ("Started", run["started"]),
-        (
-            "Duration (without attempts that were killed)",
-            format_duration(seconds) + (f"; {sittings} attempts in all" if sittings > 1 else ""),
-        ),
+        ("Duration of the command", f"{format_duration(seconds)} ({_killed(sittings)})"),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
         (
@@ -93,6 +90,12 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
         facts.append(("Note", run["note"]))
     versions = {"ropewalk": run["ropewalk"], **run["versions"]}
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
+
+
+def _killed(sessions: int) -> str:
+    if sessions == 1:
+        return "killed sessions count only in training times"
+    return f"{sessions} sessions; killed ones count only in training times"
 
 
 def _lower(name: str) -> str:

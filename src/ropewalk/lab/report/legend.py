@@ -35,10 +35,10 @@ def legend(results: Facts) -> str:
         )
     if any(least_shown(each) for each in tests):
         sentences.append(
-            "In each table, the ± number in small type under “no difference shown” is a threshold: "
-            "a larger observed difference would have counted as better or worse."
-            + " A smaller difference might have counted too, because Holm's correction is stricter "
-            "for some comparisons than for others." * (len(rows) > 2)
+            "An observed difference larger than the ± number in small type under “no difference "
+            "shown” would have counted as better or worse"
+            + ", even with the strictest step of Holm's correction" * (len(rows) > 2)
+            + "."
         )
     sentences += _split_meanings(results)
     sentences.append(

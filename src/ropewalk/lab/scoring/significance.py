@@ -1,7 +1,8 @@
 """Tests whether one system's score differs from another's by more than chance.
 
-A score is computed from sums over items of a few statistics: BLEU from ten per sentence (see
-`scoring.bleu`), a mean loss from each window's loss and tokens, exact match from ones and zeros.
+Each item has a few statistics, and a score is computed from their sums over all items: BLEU from
+ten per sentence (see `scoring.bleu`), a mean loss from each window's loss and tokens, exact match
+from ones and zeros.
 
 Axes: N items (sentences, windows, examples), C statistics of each, Z training seeds, M resamples.
 """
@@ -99,8 +100,9 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of all pairs of systems. Among the third of the pairs whose seeds agree most
-    closely it does so in 4 to 14 %, among the others in 0 to 3 % (`studies/rejections.py`).
+    in 1 to 5 % of all pairs of systems. It finds one in 4 to 14 % of the pairs whose seeds
+    agree most closely (one third of all pairs), and in 0 to 3 % of the others
+    (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -237,7 +239,8 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # p < level if at most this many resamples are at least as far as the difference.
+    # p < level if at most `beyond` resamples are at least as far from their mean as the
+    # observed difference is from 0.
     beyond = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
 

@@ -1,4 +1,4 @@
-"""Generated sequences: a prompt, an answer, exact match at and beyond the trained length."""
+"""Synthetic tasks: prompts and answers, scored by exact match, also beyond the trained length."""
 
 from __future__ import annotations
 
