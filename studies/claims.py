@@ -29,8 +29,8 @@ HEAD = """# Claims about position encodings, tested
 <!-- Written by studies/claims.py from the committed results. -->
 
 Each row compares a claim from articles with the results in this repository. The models are small:
-about 0.1 to 4 million parameters, trained for minutes on two cores, on Multi30k, German–English
-phrases, generated stories and sequences. A large model may differ.
+about 0.1 to 4 million parameters, each trained for seconds or minutes on two cores, on Multi30k,
+German–English phrases, generated stories and sequences. A large model may differ.
 
 A claim is about all cases unless it says otherwise. So a row is
 

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 from common import RESULTS, Facts
 
-from ropewalk.lab.report.formats import format_count, format_number, format_p_value
+from ropewalk.lab.report.formats import (
+    format_count,
+    format_number,
+    format_p_value,
+    format_threshold,
+)
 from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
@@ -94,25 +99,37 @@ def weighed(
         vote = FOR if found["verdict"] == wanted else AGAINST
     else:
         vote = AGAINST if small else NEITHER
-    return [Evidence(_said(folder, name, other, split, found), vote, folder)]
+    return [Evidence(_said(folder, name, other, split, found, within), vote, folder)]
 
 
-def _said(folder: str, name: str, other: str, split: str, found: Facts) -> str:
+def _said(
+    folder: str, name: str, other: str, split: str, found: Facts, within: float | None
+) -> str:
     metric = held(folder)["tested_metric"]
     digits, unit = DIGITS[metric], UNITS[metric]
     gap, low, high = (
-        format_number(found[key], digits, signed=True) for key in ("difference", "low", "high")
+        format_number(found[key], _digits(found[key], digits, within), signed=True)
+        for key in ("difference", "low", "high")
     )
     seeds = format_count(len(row_of(folder, name)["cells"]), "seed")
     p = format_p_value(found["p_holm"]).replace("<", "&lt;")
     equals = "" if p.startswith("&") else "= "
     place = f"{folder.removeprefix('claims/')}, {split}"
     least = least_shown(found) if found["verdict"] == NOT_SHOWN else None
-    limit = "" if least is None else f", ±{format_number(least, digits)}"
+    limit = "" if least is None else f", ±{format_threshold(least, digits)}"
     return (
         f"`{name}` {gap} {unit} against `{other}` on {place} "
         f"({low} to {high}, p {equals}{p}, {seeds}{limit})"
     )
+
+
+def _digits(value: float, digits: int, limit: float | None) -> int:
+    """Return enough digits to show on which side of ±`limit` a value is."""
+    if limit is None:
+        return digits
+    while (abs(value) <= limit) != (round(abs(value), digits) <= limit):
+        digits += 1
+    return digits
 
 
 def by_seed(values: Sequence[float], digits: int = 2) -> str:

@@ -104,8 +104,8 @@ CLAIMS = {
         f"{ROFORMER}, section 3.4.3; doubted by Barbero et al. (arXiv 2410.06205)",
         "Mean score of the nearest eighth minus the farthest, without training. Random vectors: "
         "for it if above 0 by 3 standard errors. Vectors of ones: for it if above 0. Against it "
-        "if a key can be chosen whose score is highest far away, a construction as in Barbero et "
-        "al. RoFormer derives an upper bound that falls, which this row does not test. The mean "
+        "if a key can be chosen for which it is below 0, a construction as in Barbero et al. "
+        "RoFormer derives an upper bound that falls, which this row does not test. The mean "
         "score of independent random vectors is 0 at every distance, so nothing can fall there.",
     ),
     "learned-sinusoidal": Claim(
@@ -159,8 +159,8 @@ CLAIMS = {
         "Values should not rotate.",
         f"{ALIBI}; {TUTORIALS}",
         f"Loss with rotated values at the trained length, compared with `rotary`: {BETTER}. With "
-        f"`values=True` the output is rotated back, with `values=absolute` it is not. Beyond the "
-        f"trained length plain `rotary` fails, so these tests do not count.",
+        f"`values=True` the output is rotated back, with `values=absolute` it is not. At 8 "
+        f"times the trained length plain `rotary` fails, so those tests do not count.",
     ),
     "clip-harmless": Claim(
         "Clipping distances at 16 is harmless.",

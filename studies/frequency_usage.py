@@ -156,7 +156,7 @@ def readme(results: Facts) -> str:
         shown("norms", usage_picture(first)),
         "## Heads",
         "The share of the variance of scores that distance alone explains, for each head. Bold: at "
-        "least 50 % (position-like) or at most 10 % (content-like).",
+        "least 50 % (position-like) or at most 10 % (content-like), before rounding.",
         heads_table(found),
         "## p-RoPE without training",
         "The loss (nats per token) if only the fastest pairs rotate: its change, with a 95 % "

@@ -32,9 +32,8 @@ def by_eighths(scores: list[float]) -> list[float]:
 
 def decay(scores: list[float]) -> float:
     """Return the mean score of the nearest eighth of distances less that of the farthest."""
-    part = max(1, len(scores) // 8)
-    nearest, farthest = scores[1 : 1 + part], scores[-part:]
-    return sum(nearest) / len(nearest) - sum(farthest) / len(farthest)
+    eighths = by_eighths(scores)
+    return eighths[0] - eighths[-1]
 
 
 def readme(results: Facts) -> str:
@@ -80,11 +79,11 @@ def _alike_by_design(results: Facts) -> list[str]:
             continue
         angle = left_out_angle(name, Config.model_validate(results["config"]))
         said.append(
-            f"`{name}` does not rotate pairs that would rotate by at most {angle:.2f} rad within a "
+            f"`{name}` does not rotate pairs that would rotate by at most {angle:.3f} rad within a "
             f"window of {results['config']['train_length']} tokens: at this length it is nearly "
             f"`rotary` by design, so its row says nothing about p-RoPE."
             if angle < SMALL
-            else f"`{name}` does not rotate pairs that would rotate by up to {angle:.2f} rad in a "
+            else f"`{name}` does not rotate pairs that would rotate by up to {angle:.3f} rad in a "
             f"window of {results['config']['train_length']} tokens."
         )
     return said

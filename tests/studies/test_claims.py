@@ -121,7 +121,17 @@ def test_scores_without_training_are_those_of_the_formula():
             assert float(scores[pair, distance]) == pytest.approx(
                 float(expected) / 8**0.5, abs=1e-4
             )
-    assert vectors.decay_facts()["peak"] == vectors.ASKED
+    facts = vectors.decay_facts()
+    assert facts["peak"] == vectors.ASKED
+    assert facts["chosen"] < 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.0100035, "+0.010004"), (-0.0079, "−0.008"), (0.02, "+0.020")]
+)
+def test_a_bound_shows_on_which_side_of_the_limit_it_is(value, said):
+    digits = evidence._digits(value, 3, 0.01)
+    assert evidence.format_number(value, digits, signed=True) == said
 
 
 def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):

@@ -132,7 +132,7 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position, initially N(0, 1): as large as scaled word embeddings."""
+    """A vector for each position, initially N(0, 1), as word embeddings times sqrt(width)."""
 
 
 class Learned(Encoding):

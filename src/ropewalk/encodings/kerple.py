@@ -22,8 +22,8 @@ class KerpleSite(ScoreBias):
     def __init__(self, heads: int, power: bool) -> None:
         super().__init__()
         self.power = power
-        # The authors draw r1 and r2 at random from 0 to 1 or 2. Here the heads' values are evenly
-        # spaced over the same ranges, from far-seeing to near-seeing heads: no seed is needed.
+        # The authors draw r1 from 0 to 2 and r2 from 0 to 1 at random (with power, from 0 to 1 and
+        # 0 to 2). Here the heads' values are evenly spaced over these ranges, so no seed is needed.
         spread = (torch.arange(heads) + 0.5) / heads
         self.r1 = nn.Parameter(spread * (1 if power else 2))
         self.r2 = nn.Parameter(spread * (2 if power else 1))

@@ -57,7 +57,7 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
 
 
 def check_sweep(sweep: object, fields: Collection[str]) -> None:
-    """Raise ValueError unless `sweep` maps fields that a sweep can vary to lists of values.
+    """Raise ValueError unless keys are fields that a sweep can vary, and values are lists.
 
     fields: the names of all fields of a config.
     """

@@ -69,8 +69,8 @@ class Trainer:
     """Trains one model and saves what a later session needs to resume at the same step.
 
     `folder` receives `last.safetensors` (to resume from) and, at each validation, the weights as
-    `snapshot-STEP.safetensors`. The config's `keep` most recent snapshots and the best one remain.
-    `precision` is that of the run; by default the config's.
+    `snapshot-STEP.safetensors`. The best snapshot is kept, and the most recent ones (`keep` of the
+    config). `precision` is that of the run; by default the config's.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Trainer:
         return read_checkpoint(path, self.model, self.optimizer, Group())
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return this process's part of complete tensors: all of them, in a single process."""
+        """Return this process's part of complete tensors; with one process, that is all of them."""
         return tensors
 
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair: which coordinate of a position it uses (0 for text), and e in theta^-e."""
+"""For each pair: the index of the coordinate that it uses (0 for text), and e in theta^-e."""
 
 # Radians per position. float64 can represent these and their wavelengths.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")

@@ -140,10 +140,10 @@ def video(frames: int, height: int, width: int) -> Tensor:
 def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Tensor:
     """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
-    segments: in their order, an int n for n tokens of text, (H, W) for an image and (T, H, W) for a
-    video; (T, H, W, step) if frames are `step` apart. Sizes are in patches as the language model
-    sees them. For a text token, the three numbers are the same. Each segment begins one after the
-    greatest position so far.
+    segments: in the order of the sequence: an int n for n tokens of text, (H, W) for an image, (T,
+    H, W) for a video; (T, H, W, step) if frames are `step` apart. Sizes are in patches as the
+    language model sees them. For a text token, the three numbers are the same. Each segment begins
+    one after the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
     Example:

@@ -258,7 +258,7 @@ class RotarySpec:
                 f"{shown(self.scaling)} at length {length}"
             ) from None
         if isinstance(self.scaling, Proportional):
-            sizes = [f for f in sizes if f]  # the other pairs do not rotate by design
+            sizes = [f for f in sizes if f]  # a pair of frequency 0 does not rotate, by design
         for f in (min(sizes), max(sizes)):
             if not frequencies.LEAST <= f <= frequencies.MOST:
                 raise ValueError(

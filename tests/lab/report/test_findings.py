@@ -51,6 +51,21 @@ def test_the_legend_explains_only_what_the_tables_show():
     assert "; a difference of more than 1.5 counts as better or worse)." in headline(facts)
 
 
+@pytest.mark.parametrize(("limit", "possible"), [(99.9, True), (100.1, False)])
+def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible):
+    """Fails if a page says which difference would have counted where none can."""
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    facts["encodings"][1]["summary"]["test"]["versus_first"] |= {
+        "verdict": "no difference shown",
+        "detectable": limit,
+        "high": limit,
+    }
+    assert ("no score would count" in headline(facts)) is not possible
+    assert (f"more than {limit} counts as better or worse" in headline(facts)) is possible
+    assert ("“No score would count”" in legend(facts)) is not possible
+    assert ("may extend beyond possible scores" in legend(facts)) is not possible
+
+
 def test_models_that_have_not_learned_are_not_ranked():
     facts = results(("sinusoidal", "learned"), diverged=False)
     for row in facts["encodings"]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.report.formats import format_duration
+from ropewalk.lab.report.formats import format_duration, format_threshold
 from ropewalk.lab.report.metrics import digits_of_difference
 
 
@@ -16,6 +18,13 @@ from ropewalk.lab.report.metrics import digits_of_difference
 )
 def test_durations(seconds, said):
     assert format_duration(seconds) == said
+
+
+@given(st.floats(0, 200), st.integers(0, 4))
+def test_what_is_above_a_threshold_as_written_is_above_the_threshold(value, digits):
+    """Fails if a threshold is rounded down, or up by more than one unit of its last digit."""
+    written = Fraction(format_threshold(value, digits))
+    assert 0 <= written - Fraction(repr(value)) < Fraction(1, 10**digits)
 
 
 @given(st.floats(-100, 100) | st.sampled_from([0.0, -0.0, 1e-9, 0.0004, -0.04]))

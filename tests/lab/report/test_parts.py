@@ -89,7 +89,7 @@ def test_parts_are_the_whole(made):
     told = dict(conditions(results))
     assert told["Part 1"] == "none and rotary, seeds 1, 2"
     assert told["Part 2, command"] == "ropewalk compare other"
-    assert "Part 2, duration of the command" in told
+    assert "Part 2, duration" in told
 
 
 def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
@@ -98,6 +98,16 @@ def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
     whole = with_part(first, other | {"commit": "1" * 40})
     said = "All other settings are the same. The models were trained at 2 commits"
     assert said in readme(whole, [])
+
+
+def test_a_duration_that_training_exceeds_says_so(made):
+    """Fails if a page lists a start and a duration that cannot hold all of its training."""
+    results = results_of(made, "first")
+    said = "less than training took"
+    results["machine"]["cells_at_once"], results["duration_s"] = 1, 1e6
+    assert said not in dict(conditions(results))["Duration"]
+    results["duration_s"] = 0.001
+    assert said in dict(conditions(results))["Duration"]
 
 
 def test_a_cell_that_comes_again_replaces_the_old(made):

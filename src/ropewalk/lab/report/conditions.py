@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.files import Facts
@@ -44,11 +44,12 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
     facts = []
     for number, part in enumerate(results.get("parts", ()), start=1):
         facts.append((f"Part {number}", cells_text(part)))
-        facts += [(f"Part {number}, {_lower(name)}", text) for name, text in _of_a_run(part, [])]
+        of_part = _of_a_run(part, [], _training_seconds(results, part["cells"]))
+        facts += [(f"Part {number}, {_lower(name)}", text) for name, text in of_part]
     if facts:
         facts += [("Imported", text) for text in imported]
     else:
-        facts = _of_a_run(results, imported)
+        facts = _of_a_run(results, imported, _training_seconds(results))
     names = {"bleu": "BLEU", "chrf": "chrF"}
     return facts + [
         (f"{names.get(name, name)} signature", text)
@@ -68,13 +69,23 @@ def cells_text(part: Facts) -> str:
     )
 
 
-def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
-    machine, seconds, sittings = run["machine"], run["duration_s"], run.get("sittings", 1)
+def _training_seconds(results: Facts, cells: Mapping[str, Sequence[int]] | None = None) -> float:
+    """Return how long training took, summed over all cells or over those of a part."""
+    return sum(
+        cell["train_seconds"] or 0.0
+        for row in results["encodings"]
+        for cell in row["cells"]
+        if cells is None or cell["seed"] in cells.get(row["name"], ())
+    )
+
+
+def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tuple[str, str]]:
+    machine = run["machine"]
     facts = [
         ("Command", run["command"]),
         ("Commit", run["commit"] or "not known"),
         ("Started", run["started"]),
-        ("Duration of the command", f"{format_duration(seconds)} ({_killed(sittings)})"),
+        ("Duration", _duration(run, training / machine["cells_at_once"])),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
         (
@@ -92,10 +103,14 @@ def _of_a_run(run: Facts, imported: Sequence[str]) -> list[tuple[str, str]]:
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
 
 
-def _killed(sessions: int) -> str:
-    if sessions == 1:
-        return "killed sessions count only in training times"
-    return f"{sessions} sessions; killed ones count only in training times"
+def _duration(run: Facts, least: float) -> str:
+    """Return how long a run took; `least` is how long its training must have taken."""
+    text, sessions = format_duration(run["duration_s"]), run.get("sittings", 1)
+    if sessions > 1:
+        text += f" in {sessions} sessions"
+    if run["duration_s"] < least:
+        text += ", less than training took: it began in earlier sessions that are not recorded"
+    return text
 
 
 def _lower(name: str) -> str:

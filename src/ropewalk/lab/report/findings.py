@@ -13,6 +13,7 @@ from ropewalk.lab.report.formats import (
     format_list,
     format_number,
     format_p_value,
+    format_threshold,
     language_name,
 )
 from ropewalk.lab.report.limits import limits
@@ -20,12 +21,13 @@ from ropewalk.lab.report.metrics import (
     digits_of_difference,
     format_score,
     headline_metric,
+    is_possible,
     is_translation,
     metrics,
     tested_metric,
 )
 from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_text, steps_text
-from ropewalk.lab.report.tables import least_shown
+from ropewalk.lab.report.tables import NO_SCORE, least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 NAMED = 6  # encodings in a title, and those that each get sentences of their own
@@ -166,8 +168,9 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
     )
     if versus["verdict"] == NOT_SHOWN:
         if (least := least_shown(versus)) is not None:
-            limit = format_number(least, digits)
-            numbers += f"; a difference of more than {limit} counts as better or worse"
+            limit = format_threshold(least, digits)
+            counts = f"a difference of more than {limit} counts as better or worse"
+            numbers += f"; {counts if is_possible(least, tested_metric(results)) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
 
@@ -230,7 +233,7 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
         f"If only means are compared, without a significance test, {code(row['name'])} is better "
         f"than {code(first['name'])} in {better} of {len(known)} measures of quality"
     )
-    if len(known) <= FEW:
+    if 0 < len(known) <= FEW:
         text += f" ({format_list(name for name, _ in known)})"
     text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
     listed = worse and len(worse) < len(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import ROUND_CEILING, Decimal
 from html import escape
 
 from ropewalk.files import Facts
@@ -16,6 +17,12 @@ def format_number(value: float | None, digits: int = 1, *, signed: bool = False)
     if value is None or value != value:
         return "–"
     return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
+
+
+def format_threshold(value: float, digits: int) -> str:
+    """Return a number rounded up, so that whatever is above the text is above the number."""
+    unit = Decimal(1).scaleb(-digits)
+    return format_number(float(Decimal(repr(value)).quantize(unit, ROUND_CEILING)), digits)
 
 
 def format_p_value(p: float) -> str:

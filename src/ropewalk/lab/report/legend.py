@@ -5,8 +5,8 @@ from __future__ import annotations
 from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import code
-from ropewalk.lab.report.metrics import is_translation, tested_metric
-from ropewalk.lab.report.tables import least_shown
+from ropewalk.lab.report.metrics import is_possible, is_translation, tested_metric
+from ropewalk.lab.report.tables import NO_SCORE, least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
@@ -33,13 +33,23 @@ def legend(results: Facts) -> str:
         sentences.append(
             "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal."
         )
-    if any(least_shown(each) for each in tests):
+    tested = tested_metric(results)
+    thresholds = [least for each in tests if (least := least_shown(each)) is not None]
+    if any(is_possible(least, tested) for least in thresholds):
         sentences.append(
-            "An observed difference larger than the ± number in small type under “no difference "
-            "shown” would have counted as better or worse"
-            + ", even with the strictest step of Holm's correction" * (len(rows) > 2)
+            "Cells with “no difference shown”, here or in later tables, have a ± number in small "
+            "type: a larger observed difference would have counted as better or worse"
+            + ", even if Holm's correction multiplied p by the number of comparisons"
+            * (len(rows) > 2)
             + "."
         )
+    if not all(is_possible(least, tested) for least in thresholds):
+        sentences.append(
+            f"“{NO_SCORE.capitalize()}”: seeds spread so far that no possible difference would "
+            "have counted."
+        )
+    if any(not is_possible(abs(each[end]), tested) for each in tests for end in ("low", "high")):
+        sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
     sentences += _split_meanings(results)
     sentences.append(
         "Extra parameters are counted relative to the smallest model. Peak memory is that of the "

@@ -45,6 +45,11 @@ def is_translation(results: Facts) -> bool:
     return bool(results.get("task", "translation") == "translation")
 
 
+def is_possible(difference: float, metric: Facts) -> bool:
+    """Return whether scores can differ so much; all but losses are on a scale of 0 to 100."""
+    return not metric["higher_is_better"] or difference <= 100
+
+
 def column_title(metric: Facts, split: str = "") -> str:
     """Return the title of a column: `BLEU test`, `exact match x2, %`."""
     title = f"{metric['name']} {split}".strip()

@@ -6,12 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import bin_label, format_duration, format_number, format_p_value
+from ropewalk.lab.report.formats import (
+    bin_label,
+    format_duration,
+    format_number,
+    format_p_value,
+    format_threshold,
+)
 from ropewalk.lab.report.metrics import (
     brevity_penalty,
     column_title,
     digits_of_difference,
     headline_metric,
+    is_possible,
     is_translation,
     metrics,
     tested_metric,
@@ -145,6 +152,10 @@ def format_memory(size: float | None) -> str:
     return format_number(None if size is None else size / 2**20, 0)
 
 
+#: Stands for a threshold that no pair of scores can exceed.
+NO_SCORE = "no score would count"
+
+
 def least_shown(versus: Facts) -> float | None:
     """Return the threshold: a larger observed difference counts as better or worse.
 
@@ -252,10 +263,13 @@ def _versus_cells(results: Facts, versus: Facts | None) -> list[TableCell]:
     difference, low, high = (
         format_number(versus[name], digits, signed=True) for name in ("difference", "low", "high")
     )
-    least = least_shown(versus)
+    limit, least = "", least_shown(versus)
+    if least is not None:
+        possible = is_possible(least, tested_metric(results))
+        limit = f"±{format_threshold(least, digits)}" if possible else NO_SCORE
     return [
         TableCell(difference),
         TableCell(f"{low} to {high}"),
         TableCell(format_p_value(versus["p_holm"])),
-        TableCell(versus["verdict"], (f"±{format_number(least, digits)}",) if least else ()),
+        TableCell(versus["verdict"], (limit,) if limit else ()),
     ]

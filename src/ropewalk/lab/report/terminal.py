@@ -11,11 +11,12 @@ from rich.table import Table
 from ropewalk.files import Facts
 from ropewalk.lab.report import tables, tuned
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.formats import code, format_number
+from ropewalk.lab.report.formats import code, format_number, format_threshold
 from ropewalk.lab.report.legend import interval_note
 from ropewalk.lab.report.metrics import (
     column_title,
     headline_metric,
+    is_possible,
     is_translation,
     metrics,
     tested_metric,
@@ -127,7 +128,9 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {code(other)}"
     elif (least := tables.least_shown(versus)) is not None:
-        verdict = f"{verdict} (a difference above {least:.{digits}f} counts as better or worse)"
+        limit = format_threshold(least, digits)
+        counts = f"a difference above {limit} counts as better or worse"
+        verdict += f" ({counts if is_possible(least, tested) else tables.NO_SCORE})"
     return (
         f"{code(name)} on {code(split)}: {versus['difference']:+.{digits}f} {tested['name']} "
         f"against {code(other)}, 95% interval {versus['low']:+.{digits}f} to "

@@ -100,9 +100,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of all pairs of systems. It finds one in 4 to 14 % of the pairs whose seeds
-    agree most closely (one third of all pairs), and in 0 to 3 % of the others
-    (`studies/rejections.py`).
+    in 1 to 5 % of all pairs of systems. Among the third of the pairs whose seeds agree most
+    closely, the rate is 4 to 14 %; among the others, it is 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -239,10 +238,9 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # p < level if at most `beyond` resamples are at least as far from their mean as the
-    # observed difference is from 0.
-    beyond = math.ceil(level * (len(far) + 1)) - 2
-    return math.inf if beyond < 0 else far.sort(descending=True).values[beyond].item()
+    # The most resamples that may be at least as far from their mean as the difference is from 0.
+    allowed = math.ceil(level * (len(far) + 1)) - 2
+    return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
 
 def _distances(

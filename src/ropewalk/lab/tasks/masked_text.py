@@ -43,6 +43,10 @@ class MaskedText(TextTask):
         """The id of the mask token, after the ids of all words."""
         return self.vocabulary - 1
 
+    @property
+    def scored(self) -> str:
+        return f"tokens, of which {100 * self.config.mask_ratio:g} % are masked and scored"
+
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
         ids = self.data[split][starts[:, None] + torch.arange(length)]
         seed = (draw * 1_000_003 + int(starts[0])) % 2**63

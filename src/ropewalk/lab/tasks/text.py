@@ -61,6 +61,11 @@ class TextTask(LanguageTask):
     columns: ClassVar = ("nll", "tokens")
     goal: ClassVar[str]
 
+    @property
+    def scored(self) -> str:
+        """Which tokens of the test windows are scored."""
+        return "tokens"
+
     @abstractmethod
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
         """Make a batch of the windows that begin at these tokens of a split."""
@@ -178,7 +183,10 @@ class TextTask(LanguageTask):
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
             ("Trained on", f"windows of {config.train_length} tokens"),
-            ("Tested on", f"{self.scored_tokens():,} tokens, in windows of {lengths} tokens"),
+            (
+                "Tested on",
+                f"{self.scored_tokens():,} {self.scored}, in windows of {lengths} tokens",
+            ),
             *(("Note", note) for note in self.texts.notes),
         ]
         return {
