@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk.files import Facts
@@ -44,17 +44,25 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
     facts = []
     for number, part in enumerate(results.get("parts", ()), start=1):
         facts.append((f"Part {number}", cells_text(part)))
-        of_part = _of_a_run(part, [], _training_seconds(results, part["cells"]))
+        of_part = _of_a_run(part, [], _training_time(results, part))
         facts += [(f"Part {number}, {_lower(name)}", text) for name, text in of_part]
     if facts:
         facts += [("Imported", text) for text in imported]
     else:
-        facts = _of_a_run(results, imported, _training_seconds(results))
+        facts = _of_a_run(results, imported, _training_time(results))
     names = {"bleu": "BLEU", "chrf": "chrF"}
     return facts + [
         (f"{names.get(name, name)} signature", text)
         for name, text in results.get("signatures", {}).items()
     ]
+
+
+def has_unrecorded_sessions(results: Facts) -> bool:
+    """Return whether some training took longer than the recorded sessions of its run."""
+    parts = results.get("parts", ())
+    return any(_training_time(results, part) > part["duration_s"] for part in parts) or (
+        not parts and _training_time(results) > results["duration_s"]
+    )
 
 
 def cells_text(part: Facts) -> str:
@@ -69,14 +77,15 @@ def cells_text(part: Facts) -> str:
     )
 
 
-def _training_seconds(results: Facts, cells: Mapping[str, Sequence[int]] | None = None) -> float:
-    """Return how long training took, summed over all cells or over those of a part."""
-    return sum(
+def _training_time(results: Facts, part: Facts | None = None) -> float:
+    """Return the least time in which the cells of the results, or of a part, can be trained."""
+    seconds = (
         cell["train_seconds"] or 0.0
         for row in results["encodings"]
         for cell in row["cells"]
-        if cells is None or cell["seed"] in cells.get(row["name"], ())
+        if part is None or cell["seed"] in part["cells"].get(row["name"], ())
     )
+    return float(sum(seconds) / (part or results)["machine"]["cells_at_once"])
 
 
 def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tuple[str, str]]:
@@ -85,7 +94,7 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
         ("Command", run["command"]),
         ("Commit", run["commit"] or "not known"),
         ("Started", run["started"]),
-        ("Duration", _duration(run, training / machine["cells_at_once"])),
+        ("Duration", _duration(run, training)),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
         (
@@ -103,13 +112,13 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
 
 
-def _duration(run: Facts, least: float) -> str:
-    """Return how long a run took; `least` is how long its training must have taken."""
+def _duration(run: Facts, training: float) -> str:
+    """Return how long a run took; `training` is how long its training must have taken."""
     text, sessions = format_duration(run["duration_s"]), run.get("sittings", 1)
     if sessions > 1:
         text += f" in {sessions} sessions"
-    if run["duration_s"] < least:
-        text += ", less than training took: it began in earlier sessions that are not recorded"
+    if run["duration_s"] < training:
+        text += ", less than training took: the time of earlier sessions is not recorded"
     return text
 
 

@@ -158,7 +158,7 @@ def _others(results: Facts, tuning: Facts | None) -> str:
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text
-    count = len(commits)
+    count = f"{len(commits)}{' or more' * conditions.has_unrecorded_sessions(results)}"
     return f"{text} The models were trained at {count} commits of the code (see “Conditions”)."
 
 
