@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, Decimal
 from html import escape
+from math import isfinite
 
 from ropewalk.files import Facts
 
@@ -21,6 +22,8 @@ def format_number(value: float | None, digits: int = 1, *, signed: bool = False)
 
 def format_threshold(value: float, digits: int) -> str:
     """Return a number rounded up, so that whatever is above the text is above the number."""
+    if not isfinite(value):
+        return format_number(value, digits)
     unit = Decimal(1).scaleb(-digits)
     return format_number(float(Decimal(repr(value)).quantize(unit, ROUND_CEILING)), digits)
 

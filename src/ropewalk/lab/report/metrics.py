@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.scoring import bleu
@@ -47,7 +49,7 @@ def is_translation(results: Facts) -> bool:
 
 def is_possible(difference: float, metric: Facts) -> bool:
     """Return whether scores can differ so much; all but losses are on a scale of 0 to 100."""
-    return not metric["higher_is_better"] or difference <= 100
+    return difference <= 100 if metric["higher_is_better"] else isfinite(difference)
 
 
 def column_title(metric: Facts, split: str = "") -> str:
