@@ -32,8 +32,7 @@ CLAIMS = {
     "translation": Claim(
         "Rotary beats absolute positions in translation.",
         f"{ROFORMER}, table 1 (27.5 against 27.3 BLEU); {TUTORIALS}",
-        f"BLEU of `rotary` compared with `sinusoidal` and `learned`: {BETTER}. On Multi30k, "
-        f"learned positions were initialized at 1/11 of the scale of word embeddings.",
+        f"BLEU of `rotary` compared with `sinusoidal` and `learned`: {BETTER}.",
     ),
     "eight-percent": Claim(
         "… and by 8 % of BLEU.",
@@ -112,9 +111,7 @@ CLAIMS = {
         "Learned positions do as well as sinusoids.",
         "Vaswani et al. (arXiv 1706.03762, section 3.5, table 3 row E)",
         "Score compared with `sinusoidal`: a shown difference in either direction is against it; "
-        "no shown difference is for it if the interval stays within 0.5 BLEU or 0.01 of loss. On "
-        "Multi30k, learned positions were initialized at 1/11 of the scale of word embeddings, "
-        "elsewhere at the same scale.",
+        "no shown difference is for it if the interval stays within 0.5 BLEU or 0.01 of loss.",
     ),
     "near-far": Claim(
         "With absolute positions, 1 and 2 are as far apart as 2 and 500.",
