@@ -34,8 +34,8 @@ def test_maps_are_what_was_given(dark, scheme):
         assert matplotlib.colors.to_hex(block.cmap(numpy.nan)) == scheme.faint
     assert picture.data["weights"] == maps
     assert picture.alt == (
-        "Attention weights of 2 layers by 2 heads for each encoding. Mean over queries of the "
-        "largest weight of each, all heads: none, 0.75; rotary, 0.8."
+        "Attention weights of 2 layers by 2 heads for each encoding. Largest weight "
+        "of each query, mean over all queries and heads: none, 0.75; rotary, 0.8."
     )
 
 

@@ -36,7 +36,7 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         >>> head = [[1.0, 0.0], [0.25, 0.75]]  # 2 queries by 2 keys
         >>> picture = figures.attention_maps({"rotary": [[head, head]]})
         >>> picture.alt.partition(". ")[2]
-        'Mean over queries of the largest weight of each, all heads: rotary, 0.875.'
+        'Largest weight of each query, mean over all queries and heads: rotary, 0.875.'
     """
     found = {name: _stack(f"maps[{name!r}]", held) for name, held in named("maps", maps).items()}
     blocks = {name: _block(stack) for name, stack in found.items()}

@@ -246,10 +246,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return how far each resampled difference is from the mean of all: two tensors (M,).
-
-    The first is for resamples of items and seeds, the second for resamples of items only.
-    """
+    """Return the distances of resamples (M,) from their mean: of items and seeds, of items only."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
