@@ -163,12 +163,12 @@ done
 
 # Translation, each encoding with its own learning rate and length penalty.
 while read -r slug encoding; do
-  part multi30k-tuned "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
+  part multi30k-cpu "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
     --sweep learning_rate=2e-3,4e-3,8e-3 --sweep length_penalty=0.6,1,1.4,1.8,2.2
-  sharp=$results/multi30k-tuned-sharpness/results.json
-  if [[ -e $runs/multi30k-tuned/$slug/results.json ]] && ! grep -qF "\"$encoding\":" "$sharp" 2>/dev/null; then
-    "$python" studies/sharpness.py "$runs/multi30k-tuned/$slug" --out "${sharp%/*}" --add
-    ended multi30k-tuned-sharpness
+  sharp=$results/sharpness/results.json
+  if [[ -e $runs/multi30k-cpu/$slug/results.json ]] && ! grep -qF "\"$encoding\":" "$sharp" 2>/dev/null; then
+    "$python" studies/sharpness.py "$runs/multi30k-cpu/$slug" --out "${sharp%/*}" --add
+    ended sharpness
   fi
 done <<'ENCODINGS'
 sinusoidal sinusoidal

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.lab.report.formats import format_threshold
+
 ROOT = Path(__file__).parents[1]
 TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
 
@@ -30,14 +32,12 @@ def test_tables_are_those_of_the_results(page):
 
 
 def test_the_verdict_that_is_explained_is_that_of_the_results():
-    rows = {row["name"]: row for row in results("results/multi30k-cpu")["encodings"]}
-    found = rows["learned"]["summary"]["test_2016_flickr"]["versus_first"]
-    low, high, difference = (
-        f"{found[key]:.1f}".replace("-", "−") for key in ("low", "high", "difference")
-    )
+    rows = {row["name"]: row for row in results("results/theta")["encodings"]}
+    found = rows["rotary(rule=proportional,fraction=0.25)"]["summary"]["x1"]["versus_first"]
+    low, high, difference = (f"{found[key]:+.3f}" for key in ("low", "high", "difference"))
     interval = f"with an interval of {low} to {high} but p (Holm) = {found['p_holm']:.3f}"
-    assert f"by {difference} BLEU, {interval}" in text("compare-encodings")
-    assert f"(±{found['detectable']:.1f} BLEU for `learned` on Multi30k)" in text(
+    assert f"by {difference} of loss, {interval}" in text("compare-encodings")
+    assert f"(±{format_threshold(found['detectable'], 3)} for these 25 %)" in text(
         "compare-encodings"
     )
     assert found["verdict"] == "no difference shown"

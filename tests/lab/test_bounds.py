@@ -24,7 +24,7 @@ from ropewalk.lab.config_reader import make_config, read_run_config, read_settin
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.translator import Translator, read_sentences
 from ropewalk.lab.models import build_model, load_model
-from ropewalk.lab.results import read_results, read_tuning
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tokens import MOST_BYTES, Tokens
 
@@ -49,7 +49,6 @@ def made(tmp_path_factory):
     held = {"digest": "0", "vocabulary": tokens.size, "tokenizer": digest}
     write_checked_json(run / "corpus.json", held)
     write_checked_json(run / "results.json", {"encodings": []})
-    write_checked_json(run / "tuning.json", {"cells": {}})
     write_checked_json(CELL.folder(run) / "test.json", {"decoding": {}})
     (CELL.folder(run) / "test.hypotheses.txt").write_text("a\n")
     return run
@@ -64,7 +63,6 @@ READERS = {
     "config.json": read_run_config,
     "corpus.json": lambda run: open_task(CONFIG, run).data_facts,
     "results.json": read_results,
-    "tuning.json": read_tuning,
     "tokenizer.json": Translator.load,
     "cells/rotary/seed-1/model.safetensors": lambda run: load_model(
         run / "cells/rotary/seed-1/model.safetensors", CPU

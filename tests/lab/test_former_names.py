@@ -28,7 +28,7 @@ from ropewalk.lab.former_names import (
     former_encoding,
 )
 from ropewalk.lab.report.publish import publish
-from ropewalk.lab.results import read_results, read_tuning
+from ropewalk.lab.results import read_results
 from ropewalk.lab.run import prepare
 from ropewalk.lab.train import Trainer
 
@@ -221,12 +221,6 @@ def test_it_is_studied(runs, tmp_path):
     sharpness.main([str(runs["translation"][0]), "--out", str(tmp_path / "layers")])
     found = read_json(tmp_path / "layers" / "results.json")["encodings"]
     assert [len(found[name]) for name in ENCODINGS] == [1, 1, 1]
-
-
-def test_what_was_tuned_is_known_by_its_present_name(tmp_path):
-    assert read_tuning(tmp_path) is None
-    write_json(tmp_path / "tuning.json", {"cells": {"learned(longest=9), seed 1": {"a": 1.0}}})
-    assert read_tuning(tmp_path) == {"cells": {"learned(max_positions=9), seed 1": {"a": 1.0}}}
 
 
 @pytest.mark.parametrize(

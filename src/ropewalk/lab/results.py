@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.files import MOST_JSON_BYTES, Facts, read_checked_json
-from ropewalk.lab.former_names import current_encoding, current_results
+from ropewalk.lab.former_names import current_results
 from ropewalk.lab.published import whole_results
 
 
@@ -25,12 +25,3 @@ def read_results(folder: Path) -> Facts:
     The separate files of a published folder are merged into its `results.json`.
     """
     return whole_results(folder, current_results(read_summary(folder / "results.json")))
-
-
-def read_tuning(folder: Path) -> Facts | None:
-    """Return `tuning.json`, or None; a run has it if its decoding was tuned."""
-    path = folder / "tuning.json"
-    if not path.exists():
-        return None
-    held = read_summary(path, "cells")
-    return held | {"cells": {current_encoding(cell): bleu for cell, bleu in held["cells"].items()}}

@@ -18,7 +18,7 @@ from ropewalk.files import read_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.report.parts import FREE, parts_of
 from ropewalk.lab.report.readme import pictures_in, readme
-from ropewalk.lab.results import read_results, read_tuning
+from ropewalk.lab.results import read_results
 
 SCRIPTS = {  # the script that writes the README of a folder in results/
     "extrapolation": "extrapolation",
@@ -26,7 +26,6 @@ SCRIPTS = {  # the script that writes the README of a folder in results/
     "generated": "extrapolation",
     "rejections": "rejections",
     "rotary-parts": "rotary_parts_report",
-    "multi30k-tuned-sharpness": "sharpness",
     "sharpness": "sharpness",
     "small-samples": "small_samples",
     "token-left": "token_left",
@@ -53,7 +52,7 @@ def commands(folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_readme_is_what_is_written_of_the_numbers(folder):
     if folder in COMPARISONS:
-        text = readme(read_results(folder), pictures_in(folder), read_tuning(folder))
+        text = readme(read_results(folder), pictures_in(folder))
     else:
         (script,) = load_scripts("studies", SCRIPTS[folder.name])
         text = script.readme(read_json(folder / "results.json"))

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from ropewalk.figures.html import without_nan
 from ropewalk.figures.picture import Picture
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, readable_json, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, write_bytes
 from ropewalk.lab.published import write_published
 from ropewalk.lab.report.hypotheses import free_hypotheses, write_hypotheses
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
-from ropewalk.lab.results import read_results, read_summary, read_tuning
+from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.tasks import CLASSES
 from ropewalk.lab.verdicts import add_verdicts
 
@@ -39,24 +39,21 @@ def publish(run: Path, folder: Path) -> None:
     results = _results_of_run(run)
     write_published(folder, results)
     write_hypotheses(folder, free_hypotheses(run, results), keep=False)
-    tuning = read_tuning(run)
-    if tuning is not None:
-        write_bytes(folder / "tuning.json", (readable_json(tuning) + "\n").encode())
     rewrite_readme(folder, draw=True)
 
 
 def add(run: Path, folder: Path) -> list[str]:
     """Add a run's cells to the published ones in `folder`, and rewrite what depends on them.
 
-    Returns which packages had other versions. `tuning.json` stays as it is. Raises ValueError that
-    says what differs if the run is of another comparison; then nothing is written.
+    Returns which packages had other versions. Raises ValueError that says what differs if the run
+    is of another comparison; then nothing is written.
     """
     if not (folder / "results.json").exists():
         publish(run, folder)
         return []
     results, part = _published(folder), _results_of_run(run)
     whole = with_part(results, part)
-    readme(whole, [], None)  # an error is raised before anything is written
+    readme(whole, [])  # an error is raised before anything is written
     write_published(folder, whole)
     write_hypotheses(folder, free_hypotheses(run, part), keep=True)
     rewrite_readme(folder, draw=True)
@@ -107,7 +104,7 @@ def rewrite_readme(folder: Path, *, draw: bool = False) -> None:
     results = _published(folder)
     if draw:
         _draw(folder)
-    text = readme(results, pictures_in(folder), read_tuning(folder))
+    text = readme(results, pictures_in(folder))
     write_bytes(folder / "README.md", text.encode())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ropewalk.figures.html import picture_html
 from ropewalk.files import Facts
 from ropewalk.lab.report import conditions, findings, tables, tuned
-from ropewalk.lab.report.formats import code, code_list, format_count, format_number, language_name
+from ropewalk.lab.report.formats import code, code_list, format_count, language_name
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.pictures import FORM, pictures_of
@@ -57,12 +57,12 @@ def pictures_in(folder: Path) -> list[str]:
     return names + [FORMER_ATTENTION] * (folder / FORMER_ATTENTION).exists()
 
 
-def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> str:
+def readme(results: Facts, pictures: list[str]) -> str:
     """Return the README of a results folder, in Markdown, written from its numbers alone."""
     parts = [
         f"# {_escape(findings.title(results))}",
         "<!-- Generated from results.json; the next run overwrites it. -->",
-        _question(results, tuning),
+        _question(results),
         f"```sh\n{results['command']}\n```",
         "## Result",
         f"**{_prose(findings.headline(results))}**",
@@ -91,8 +91,6 @@ def readme(results: Facts, pictures: list[str], tuning: Facts | None = None) -> 
     parts += _by_length(results)
     parts += ["## Every run", _markdown(tables.runs_table(results))]
     parts += _sweep(results)
-    if tuning is not None:
-        parts += ["## Tuned settings", _tuning(tuning)]
     data = "Corpus" if is_translation(results) else "Task"
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
@@ -125,7 +123,7 @@ def _means_table(results: Facts) -> Table:
     return Table(tuple(table.columns[i] for i in shown), rows)
 
 
-def _question(results: Facts, tuning: Facts | None) -> str:
+def _question(results: Facts) -> str:
     rows, corpus = results["encodings"], results["corpus"]
     names = code_list(row["name"] for row in rows)
     seeds = seeds_each(rows)
@@ -133,25 +131,20 @@ def _question(results: Facts, tuning: Facts | None) -> str:
         return _prose(
             f"Task: {findings.task_description(results)}. Question: how does the position "
             f"encoding affect the score? The same model was trained with each encoding "
-            f"({names}), {seeds} each. {_others(results, tuning)}"
+            f"({names}), {seeds} each. {_others(results)}"
         )
     train = format_count(corpus["pairs"]["train"], "sentence pair")
     return _prose(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
         f"model was trained on {train} of the corpus {code(corpus['name'])} with each encoding "
-        f"({names}), {seeds} each. {_others(results, tuning)}"
+        f"({names}), {seeds} each. {_others(results)}"
     )
 
 
-def _others(results: Facts, tuning: Facts | None) -> str:
+def _others(results: Facts) -> str:
     text = "All other settings are the same."
-    if tuning is not None:
-        text = (
-            "All other settings are the same; two of them were tuned on some of these models "
-            "(see “Tuned settings”)."
-        )
-    elif tuned.is_tuned(results):
+    if tuned.is_tuned(results):
         fields = code_list(results["config"]["sweep"])
         verb = "was" if len(results["config"]["sweep"]) == 1 else "were"
         text = f"For each encoding, {fields} {verb} tuned; all other settings are the same."
@@ -183,24 +176,6 @@ def _sweep(results: Facts) -> list[str]:
         _prose(" ".join(tuned.sentences(results))),
         *(_markdown(table) for table in tried if table is not None),
     ]
-
-
-def _tuning(tuning: Facts) -> str:
-    names = list(tuning["mean"])
-    cells = [
-        (TableCell(cell), *(TableCell(format_number(bleu[name], 2)) for name in names))
-        for cell, bleu in tuning["cells"].items()
-    ]
-    means = (
-        TableCell(f"mean of these {len(cells)} models"),
-        *(TableCell(format_number(tuning["mean"][n], 2)) for n in names),
-    )
-    return (
-        "Two settings were chosen by BLEU on the validation split, before any test split was "
-        "translated: how many of the last snapshots are averaged, and the length penalty. The "
-        f"choice was made on the {len(cells)} models in this table and applies to every encoding: "
-        f"{_escape(tuning['chosen'])}.\n\n" + _markdown(Table(("", *names), (*cells, means)))
-    )
 
 
 def _markdown(table: Table) -> str:
