@@ -239,11 +239,19 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: positions.packed([]), ValueError, "cu_seqlens must be one axis of cumulative"),
+        (
+            lambda: positions.packed([]),
+            ValueError,
+            "cu_seqlens must be one-dimensional: cumulative",
+        ),
         (lambda: positions.packed([1, 4]), ValueError, "begin at 0 and never decrease, got [1, 4]"),
         (lambda: positions.packed([0, 4, 3]), ValueError, "never decrease, got [0, 4, 3]"),
         (lambda: positions.packed([0, 2.5]), ValueError, "never decrease, got [0.0, 2.5]"),
-        (lambda: positions.packed([[0, 4]]), ValueError, "must be one axis of cumulative lengths"),
+        (
+            lambda: positions.packed([[0, 4]]),
+            ValueError,
+            "must be one-dimensional: cumulative lengths",
+        ),
         (
             lambda: positions.left_padded(torch.ones(4)),
             ValueError,

@@ -132,7 +132,10 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position, initially N(0, 1), as word embeddings times sqrt(width)."""
+    """A vector for each position, initially N(0, 1).
+
+    Word embeddings, after their multiplication by sqrt(width), have the same distribution.
+    """
 
 
 class Learned(Encoding):

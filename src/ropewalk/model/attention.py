@@ -111,8 +111,8 @@ class Attention(nn.Module):
             it must be the same for all queries.
         causal: look back only.
         cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
-            attention. In cross-attention, a filled cache replaces memory, which is not projected
-            again.
+            attention. In cross-attention, give memory in every call; it is projected only in
+            the first one.
         need_probabilities: also return probabilities. Linear attention returns its weights instead,
             but only if cache is None; rotated features make some weights negative.
 
@@ -178,7 +178,8 @@ class Attention(nn.Module):
         if unplaced and encoding is not AttentionEncoding:
             raise ValueError(
                 f"placement must be given for {encoding.__name__} in cross-attention with a cache, "
-                f"got None: the cache has the length of memory, not the number of earlier queries"
+                f"got None: the cache's length is that of memory, which does not tell where the "
+                f"queries are"
             )
 
     @property

@@ -28,7 +28,7 @@ __all__ = [
     "video",
 ]
 
-MOST = 2**31  # positions in one tensor (16 GiB), two hundred times as many as in long contexts
+MOST = 2**31  # positions in one tensor (16 GiB); the longest contexts have about ten million
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
@@ -79,7 +79,7 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     ends = given if wrong else given.to(torch.int64)
     if wrong or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
-            f"cu_seqlens must be one axis of cumulative lengths that begin at 0 and never "
+            f"cu_seqlens must be one-dimensional: cumulative lengths that begin at 0 and never "
             f"decrease, got {shown(given.tolist())}"
         )
     _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))

@@ -189,7 +189,10 @@ class RotarySpec:
         return self.amplitude * own
 
     def fixed_point_frequencies(self, length: int | None = None) -> tuple[int, ...]:
-        """Return each pair's frequency in 2^-64 turns per position; see `rotary.frequencies`."""
+        """Return each pair's frequency as an integer, in units of 2^-64 turns per position.
+
+        See `rotary.frequencies`.
+        """
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:

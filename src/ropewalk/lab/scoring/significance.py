@@ -238,7 +238,7 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # The most resamples that may be at least as far from their mean as the difference is from 0.
+    # p is below the level if so many resamples, or fewer, are at least as far from their mean.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
