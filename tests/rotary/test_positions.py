@@ -294,7 +294,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed(torch.tensor(3)),
             ValueError,
-            "cu_seqlens must be one axis of cu",
+            "cu_seqlens must be one-dimensional",
         ),
         (
             lambda: positions.packed([0, 2**60]),
