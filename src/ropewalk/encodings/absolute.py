@@ -91,7 +91,7 @@ class Binary(Encoding):
     bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
     Let 2^k be the first power of two above all trained positions: from 2^k on, positions set bits
     that were always 0 in training.
-    Sinusoids are the smooth form: each of their columns also changes at its own speed.
+    Sinusoids are the smooth form: each pair of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """

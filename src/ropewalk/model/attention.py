@@ -40,9 +40,9 @@ class Attention(nn.Module):
     `encoding` is an `AttentionEncoding`, the part of a position encoding for one layer, as returned
     by `build("rotary", shape).for_layer(layer)`. Without it, scores do not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
-    `performer(features=64, rotate=before)` or `elu`. For linear attention, build
-    the encoding with `head_dim=rotated_dim(kind, head_dim)`; an unsuitable encoding raises an error
-    (`check_encoding`).
+    `performer(features=64, rotate=before)` or `elu`. Linear attention
+    may rotate features, whose number can differ from head_dim: build its encoding for a shape with
+    `head_dim=rotated_dim(kind, head_dim)`. An unsuitable encoding raises an error.
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
     `attention(x, memory, mask=mask)`. You can use this module alone in your own model.

@@ -191,7 +191,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    They may if a stride is no larger than the span of all axes with smaller strides.
+    They may if one step along an axis is no longer than the distance in memory from the first to
+    the last element of all axes with smaller strides.
     """
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):

@@ -280,7 +280,7 @@ class RotarySpec:
 
 @lru_cache(maxsize=128)
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
-    """Return the radians per position of each pair, to at least 60 digits."""
+    """Return the radians per position of each pair, computed with at least 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
         exponents = frequencies.standard_exponents(spec.rotary_dim)
         if spec.axes is not None:

@@ -72,8 +72,8 @@ class RopeTables(ABC):
         """Return the tables that rotate x, on its device; names are for error messages.
 
         Without positions, x is at offset, offset + 1 and so on.
-        distances: whether x is already rotated, and `positions` say how far to move each row; then
-            they are not checked against length.
+        distances: True if x is already rotated and `positions` are distances by which to move each
+            row. Distances are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -87,7 +87,7 @@ class RopeTables(ABC):
         if positions is None:
             end = offset + x.shape[seq_dim]
             check_serves(length, self.spec, end)
-            if type(x) not in (Tensor, nn.Parameter):  # rows of a FakeTensor would have no numbers
+            if type(x) not in (Tensor, nn.Parameter):  # cached rows of a FakeTensor have no numbers
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
@@ -185,7 +185,7 @@ class RotaryTables(RopeTables):
         return at_lengths(length, self.spec, self._registered_name)
 
     def _traced(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return frequencies and amplitude by one compiled graph that serves every length."""
+        """Return frequencies and amplitude under torch.compile: one graph serves every length."""
         self.spec.check_length(length)
         if not self._constants:
             lengths = torch.full((1,), length, device=CPU)

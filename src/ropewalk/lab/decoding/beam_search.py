@@ -102,7 +102,7 @@ def beam_search(
     # All beams of a sentence begin the same, so the first step has one beam.
     tokens = source.new_full((len(live), 1, 1), BOS)
     scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
-    # Each beam can end in one way only. So of twice as many continuations, at least half go on.
+    # Only the end mark ends a beam. So of 2 * beam continuations, at most `beam` are ended ones.
     count = 2 * beam if beam > 1 else 1
     while live:
         found = likeliest(model.logits(steps.hidden(tokens)), scores, count)
@@ -130,7 +130,7 @@ def translate_ids(
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
-    tokens: the maximum of a batch's source tokens, multiplied by `beam`.
+    tokens: upper limit of a batch's source tokens times `beam`.
 
     The results are in the order of the sources. On CPU, several batches are searched at once, each
     by one thread of a process of its own (`on_each_core`); results do not depend on it.
