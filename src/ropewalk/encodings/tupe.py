@@ -75,10 +75,11 @@ class Tupe(Encoding):
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, both
-    can learn the same functions: the norm's bias can do what a bias of U_q does, and a bias of U_k
-    would add one number to all scores of a query, which softmax cancels. With `reset`, the key at
-    position 0 does not get that number, so the authors' model can learn more functions than this.
+    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, the
+    authors' model and this one can learn the same functions: the norm's bias can do what a bias of
+    U_q does, and a bias of U_k would add one number to all scores of a query, which softmax
+    cancels. With `reset`, the key at position 0 does not get that number, so the authors' model can
+    learn more functions than this.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where [CLS] is. From every other query to

@@ -102,9 +102,9 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int that does not exceed the last position
-            raises an error, unless the correct length has the same frequencies. This is not checked
-            for `positions` on a GPU (a check would have to wait for the GPU), nor under
+            depends on it: an int or (B,). An int that is too small (the last position or
+            less) raises an error, unless a sufficient length has the same frequencies. This is not
+            checked for `positions` on a GPU (a check would have to wait for the GPU), nor under
             torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q

@@ -229,7 +229,7 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
 
 
 def _tokens(segment: int | Sequence[int]) -> int:
-    """Return the number of tokens of a segment; raise if it is none."""
+    """Return the number of tokens of a segment; raise if it is not a valid segment."""
     if isinstance(segment, int):
         check_int("each text segment", segment, 0)
         return segment

@@ -87,7 +87,8 @@ class RopeTables(ABC):
         if positions is None:
             end = offset + x.shape[seq_dim]
             check_serves(length, self.spec, end)
-            if type(x) not in (Tensor, nn.Parameter):  # cached rows of a FakeTensor have no numbers
+            # Rows computed for a FakeTensor contain no numbers, so they must not be cached.
+            if type(x) not in (Tensor, nn.Parameter):
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
@@ -247,7 +248,8 @@ def apply_tables(
     write_pairing, start, blocks.
 
     xs, tables: as `rotate` takes them, with seq_dim.
-    adjoint: apply the transpose: negate the angles, read write_pairing and write pairing.
+    adjoint: apply the transpose: angles are negated, xs are read in `write_pairing`, and results
+        are in `pairing`.
     pairing: how pairs are read, if not as in spec.pairing; for keys that are already rotated, pass
         spec.write_pairing.
     Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if tables and tensors

@@ -102,7 +102,8 @@ def beam_search(
     # All beams of a sentence begin the same, so the first step has one beam.
     tokens = source.new_full((len(live), 1, 1), BOS)
     scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
-    # Only the end mark ends a beam. So of 2 * beam continuations, at most `beam` are ended ones.
+    # Each beam has one continuation that ends it, the end mark. So among the 2 * beam best ones, at
+    # most `beam` have ended, and at least `beam` can go on.
     count = 2 * beam if beam > 1 else 1
     while live:
         found = likeliest(model.logits(steps.hidden(tokens)), scores, count)

@@ -1,4 +1,4 @@
-"""What a user may pass to `inspect`: a config.json, a folder, a GGUF file, a name on the hub."""
+"""What a user may pass to `inspect`: a config or its file, a folder, a GGUF file, a hub name."""
 
 from __future__ import annotations
 
