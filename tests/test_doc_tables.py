@@ -32,14 +32,16 @@ def test_tables_are_those_of_the_results(page):
 
 
 def test_the_verdict_that_is_explained_is_that_of_the_results():
-    rows = {row["name"]: row for row in results("results/theta")["encodings"]}
-    found = rows["rotary(rule=proportional,fraction=0.25)"]["summary"]["x1"]["versus_first"]
-    low, high, difference = (f"{found[key]:+.3f}" for key in ("low", "high", "difference"))
-    interval = f"with an interval of {low} to {high} but p (Holm) = {found['p_holm']:.3f}"
-    assert f"by {difference} of loss, {interval}" in text("compare-encodings")
-    assert f"(±{format_threshold(found['detectable'], 3)} for these 25 %)" in text(
-        "compare-encodings"
+    rows = {row["name"]: row for row in results("results/generated/reverse")["encodings"]}
+    found = rows["kerple"]["summary"]["x1"]["versus_first"]
+    low, high, difference = (
+        f"{found[key]:.1f}".replace("-", "−") for key in ("low", "high", "difference")
     )
+    interval = f"with an interval of {low} to {high} but p (Holm) = {found['p_holm']:.3f}"
+    page = text("compare-encodings")
+    assert f"by {difference} points of exact match, {interval}" in page
+    assert f"(±{format_threshold(found['detectable'], 1)} for this row)" in page
+    assert len(rows) - 1 == 18
     assert found["verdict"] == "no difference shown"
 
 
