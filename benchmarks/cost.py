@@ -27,8 +27,7 @@ from ropewalk.figures import Picture
 from ropewalk.figures.drawing import blank, calm, names_beside, title, width_of
 from ropewalk.figures.numbers import short
 from ropewalk.figures.palette import Scheme, style
-from ropewalk.files import write_bytes
-from ropewalk.lab.report.publish import readable_json
+from ropewalk.files import readable_json, write_bytes
 from ropewalk.machine import cores, peak_memory
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 

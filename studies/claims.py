@@ -17,8 +17,7 @@ from claims_evidence import AGAINST, FOR, NEITHER, Evidence
 from claims_words import CLAIMS
 from common import RESULTS, Facts
 
-from ropewalk.files import write_bytes
-from ropewalk.lab.report.publish import readable_json
+from ropewalk.files import readable_json, write_bytes
 
 PAGE, FACTS = RESULTS / "claims.md", RESULTS / "claims" / "results.json"
 SUPPORTED, CONTRADICTED = "supported", "contradicted"

@@ -26,8 +26,7 @@ from ropewalk.lab.verdicts import add_verdicts
 FOR, AGAINST, NEITHER = 1, -1, 0
 HARMLESS = "not worse"
 LEARNT = 50  # % exact: from here on a task counts as learned
-BLEU, TEXT, MASKED = "multi30k-tuned", "causal-lm", "masked-lm"
-SHARPNESS = "multi30k-cpu"  # has the models whose sharpness was measured
+BLEU, TEXT, MASKED = "multi30k-cpu", "causal-lm", "masked-lm"
 UNITS = {"bleu": "BLEU", "loss": "loss", "exact": "% exact"}
 DIGITS = {"bleu": 1, "loss": 3, "exact": 1}
 

@@ -10,7 +10,6 @@ from claims_evidence import (
     FOR,
     MASKED,
     NEITHER,
-    SHARPNESS,
     TEXT,
     Evidence,
     bounded,
@@ -119,13 +118,13 @@ def sharper_why() -> list[Evidence]:
     """Seeds that translate better although their attention ends no sharper than it begins."""
     study = read_results(RESULTS / "sharpness")
     split = study["split"]
-    best = max(row_of(SHARPNESS, "sinusoidal")["summary"][split]["bleu"]["values"])
+    best = max(row_of(BLEU, "sinusoidal")["summary"][split]["bleu"]["values"])
     found = []
     for name, cells in study["encodings"].items():
-        test = None if name == "sinusoidal" else difference(SHARPNESS, name, "sinusoidal", split)
+        test = None if name == "sinusoidal" else difference(BLEU, name, "sinusoidal", split)
         if test is None or test["verdict"] != BETTER:
             continue
-        scores = {c["seed"]: c["scores"][split]["bleu"] for c in row_of(SHARPNESS, name)["cells"]}
+        scores = {c["seed"]: c["scores"][split]["bleu"] for c in row_of(BLEU, name)["cells"]}
         flat = [
             cell["seed"]
             for cell in cells

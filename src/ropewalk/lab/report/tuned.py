@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import code, format_count, format_list, format_number
+from ropewalk.lab.report.formats import code, code_list, format_count, format_list, format_number
 from ropewalk.lab.report.tables import Table, TableCell
 from ropewalk.lab.sweep import TRAINING_FIELDS, described
 from ropewalk.lab.tasks import CLASSES
@@ -121,7 +121,7 @@ def _edges(results: Facts) -> list[str]:
         at_end = [r["name"] for r in results["encodings"] if r["settings"].get(name) in ends]
         if at_end:
             said.append(
-                f"For {format_list(at_end)}, the chosen {name} is at an end of the range that was "
+                f"For {code_list(at_end)}, the chosen {name} is at an end of the range that was "
                 f"tried, {min(values)} to {max(values)}: a better value may lie beyond it."
             )
     return said
