@@ -41,9 +41,9 @@ class Attention(nn.Module):
     by `build("rotary", shape).for_layer(layer)`. Without it, scores do not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
     `performer(features=64, rotate=before)` or `elu`. Linear attention
-    maps q and k to features, and rotates these unless `rotate=before`. Their number can differ from
-    head_dim, so build its encoding for a shape with `head_dim=rotated_dim(kind, head_dim)`. An
-    unsuitable encoding raises an error.
+    maps q and k to features, and rotates these unless `rotate=before`. The number of features can
+    differ from head_dim. So for linear attention, build the encoding for a shape with
+    `head_dim=rotated_dim(kind, head_dim)`. An unsuitable encoding raises an error.
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
     `attention(x, memory, mask=mask)`. You can use this module alone in your own model.

@@ -1,4 +1,4 @@
-"""Positions of tokens, as integer tensors that `RotaryEmbedding` takes.
+"""Positions of tokens, as tensors that `RotaryEmbedding` takes.
 
 If each token has one coordinate, positions are (S,) or (B, S). If it has A coordinates (such as row
 and column), these come as the first dimension: (A, S). More than 2^31 positions are an error.
@@ -247,7 +247,7 @@ def _tokens(segment: int | Sequence[int]) -> int:
 
 
 def _patches(sizes: Sequence[int]) -> Tensor:
-    """Return the positions of an image's or a video's patches, checked by `_tokens`."""
+    """Return the positions of an image's or a video's patches; `_tokens` has checked the sizes."""
     if len(sizes) < 4:
         return video(*sizes) if len(sizes) == 3 else video(1, *sizes)
     if sizes[3] > MOST:

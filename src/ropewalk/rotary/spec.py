@@ -257,8 +257,8 @@ class RotarySpec:
             sizes = [abs(f) for f in _frequencies(self, self.length_key(length))]
         except ArithmeticError:
             raise ValueError(
-                f"{names} must give frequencies that can be computed, got theta={self.theta} and "
-                f"{shown(self.scaling)} at length {length}"
+                f"{names} must give frequencies that can be computed, got "
+                f"theta={self.theta}, scaling={shown(self.scaling)}, length={length}"
             ) from None
         if isinstance(self.scaling, Proportional):
             sizes = [f for f in sizes if f]  # a pair of frequency 0 does not rotate, by design

@@ -72,8 +72,8 @@ class RopeTables(ABC):
         """Return the tables that rotate x, on its device; names are for error messages.
 
         Without positions, x is at offset, offset + 1 and so on.
-        distances: True if x is already rotated and `positions` are distances by which to move each
-            row. Distances are not checked against length.
+        distances: True if x is already rotated, and `positions` contains the distance by which to
+            move each token. Distances are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -127,10 +127,10 @@ class RopeTables(ABC):
 class RotaryTables(RopeTables):
     """Tables of fixed frequencies: exact, and cached for contiguous positions.
 
-    Each device caches rows (4·R bytes each) from position 0 on, for the two latest sets of
-    frequencies. The number of cached rows is a power of two, at most 16,384; a call that includes a
-    later position computes its own rows. Copies and pickles do not include the cached rows, which
-    are cheap to compute again.
+    Each device caches rows (4·R bytes each) from position 0 on. If the scaling rule has several
+    sets of frequencies, chosen by the length, the two latest are cached. The number of cached rows
+    is a power of two, at most 16,384; a call that includes a later position computes its own rows.
+    Copies and pickles do not include the cached rows, which are cheap to compute again.
     """
 
     def __init__(self, spec: RotarySpec) -> None:

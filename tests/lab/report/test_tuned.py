@@ -84,8 +84,8 @@ def test_a_choice_at_an_end_is_said():
     said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
     ends = [sentence for sentence in said if "at an end" in sentence]
     assert ends == [
-        "For `b`, the chosen learning_rate is at an end of the range that was tried, 0.001 to 0.004: "
-        "a better value may lie beyond it."
+        "For `b`, the chosen learning_rate is at an end of the range that was tried, 0.001 to "
+        "0.004: a better value may lie beyond it."
     ]
 
 

@@ -32,7 +32,8 @@ class Hypothesis:
     def score(self, length_penalty: float) -> float:
         """Return log-probability / `((5 + length) / 6) ** length_penalty`.
 
-        The length includes an end mark. Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
+        The length counts an end mark, also if the hypothesis was cut. Source: Wu et al. 2016, arXiv
+        1609.08144, eq. 14.
         """
         return float(self.log_probability / ((6 + len(self.ids)) / 6) ** length_penalty)
 
@@ -131,10 +132,10 @@ def translate_ids(
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
-    tokens: upper limit of a batch's source tokens times `beam`.
+    tokens: a batch has at most `tokens / beam` source tokens, with padding.
 
     The results are in the order of the sources. On CPU, several batches are searched at once, each
-    by one thread of a process of its own (`on_each_core`); results do not depend on it.
+    in its own process with a single thread (`on_each_core`). This does not change the results.
     """
     split = EncodedSplit(list(sources), [[] for _ in sources])
     device = model.embedding.weight.device

@@ -24,7 +24,7 @@ ScoreOf = Callable[[Tensor], Tensor]
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: With fewer items nothing is tested, because resamples of so few items vary too little.
+#: With fewer items `compare_with` tests nothing, because resamples of so few items vary too little.
 FEWEST = 10
 
 # Limit on resamples × items that are weighted in one step: arrays of 32 MB.
@@ -101,8 +101,8 @@ def compare_statistics(
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
     p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
     In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of all pairs of systems. Among the third of the pairs whose seeds agree most
-    closely, the rate is 4 to 14 %; among the others, it is 0 to 3 % (`studies/rejections.py`).
+    in 1 to 5 % of all pairs of systems. For a third of the pairs, those whose seeds agree
+    most closely, the rate is 4 to 14 %; for the rest, it is 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -248,7 +248,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the distances of resamples (M,) from their mean: of items and seeds, of items only."""
+    """Return how far resamples are from their mean, (M,): of items and seeds, and of items."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
