@@ -78,16 +78,15 @@ class Tupe(Encoding):
     normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, the
     authors' model and this one can learn the same functions: the norm's bias can do what a bias of
     U_q does, and a bias of U_k would add one number to all scores of a query, which softmax
-    cancels. With `reset`, the score
-    of the key at position 0 is replaced, so a bias of U_k changes only the scores of the other
-    keys. Then the authors' model can learn functions that this one cannot.
+    cancels. With `reset`, the score of the key at position 0 is replaced, so a bias of U_k changes
+    only the scores of the other keys. Then the authors' model can learn functions that this one
+    cannot.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. From
-    every other query to
-        the key at position 0, the score is one trained number per head. The query at position 0
-        has no position scores. (The paper adds one number to all scores of this query; softmax
-        cancels it.)
+        every other query to the key at position 0, the score is one trained number per head. The
+        query at position 0 has no position scores. (The paper adds one number to all scores of this
+        query; softmax cancels it.)
     """
 
     max_positions: int
