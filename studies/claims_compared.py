@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from claims_evidence import BLEU, HARMLESS, MASKED, TEXT, Evidence, exists, held, weighed
 
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN, WORSE
 
 SAME = 0.01  # loss: smaller differences do not matter; rotary gains 0.02 over sinusoids
@@ -56,7 +57,8 @@ def clip_harmless() -> list[Evidence]:
             name = f"rotary_clipped(distance={distance})"
             if unit.endswith("causal") or distance == 4:
                 tests += weighed(unit, name, "rotary", "x1", HARMLESS, within)
-            found += [each if distance == 16 else each._replace(vote=None) for each in tests]
+            counts = distance == 16 and unit.endswith("causal")
+            found += [each if counts else each._replace(vote=None) for each in tests]
     return found
 
 
@@ -71,15 +73,14 @@ def every_layer() -> list[Evidence]:
 
 def many_frequencies() -> list[Evidence]:
     """One frequency for all pairs, compared with many."""
-    found = []
-    for split in ("x1", "x8"):
-        found += weighed(TEXT, "rotary(frequency=0.1)", "rotary", split, WORSE, SAME)
+    found = weighed(TEXT, "rotary(frequency=0.1)", "rotary", "x1", WORSE, SAME)
+    far = weighed(TEXT, "rotary(frequency=0.1)", "rotary", "x8", WORSE, SAME)
     tried = {"causal": ("1.0", "0.3", "0.1", "0.03", "0.01"), "masked": ("1.0", "0.1", "0.01")}
     for task, frequencies in tried.items():
         for f in frequencies:
             unit = f"claims/frequencies-{task}"
             found += weighed(unit, f"rotary(frequency={f})", "rotary", "x1", WORSE, SAME)
-    return found
+    return found + [each._replace(vote=None) for each in far]
 
 
 def linear_works() -> list[Evidence]:
@@ -100,7 +101,9 @@ def sizes() -> list[Evidence]:
 
 
 def bits() -> list[Evidence]:
-    """Bits of the position compared with sinusoids; at 8 times the length, both fail."""
+    """Bits of the position compared with sinusoids; on text of 8 times the length, both fail."""
     far = weighed(TEXT, "binary", "sinusoidal", "x8", WORSE)
     near = weighed(TEXT, "binary", "sinusoidal", "x1", WORSE)
+    for task in SEQUENCE_TASKS:
+        near += weighed(f"generated/{task}", "binary", "sinusoidal", "x1", WORSE)
     return near + [each._replace(vote=None) for each in far]

@@ -18,6 +18,7 @@ from ropewalk.lab.report.formats import (
     format_p_value,
     format_threshold,
 )
+from ropewalk.lab.report.metrics import is_possible, tested_metric
 from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
@@ -116,7 +117,8 @@ def _said(
     equals = "" if p.startswith("&") else "= "
     place = f"{folder.removeprefix('claims/')}, {split}"
     least = least_shown(found) if found["verdict"] == NOT_SHOWN else None
-    limit = "" if least is None else f", ±{format_threshold(least, digits)}"
+    possible = least is not None and is_possible(least, tested_metric(held(folder)))
+    limit = f", ±{format_threshold(least, digits)}" if possible else ""
     return (
         f"`{name}` {gap} {unit} against `{other}` on {place} "
         f"({low} to {high}, p {equals}{p}, {seeds}{limit})"

@@ -131,7 +131,7 @@ def sharper_why() -> list[Evidence]:
             if all(cell[kind][-1]["share"] >= cell[kind][0]["share"] for kind in KINDS)
         ]
         ahead = [seed for seed in flat if scores[seed] > best]
-        says = f"`{name}`: last layer no sharper than first in {len(flat)} of {len(cells)} seeds"
+        says = f"`{name}`: no sharper in all three at once in {len(flat)} of {len(cells)} seeds"
         if flat:
             says += f"; {len(ahead)} of these exceed {best:.1f} BLEU, the best seed of `sinusoidal`"
         found.append(Evidence(says, AGAINST if ahead else NEITHER, "sharpness"))
@@ -236,22 +236,21 @@ def integers_explode(norm: str) -> list[Evidence]:
 def positions_stay() -> list[Evidence]:
     """How well a linear map reads positions; even without any, a causal mask lets layers count."""
     encodings = read_results(RESULTS / "rotary-parts")["encodings"]
-    left = {
-        name: [share for cell in encodings[name]["cells"] for share in cell["position_left"]]
+    left = {  # a row for each place in the model
+        name: list(zip(*(cell["position_left"] for cell in encodings[name]["cells"]), strict=True))
         for name in ("sinusoidal", "learned", "rotary", "none")
     }
-    rotated, found = left["rotary"], []
-    votes = {
-        name: FOR
-        if min(left[name]) > max(rotated)
-        else AGAINST
-        if max(left[name]) < min(rotated)
-        else NEITHER
-        for name in ("sinusoidal", "learned")
-    }
+    rotated, found = [share for place in left["rotary"] for share in place], []
+    without = [max(*pair[0], *pair[1]) for pair in zip(left["none"], left["rotary"], strict=True)]
+    votes = {}
+    for name in ("sinusoidal", "learned"):
+        above = all(min(a) > b for a, b in zip(left[name], without, strict=True))
+        below = max(map(max, left[name])) < min(rotated)
+        votes[name] = FOR if above else AGAINST if below else NEITHER
     votes["rotary"] = -bounded(rotated, 0.5, 0.1)
-    for name, shares in left.items():
-        says = f"`{name}`: R² {format_number(min(shares), 2)} to {format_number(max(shares), 2)}"
+    for name, places in left.items():
+        least, most = (pick(map(pick, places)) for pick in (min, max))
+        says = f"`{name}`: R² {format_number(least, 2)} to {format_number(most, 2)}"
         found.append(Evidence(says, votes.get(name), "rotary-parts"))
     return found
 

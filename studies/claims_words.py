@@ -32,7 +32,8 @@ CLAIMS = {
     "translation": Claim(
         "Rotary beats absolute positions in translation.",
         f"{ROFORMER}, table 1 (27.5 against 27.3 BLEU); {TUTORIALS}",
-        f"BLEU of `rotary` compared with `sinusoidal` and `learned`: {BETTER}.",
+        f"BLEU of `rotary` compared with `sinusoidal` and `learned`: {BETTER}. Sentences longer "
+        f"than those of training do not count.",
     ),
     "eight-percent": Claim(
         "… and by 8 % of BLEU.",
@@ -65,9 +66,10 @@ CLAIMS = {
     "sharper-why": Claim(
         "… and that is why it translates better.",
         REPORT,
-        "Looks at encodings that are shown to be better, and in them at seeds whose last layer is "
-        "no sharper than the first, in all three kinds of attention. Against it if one of these "
-        "seeds has more BLEU than every seed of `sinusoidal`. Nothing can count for it.",
+        "Looks at encodings that are shown to be better on test_2016_flickr, and in them at seeds "
+        "whose last layer is no sharper than the first in all three kinds of attention at once. "
+        "Against it if one of these seeds has more BLEU than every seed of `sinusoidal`. Nothing "
+        "can count for it.",
     ),
     "bias-slow": Claim(
         "Relative biases are slow at long sequences.",
@@ -82,7 +84,7 @@ CLAIMS = {
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
         "implemented here: for it if above that of every encoding that only acts on embeddings, "
-        "against it if below all of these.",
+        "against it if below all of these. (One run, no significance test.)",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
@@ -96,7 +98,8 @@ CLAIMS = {
         f"{ROFORMER}, section 3.4.3; {TUTORIALS}",
         "Mean scores of `rotary` by eighths of the distance: for it if the farthest eighth is the "
         "lowest in every layer and seed, against it if in none. Scores that fall and rise again at "
-        "the end count against it, even if the farthest are lower than the nearest.",
+        "the end count against it, even if the farthest are lower than the nearest. Only the first "
+        "keys of a window are so far away, so distance and a place at the beginning are mixed.",
     ),
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",
@@ -111,7 +114,8 @@ CLAIMS = {
         "Learned positions do as well as sinusoids.",
         "Vaswani et al. (arXiv 1706.03762, section 3.5, table 3 row E)",
         "Score compared with `sinusoidal`: a shown difference in either direction is against it; "
-        "no shown difference is for it if the interval stays within 0.5 BLEU or 0.01 of loss.",
+        "no shown difference is for it if the interval stays within 0.5 BLEU or 0.01 of loss. "
+        "Generated tasks do not count.",
     ),
     "near-far": Claim(
         "With absolute positions, 1 and 2 are as far apart as 2 and 500.",
@@ -133,16 +137,18 @@ CLAIMS = {
         "Bits of the position are jumpy, and so harder to learn from than sinusoids.",
         f"{FLEETWOOD}; {TUTORIALS}",
         "Largest step between neighbors divided by the smallest: for it if at least 2. Loss of "
-        f"`binary` compared with `sinusoidal` at the trained length: {BETTER}. At 8 times the "
-        f"length both fail, so that number does not count.",
+        f"`binary` compared with `sinusoidal` at the trained length on text, and share of correct "
+        f"answers on generated tasks: {BETTER}. At 8 times the length both fail, so that number "
+        f"does not count. Whether steps are the cause is not tested.",
     ),
     "positions-stay": Claim(
         "Added positions stay in the hidden states; rotation keeps them out.",
         FLEETWOOD,
         "R² on unseen windows of a linear map from hidden states to positions (below 0: worse than "
-        "predicting the mean), all layers and seeds. For it: "
-        "`sinusoidal` and `learned` always above `rotary`, and `rotary` at most 0.1. Against it: "
-        "always below `rotary`, or `rotary` at least 0.5.",
+        "predicting the mean), at the input and after each layer, all seeds. For it: `sinusoidal` "
+        "and `learned` always above both `none` and `rotary` at the same place, and `rotary` at "
+        "most 0.1. Against it: always below `rotary`, or `rotary` at least 0.5. (`none` has no "
+        "positions, but the causal mask lets its layers count.)",
     ),
     "spoils-meaning": Claim(
         "… and so added positions spoil what a token means.",
@@ -165,19 +171,21 @@ CLAIMS = {
         "Score with clipped distances, compared with all distances: against it if shown to be "
         "worse; for it if shown to be better, or if no difference is shown and the interval stays "
         "within 0.01 of loss or 2 % of answers. "
-        "Clipping at 4 is there for comparison. T5's clipping, at 128, is not tested.",
+        "Clipping at 4 is there for comparison, and so is copying, where the copied letter is at "
+        "most 11 tokens away. T5's clipping, at 128, is not tested.",
     ),
     "every-layer": Claim(
         "Positions should enter at every layer.",
         f"{ALIBI}; {TUTORIALS}",
-        f"Loss with rotation in only the first layer (`rotary_only`) or only the last, compared "
-        f"with `rotary`: {BETTER}.",
+        f"Loss with rotation in only the first of three layers (`rotary_only`) or only the last, "
+        f"compared with `rotary`: {BETTER}. Rotation in two layers, or in the middle one alone, is "
+        f"not tested, nor are other encodings.",
     ),
     "many-frequencies": Claim(
         "A rope needs many frequencies.",
         TUTORIALS,
-        "Loss with one frequency for all pairs, compared with `rotary`, at the trained length "
-        "and, on causal-lm, at 8 times it (where plain `rotary` fails too). For it if a "
+        "Loss with one frequency for all pairs, compared with `rotary`, at the trained length. At "
+        "8 times it plain `rotary` fails, so that number does not count. For it if a "
         "difference is shown and the mean is more than 0.01 higher. Against it if a difference is "
         "shown and the mean is more than 0.01 lower, or if no difference is shown and the "
         "interval stays within 0.01.",
@@ -198,7 +206,9 @@ CLAIMS = {
         "Rotary is better than sinusoids at every size.",
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of 0.2 to 3.7 million parameters: "
-        f"{BETTER}. The learning rate is 0.003, and 0.002 for the largest; the sizes have "
-        f"different numbers of test windows.",
+        f"{BETTER}. Only softmax attention and the next token of tales count: in linear attention "
+        f"the opposite is shown (see above), and on generated tasks at the trained length nothing "
+        f"is. The learning rate is 0.003, and 0.002 for the largest. The smallest was trained on "
+        f"twice as much text; the sizes have different numbers of test windows.",
     ),
 }

@@ -82,11 +82,12 @@ def readme(results: Facts) -> str:
         GENERATED,
         f"Entropy of attention on all {results['sentences']:,} sentences of {results['split']}, "
         "mean of heads and queries, as a share of the entropy of uniform attention: 100 % is equal "
-        "attention to all tokens, 0 % is attention to one token. Large numbers are means of seeds, "
-        "small numbers are single seeds. The decoder reads the references. “Sharper” counts the "
-        "seeds whose attention is sharper in each layer than in the one before. p is the "
-        "probability of at least so many such seeds if the order of the layers is random (for one "
-        "seed, 1 in the factorial of the number of layers), corrected for all encodings (Holm). "
+        "attention to all tokens that the query may see, 0 % is attention to one token. Queries "
+        "that see one token alone are left out. Large numbers are means of seeds, small numbers "
+        "are single seeds. The decoder reads the references. “Sharper” counts the "
+        "seeds whose share falls from each layer to the next. p is the probability of at least so "
+        "many such seeds if the order of the layers is random (for one seed, 1 in the factorial of "
+        "the number of layers), corrected for the encodings of a table (Holm). "
         "The entropy in bits is in results.json.",
     ]
     for kind, title in KINDS.items():

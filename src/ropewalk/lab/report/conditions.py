@@ -57,14 +57,6 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
     ]
 
 
-def has_unrecorded_sessions(results: Facts) -> bool:
-    """Return whether some training took longer than the recorded sessions of its run."""
-    parts = results.get("parts", ())
-    return any(_training_time(results, part) > part["duration_s"] for part in parts) or (
-        not parts and _training_time(results) > results["duration_s"]
-    )
-
-
 def cells_text(part: Facts) -> str:
     """Return which cells a part has: `rotary and alibi, seeds 1, 2`."""
     groups: dict[tuple[int, ...], list[str]] = {}
@@ -92,7 +84,7 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     machine = run["machine"]
     facts = [
         ("Command", run["command"]),
-        ("Commit", run["commit"] or "not known"),
+        ("Commit when scored", run["commit"] or "not known"),
         ("Started", run["started"]),
         ("Duration", _duration(run, training)),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),

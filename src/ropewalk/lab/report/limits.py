@@ -11,6 +11,9 @@ from ropewalk.lab.report.seeds import lacking_seeds
 from ropewalk.lab.scoring.significance import FEWEST
 
 WINDOWS = "windows of text"
+#: How far p (Holm) may be from another draw's. For p = 0.05, its standard error is 0.0015 times the
+#: square root of the number of comparisons.
+UNSURE = 0.01
 
 
 def limits(results: Facts) -> list[str]:
@@ -44,10 +47,29 @@ def limits(results: Facts) -> list[str]:
         tested = [rows[0]["name"], *results.get("against", ())]
         text += (
             f" In tests against {code(rows[0]['name'])}, p is corrected (Holm) for "
-            f"{_corrected_for(counts)}. Each encoding was tested only against "
-            f"{code_list(tested)}, not against the others."
+            f"{_corrected_for(counts)}."
+        )
+        if len(rows) - len(tested) > 1:
+            text += (
+                f" On this page, each encoding was tested only against {code_list(tested)}, not "
+                "against the others."
+            )
+    if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
+        text += (
+            f" The resamples are random: with other ones, a verdict with p between "
+            f"{0.05 - UNSURE:.2f} and {0.05 + UNSURE:.2f} may change."
         )
     return [text]
+
+
+def _p_values(results: Facts) -> list[float]:
+    summaries = [
+        row["summary"][split] for row in results["encodings"] for split in results["splits"]
+    ]
+    tests = [
+        test for s in summaries for test in (s.get("versus_first"), *s.get("versus", {}).values())
+    ]
+    return [test["p_holm"] for test in tests if test]
 
 
 def _tests_by_split(results: Facts) -> dict[str, int]:

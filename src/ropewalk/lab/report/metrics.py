@@ -65,11 +65,14 @@ def format_score(value: float | None, metric: Facts, digits: int | None = None) 
 
 
 def digits_of_difference(versus: Facts, metric: Facts) -> int:
-    """Return the digits that a difference needs, so that nothing is called better by 0.0.
+    """Return the digits that a difference and its interval need, so that nothing is better by 0.0.
 
-    A difference of exactly 0 needs no more digits than the metric has.
+    A difference of exactly 0 needs no more digits than the metric has. An end of the interval that
+    would be written as 0 needs one more.
     """
     digits, size = int(metric["digits"]), round(abs(versus["difference"]), MOST_DIGITS)
     while 0 < size < 10**-digits and digits < MOST_DIGITS:
         digits += 1
-    return digits
+    ends = (versus["low"], versus["high"])
+    near = any(end != 0 and round(end, digits) == 0 for end in ends)
+    return digits + (near and digits < MOST_DIGITS)

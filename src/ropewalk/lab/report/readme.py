@@ -50,6 +50,9 @@ _CAPTIONS = {  # what a figure shows, and how to read it
 #: In folders whose attention weights were not published: drawn once, in the light scheme only.
 FORMER_ATTENTION = "attention.png"
 
+#: Stands above the table of all trainings.
+TIMES = "Times depend on what else ran on the machine, so they do not compare encodings."
+
 
 def pictures_in(folder: Path) -> list[str]:
     """Return the names of the pictures in a results folder, in the order of its README."""
@@ -89,15 +92,17 @@ def readme(results: Facts, pictures: list[str]) -> str:
         picture = f"![{shown}]({name})" if name == FORMER_ATTENTION else both
         parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
-    parts += ["## Every run", _markdown(tables.runs_table(results))]
+    parts += ["## Every run", TIMES, _markdown(tables.runs_table(results))]
     parts += _sweep(results)
     data = "Corpus" if is_translation(results) else "Task"
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
-    each = "sentence's BLEU" if is_translation(results) else "test example's score"
-    parts += [
-        f"`results.json` has the full config; `encodings/` has each {each} and the loss curves."
-    ]
+    each = (
+        "the counts for each sentence's BLEU"
+        if is_translation(results)
+        else "each test example's score"
+    )
+    parts += [f"`results.json` has the full config; `encodings/` has {each} and the loss curves."]
     return "\n\n".join(parts) + "\n"
 
 
@@ -151,8 +156,10 @@ def _others(results: Facts) -> str:
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text
-    count = f"{len(commits)}{' or more' * conditions.has_unrecorded_sessions(results)}"
-    return f"{text} The models were trained at {count} commits of the code (see “Conditions”)."
+    return (
+        f"{text} The parts were scored at {len(commits)} commits of the code, and trained at these "
+        "or earlier ones (see “Conditions”)."
+    )
 
 
 def _by_length(results: Facts) -> list[str]:
