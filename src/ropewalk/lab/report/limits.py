@@ -54,6 +54,8 @@ def limits(results: Facts) -> list[str]:
                 f" On this page, each encoding was tested only against {code_list(tested)}, not "
                 "against the others."
             )
+    if results.get("against"):
+        text += " A pair that is tested both ways has slightly different intervals and p."
     if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
         text += (
             f" The resamples are random: with other ones, a verdict with p between "
