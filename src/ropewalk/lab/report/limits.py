@@ -28,7 +28,7 @@ def limits(results: Facts) -> list[str]:
     )
     if _items(results) == WINDOWS:
         text += (
-            " Windows of the same document are not independent, but the tests treat them as if they "
+            " Windows of the same document are not independent; the tests treat them as if they "
             "were."
         )
     if any(
