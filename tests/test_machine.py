@@ -1,14 +1,17 @@
-"""Devices by their names.
+"""Devices by their names, and the peak memory of a process.
 
-These fail when a name is taken that torch knows and nothing can be computed on, or when the message
-runs on with torch's own list of backends.
+These fail when a name is taken that torch knows and nothing can be computed on, when the message
+runs on with torch's own list of backends, or when a process counts the memory of its parent.
 """
+
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from ropewalk import machine
-from ropewalk.machine import devices, pick_device
+from ropewalk.machine import devices, peak_memory, pick_device
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,11 @@ def test_a_device_of_the_machine_is_taken(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert machine.devices() == ["cpu", "cuda", "cuda:0", "cuda:1", "mps"]
     assert pick_device("cuda:1") == torch.device("cuda", 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux passes a peak on")
+def test_peak_memory_is_that_of_the_process_alone():
+    held = bytearray(b"1") * 2**29
+    code = "import torch; from ropewalk.machine import *; print(peak_memory(torch.device('cpu')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 2**25 < int(done.stdout) < peak_memory(torch.device("cpu")) - len(held) // 2

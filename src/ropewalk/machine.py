@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -52,6 +53,11 @@ def peak_memory(device: torch.device) -> int:
     """Return this process's peak memory in bytes: of the GPU, or resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    # On Linux, ru_maxrss begins at the memory of the process that started this one.
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     import resource  # Windows has none
 
     unit = 1 if sys.platform == "darwin" else 1024

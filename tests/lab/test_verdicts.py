@@ -135,4 +135,4 @@ def test_published_results_judged_anew_say_the_same(compare, tmp_path):
     assert "### Compared with rotary" in readme
     tests = [s["versus_first"] for row in after["encodings"][1:] for s in row["summary"].values()]
     shown = any(t["detectable"] and t["verdict"] == "no difference shown" for t in tests if t)
-    assert ("± number in small type" in readme) == shown
+    assert ("± number is a threshold" in readme) == shown

@@ -239,11 +239,19 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: positions.packed([]), ValueError, "cu_seqlens must be one axis of cumulative"),
+        (
+            lambda: positions.packed([]),
+            ValueError,
+            "cu_seqlens must be one-dimensional: cumulative",
+        ),
         (lambda: positions.packed([1, 4]), ValueError, "begin at 0 and never decrease, got [1, 4]"),
         (lambda: positions.packed([0, 4, 3]), ValueError, "never decrease, got [0, 4, 3]"),
         (lambda: positions.packed([0, 2.5]), ValueError, "never decrease, got [0.0, 2.5]"),
-        (lambda: positions.packed([[0, 4]]), ValueError, "must be one axis of cumulative lengths"),
+        (
+            lambda: positions.packed([[0, 4]]),
+            ValueError,
+            "must be one-dimensional: cumulative lengths",
+        ),
         (
             lambda: positions.left_padded(torch.ones(4)),
             ValueError,
@@ -286,7 +294,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed(torch.tensor(3)),
             ValueError,
-            "cu_seqlens must be one axis of cu",
+            "cu_seqlens must be one-dimensional",
         ),
         (
             lambda: positions.packed([0, 2**60]),
@@ -312,7 +320,9 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         ),
         (lambda: positions.multimodal(None), TypeError, "segments must be a list of ints (text)"),
         (lambda: positions.multimodal("abc"), TypeError, "segments must be a list of ints (text)"),
-        (lambda: positions.multimodal([2**40]), ValueError, "each text segment must give at most"),
+        (lambda: positions.multimodal([2**40]), ValueError, "segments must give at most 2^31"),
+        (lambda: positions.multimodal([2**30] * 3), ValueError, "segments must give at most 2^31"),
+        (lambda: positions.multimodal([(2**20, 2**20)]), ValueError, "must give at most 2^31"),
         (lambda: positions.multimodal([(2, 2, 2, 2**62)]), ValueError, "step must be at most 2^31"),
         (lambda: positions.multimodal([3], start=2**63 - 1), ValueError, "start must be at most"),
         (lambda: positions.grid(0, 3), ValueError, "height must be at least 1, got 0"),

@@ -33,7 +33,7 @@ def convert(
             "--from",
             metavar="PAIRING",
             help="half or interleaved: the pairing of the weights in IN.  [default: what "
-            "config.json says]",
+            "config.json states, or else its model type's]",
             show_default=False,
         ),
     ] = None,

@@ -91,7 +91,7 @@ class Binary(Encoding):
     bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
     Let 2^k be the first power of two above all trained positions: from 2^k on, positions set bits
     that were always 0 in training.
-    Sinusoids are the smooth form: each of their columns also changes at its own speed.
+    Sinusoids are the smooth form: each pair of their columns also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """
@@ -132,7 +132,10 @@ class Binary(Encoding):
 
 
 class PositionTable(nn.Embedding):
-    """A vector for each position, initially N(0, 1), as word embeddings times sqrt(width)."""
+    """A vector for each position, initially N(0, 1).
+
+    Word embeddings, after their multiplication by sqrt(width), have the same distribution.
+    """
 
 
 class Learned(Encoding):

@@ -39,8 +39,8 @@ class KerpleSite(ScoreBias):
 def held_within(x: Tensor, most: float | None = None) -> Tensor:
     """Clamp x to the range from `LEAST` to `most`; gradients pass as if x were not clamped.
 
-    The authors' code writes the clamped values into the parameters at each step, so that gradients
-    can move them away from an edge; plain clamping would leave them there forever.
+    With plain clamping, a parameter beyond a limit would have gradient 0 and stay there. The
+    authors' code avoids this by writing the clamped values into the parameters at each step.
     """
     return x.clamp(LEAST, most).detach() + (x - x.detach())
 
@@ -49,12 +49,12 @@ class Kerple(Encoding):
     """Subtract a kernel of the distance from the scaled scores; each head learns its shape.
 
     `kind=log` is `r1 log(1 + r2 |i - j|)`. `kind=power` is `r1 |i - j|^r2`; ALiBi is the case
-    `r2 = 1`. r1 and r2 are at least 0.01; with `kind=power`, r2 is at most 2.
+    `r2 = 1` with fixed r1. r1 and r2 are at least 0.01; with `kind=power`, r2 is at most 2.
 
     Acts on scores; relative. Costs one logarithm or power per score, once for all layers (in each
-    layer if a long sequence attends in blocks); `2 H` parameters, shared by all layers of the
-    stack. Accepts any position. Keys can be cached. Kernels are symmetric: a stack that looks both
-    ways cannot distinguish a sequence from its reverse.
+    layer if scores are computed block by block, as for long sequences); `2 H` parameters, shared by
+    all layers of the stack. Accepts any position. Keys can be cached. Kernels are symmetric: a
+    stack that looks both ways cannot distinguish a sequence from its reverse.
     Source: Chi et al. 2022, arXiv 2205.09921, the logarithmic and the power variant. As in
     `ParallelKerpleLog` and `ParallelKerplePower` of chijames/KERPLE, megatron/mpu/layers.py, r1 and
     r2 have these limits, and scores are scaled before the kernel is subtracted.

@@ -84,8 +84,9 @@ class T5Site(PairBias):
 class T5(Encoding):
     """Add `b_h[bucket(j - i)]` to the scores: a learned number for each head and each bucket.
 
-    Acts on scores; relative. Costs one look-up per score, once for all layers (in each layer if a
-    long sequence attends in blocks); `buckets * H` parameters, shared by all layers of the stack.
+    Acts on scores; relative. Costs one look-up per score, once for all layers (in each layer if
+    scores are computed block by block, as for long sequences); `buckets * H` parameters, shared by
+    all layers of the stack.
     Accepts any position; all distances from `distance` on share a bucket. Keys can be cached.
 
     In a stack that looks both ways, each side has half of the buckets. Half of a side's buckets

@@ -66,17 +66,19 @@ class Tupe(Encoding):
     scores, which are divided by `sqrt(D)`.
 
     Acts on scores; absolute, and relative too with `relative`. Costs two projections of the
-    position vectors and, per head, one S × T product, once for all layers (but in each layer if a
-    long sequence attends in blocks); `(max_positions + 2 (1 + H D)) * width` parameters (`relative`
-    adds 32 H, `reset` adds H), shared by all layers of the stack. Refuses positions from
-    `max_positions` on. Keys can be cached.
+    position vectors and, per head, one S × T product, once for all layers (in each layer if
+    scores are computed block by block, as for long sequences). Has
+    `(max_positions + 2 (1 + H D)) * width` parameters (`relative` adds 32 H, `reset` adds H),
+    shared by all layers of the stack. Refuses positions from `max_positions` on. Keys can be
+    cached.
 
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, biases
-    would be redundant: the norm's bias can do what a bias of U_q does, and a bias of U_k adds the
-    same number to the scores of all keys, which softmax cancels.
+    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, both
+    can learn the same functions: the norm's bias can do what a bias of U_q does, and a bias of U_k
+    would add one number to all scores of a query, which softmax cancels. With `reset`, the key at
+    position 0 does not get that number, so the authors' model can learn more functions than this.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where [CLS] is. From every other query to

@@ -40,9 +40,9 @@ class Attention(nn.Module):
     `encoding` is an `AttentionEncoding`, the part of a position encoding for one layer, as returned
     by `build("rotary", shape).for_layer(layer)`. Without it, scores do not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
-    `performer(features=64, rotate=before)` or `elu`. For linear attention, build
-    the encoding with `head_dim=rotated_dim(kind, head_dim)`; an unsuitable encoding raises an error
-    (`check_encoding`).
+    `performer(features=64, rotate=before)` or `elu`. Linear attention
+    may rotate features, whose number can differ from head_dim: build its encoding for a shape with
+    `head_dim=rotated_dim(kind, head_dim)`. An unsuitable encoding raises an error.
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
     `attention(x, memory, mask=mask)`. You can use this module alone in your own model.
@@ -111,8 +111,8 @@ class Attention(nn.Module):
             it must be the same for all queries.
         causal: look back only.
         cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
-            attention. In cross-attention, a filled cache replaces memory, which is not projected
-            again.
+            attention. In cross-attention, give memory in every call; it is projected only in
+            the first one.
         need_probabilities: also return probabilities. Linear attention returns its weights instead,
             but only if cache is None; rotated features make some weights negative.
 
@@ -178,7 +178,8 @@ class Attention(nn.Module):
         if unplaced and encoding is not AttentionEncoding:
             raise ValueError(
                 f"placement must be given for {encoding.__name__} in cross-attention with a cache, "
-                f"got None: the cache has the length of memory, not the number of earlier queries"
+                f"got None: the cache's length is that of memory, which does not tell where the "
+                f"queries are"
             )
 
     @property

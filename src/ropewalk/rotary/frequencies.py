@@ -7,12 +7,12 @@ is stored as a fraction of a turn in fixed point,
     w = round(f / 2π · 2^64).
 
 One full turn is 2^64. So overflow of position · w in 64-bit integers drops exactly the full turns,
-and the fraction of a turn is left. The only error is from rounding w, at most |position|
-· 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is below 3e-8, the
-rounding of cos and sin to float32. Farther positions raise no exception, for two reasons: even at
-2^50 the rounding to bfloat16 is larger than this error, and a check of positions on a GPU would
-have to wait for the GPU. Frequencies are computed in decimal arithmetic. theta and the fields of a
-scaling rule are taken as exact binary64 numbers.
+and the fraction of a turn is left. The only error that grows with the position is from
+rounding w, at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this
+error is below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception,
+for two reasons: even at 2^50 the rounding to bfloat16 is larger than this error, and a check of
+positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal arithmetic.
+theta and the fields of a scaling rule are taken as exact binary64 numbers.
 """
 
 from __future__ import annotations

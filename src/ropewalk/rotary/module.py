@@ -31,15 +31,16 @@ class RotaryEmbedding(nn.Module):
 
     For integer positions up to ±2^31, cos and sin are within 1e-7 times the amplitude, whatever the
     dtype of q and k. Farther on, the angle's error is at most |position| · 2^-65 turns: 4e-7
-    radians at position 2^41 (more than the Unix time in milliseconds), 2e-4 at 2^50. If the spec
+    radians at position 2^41, 2e-4 at 2^50. (Unix times in milliseconds are below 2^41.) If the spec
     has `continuous`, positions may be floats, and angles are float64 products. The module has no
     parameters and no buffers, so `.half()`, `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are usually rows of a cached table. It grows in powers of
-    two to at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has 8 MiB
-    if R = 128. Each device caches at most two tables, for the two latest sets of frequencies. A
-    call that includes position 16,384 or a later one computes its own rows: a decode at position
-    10,000,000 computes one row. Cached and computed rows are equal.
+    two to at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has at
+    most 8 MiB if R = 128. A module caches at most two tables on each device: a rule that depends on
+    `length` has several sets of frequencies, and the two latest are kept. A call that includes
+    position 16,384 or a later one computes its own rows: a decode at position 10,000,000 computes
+    one row. Cached and computed rows are equal.
 
     Example:
         >>> import torch
@@ -101,8 +102,8 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int below the last position + 1 raises an
-            error if it selects other frequencies than the correct length would. This is not checked
+            depends on it: an int or (B,). An int that does not exceed the last position
+            raises an error, unless the correct length has the same frequencies. This is not checked
             for `positions` on a GPU (a check would have to wait for the GPU), nor under
             torch.compile.
 

@@ -28,7 +28,7 @@ __all__ = [
     "video",
 ]
 
-MOST = 2**31  # positions in one tensor (16 GiB), two hundred times as many as in long contexts
+MOST = 2**31  # positions in one tensor (16 GiB); the longest contexts have about ten million
 
 Scheme = Literal["contiguous", "zigzag", "round-robin"]
 
@@ -79,7 +79,7 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     ends = given if wrong else given.to(torch.int64)
     if wrong or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
-            f"cu_seqlens must be one axis of cumulative lengths that begin at 0 and never "
+            f"cu_seqlens must be one-dimensional: cumulative lengths that begin at 0 and never "
             f"decrease, got {shown(given.tolist())}"
         )
     _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))
@@ -141,9 +141,10 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
     """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
     segments: in the order of the sequence: an int n for n tokens of text, (H, W) for an image, (T,
-    H, W) for a video; (T, H, W, step) if frames are `step` apart. Sizes are in patches as the
-    language model sees them. For a text token, the three numbers are the same. Each segment begins
-    one after the greatest position so far.
+    H, W) for a video; (T, H, W, step) if frames are `step` apart. H and W count the patches that
+    the language model sees, after merging: in Qwen, those of `image_grid_thw` divided by
+    `spatial_merge_size`. For a text token, the three numbers are the same. Each segment begins one
+    after the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
     Example:
@@ -162,11 +163,11 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
             f"segments must be a list of ints (text) and of (H, W), (T, H, W) or (T, H, W, step), "
             f"got {shown(segments)}"
         )
+    listed = list(segments)
+    _check_count("segments", listed, sum(map(_tokens, listed)))
     parts, here = [torch.zeros(3, 0, dtype=torch.int64)], start
-    for segment in segments:
+    for segment in listed:
         if isinstance(segment, int):
-            check_int("each text segment", segment, 0)
-            _check_count("each text segment", segment, segment)
             part = torch.arange(segment).expand(3, -1)
         else:
             part = _patches(segment)
@@ -227,21 +228,31 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
     return torch.cat((blocks[rank], blocks[parts - 1 - rank]))
 
 
-def _patches(segment: Sequence[int]) -> Tensor:
+def _tokens(segment: int | Sequence[int]) -> int:
+    """Return the number of tokens of a segment; raise if it is none."""
+    if isinstance(segment, int):
+        check_int("each text segment", segment, 0)
+        return segment
     sizes = tuple(segment) if isinstance(segment, Sequence) else ()
-    if len(sizes) == 2:
-        return video(1, *sizes)
-    if len(sizes) == 3:
-        return video(*sizes)
-    if len(sizes) == 4:
-        check_int("step", sizes[3], 1)
-        if sizes[3] > MOST:
-            raise ValueError(f"step must be at most 2^31, got {sizes[3]}")
-        return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
-    raise ValueError(
-        f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
-        f"got {shown(segment)}"
-    )
+    if len(sizes) not in (2, 3, 4):
+        raise ValueError(
+            f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
+            f"got {shown(segment)}"
+        )
+    for name, size in zip(
+        ("frames", "height", "width", "step")[len(sizes) == 2 :], sizes, strict=False
+    ):
+        check_int(name, size, 1)
+    return math.prod(sizes[:3])
+
+
+def _patches(sizes: Sequence[int]) -> Tensor:
+    """Return the positions of an image's or a video's patches, checked by `_tokens`."""
+    if len(sizes) < 4:
+        return video(*sizes) if len(sizes) == 3 else video(1, *sizes)
+    if sizes[3] > MOST:
+        raise ValueError(f"step must be at most 2^31, got {sizes[3]}")
+    return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
 
 
 def _check_count(name: str, value: object, count: int) -> None:

@@ -18,7 +18,7 @@ class Layout(NamedTuple):
 
     read_interleaved, write_interleaved: whether pairs are read, and written, as 2i and 2i + 1; if
         not, as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S,
-        D), -3 for (B, S, H, D). adjoint: negate the angle, and swap reading and writing.
+        D), -3 for (B, S, H, D). adjoint: negate the angles, and exchange the two pairings.
     """
 
     read_interleaved: bool

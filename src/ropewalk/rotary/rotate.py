@@ -38,8 +38,9 @@ def rotate(
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
         pairs and writes halves).
     start: the first dimension that rotates. Those outside [start, start + R) do not change.
-    adjoint: apply the transpose, as the gradient does: angles are negated, but an amplitude in the
-        tables stays. So the transpose is the inverse only if cos² + sin² = 1.
+    adjoint: apply the transpose, as the gradient does: angles are negated, x is read in
+        `write_pairing`, and the result is in `pairing`. A factor by which cos and sin are
+        multiplied, as in YaRN, stays. So the transpose is the inverse only if cos² + sin² = 1.
     out: the tensor to write to, which may be x itself. Raises an error if a gradient is needed.
 
     Returns a tensor of x's shape and dtype. Arithmetic is in float32 (in float64 if x is float64),
@@ -190,7 +191,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    They may if a stride is no larger than the span of all axes with smaller strides.
+    They may if one step along an axis is no longer than the distance in memory from the first to
+    the last element of all axes with smaller strides.
     """
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):

@@ -189,7 +189,10 @@ class RotarySpec:
         return self.amplitude * own
 
     def fixed_point_frequencies(self, length: int | None = None) -> tuple[int, ...]:
-        """Return each pair's frequency in 2^-64 turns per position; see `rotary.frequencies`."""
+        """Return each pair's frequency as an integer, in units of 2^-64 turns per position.
+
+        See `rotary.frequencies`.
+        """
         return _fixed_point(self, self.length_key(length))
 
     def length_key(self, length: int | None) -> int | None:
@@ -277,7 +280,7 @@ class RotarySpec:
 
 @lru_cache(maxsize=128)
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
-    """Return the radians per position of each pair, to at least 60 digits."""
+    """Return the radians per position of each pair, computed with at least 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
         exponents = frequencies.standard_exponents(spec.rotary_dim)
         if spec.axes is not None:

@@ -1,6 +1,7 @@
 """cos and sin tables of a rope: computed, cached for contiguous positions, and applied.
 
-Sizes: A position axes, B batch, S sequence, D head_dim, R rotary_dim.
+Sizes: `A` axes of a position (1 for text, 3 in M-RoPE: time, height, width), `B` batch,
+`S` sequence, `D` head_dim, `R` rotary_dim.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class RopeTables(ABC):
         """Return the tables that rotate x, on its device; names are for error messages.
 
         Without positions, x is at offset, offset + 1 and so on.
-        distances: positions are shifts to apply to x; shifts are not checked against length.
+        distances: True if x is already rotated and `positions` are distances by which to move each
+            row. Distances are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
@@ -85,7 +87,7 @@ class RopeTables(ABC):
         if positions is None:
             end = offset + x.shape[seq_dim]
             check_serves(length, self.spec, end)
-            if type(x) not in (Tensor, nn.Parameter):  # rows of a FakeTensor would have no numbers
+            if type(x) not in (Tensor, nn.Parameter):  # cached rows of a FakeTensor have no numbers
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
@@ -132,8 +134,8 @@ class RotaryTables(RopeTables):
 
     def __init__(self, spec: RotarySpec) -> None:
         super().__init__(spec)
-        # Computed once, so that a compiler finds constants. A dynamic rule has too many possible
-        # lengths: its dict is empty.
+        # Computed once, so that a compiler finds constants. With a dynamic rule, every length has
+        # its own frequencies: the dict is empty.
         lengths = (None,) if spec.scaling is None else spec.scaling.possible_lengths()
         self._constants = {length: constants(spec, length) for length in lengths}
         self._registered_name = register(spec) if spec.needs_length else ""
@@ -183,7 +185,7 @@ class RotaryTables(RopeTables):
         return at_lengths(length, self.spec, self._registered_name)
 
     def _traced(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return frequencies and amplitude by a graph that does not depend on the length."""
+        """Return frequencies and amplitude under torch.compile: one graph serves every length."""
         self.spec.check_length(length)
         if not self._constants:
             lengths = torch.full((1,), length, device=CPU)
@@ -200,8 +202,8 @@ class RotaryTables(RopeTables):
         return per_pair.index_select(0, chosen)[0], amplitude.index_select(0, chosen)[0]
 
     def _contiguous(self, start: int, end: int, length: Length, device: torch.device) -> Tables:
-        # A compiler would exclude the cache's tensors from its graph, or make them constants, and
-        # would guard on the comparisons of start and end.
+        # Under torch.compile the cache is not used: its tensors would stay outside the graph or
+        # become constants, and each comparison of start and end could cause a recompilation.
         compiling = torch.compiler.is_compiling()
         # Rows of a dynamic rule serve one length, and the next token has another length.
         uncached = compiling or not self._constants
@@ -245,7 +247,7 @@ def apply_tables(
     write_pairing, start, blocks.
 
     xs, tables: as `rotate` takes them, with seq_dim.
-    adjoint: apply the transpose: negate the angle, and swap reading and writing.
+    adjoint: apply the transpose: negate the angles, read write_pairing and write pairing.
     pairing: how pairs are read, if not as in spec.pairing; for keys that are already rotated, pass
         spec.write_pairing.
     Returns rotated tensors of the same dtypes. Raises ValueError or TypeError if tables and tensors

@@ -39,7 +39,7 @@ def test_the_headline_says_no_more_than_the_test():
 
 def test_the_legend_explains_only_what_the_tables_show():
     facts = results(("sinusoidal", "learned"), diverged=False)
-    none, threshold = "“No difference shown” means", "± number in small type"
+    none, threshold = "“No difference shown” means", "± number is a threshold"
     for verdict, limit, wanted in (
         ("better", 1.5, []),
         ("no difference shown", 0.0, [none]),

@@ -169,10 +169,10 @@ def test_a_file_goes_before_the_hub(hub, tmp_path):
 
 def test_a_hub_that_does_not_answer_or_has_too_much(hub, monkeypatch):
     hub()
-    with pytest.raises(ValueError, match=r"that can be read \('no network'\)"):
+    with pytest.raises(ValueError, match=r"cannot be read from the hub \('no network'\)"):
         rw.tools.inspect("org/model")
     made = hub(online=FOLDER / "llama-3-8b.json", size=2**40)
-    with pytest.raises(ValueError, match="at most 4,194,304 are allowed"):
+    with pytest.raises(ValueError, match="at most 4,194,304 bytes are allowed"):
         rw.tools.inspect("org/model")
     assert made.downloads == 0
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

@@ -16,8 +16,9 @@ from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
-#: Sentences whose search has ended leave their batch once they are more than an eighth of it. Each
-#: removal copies the caches, and oneDNN prepares matrix products again, since rows are fewer.
+#: Sentences whose search has ended leave their batch once they are more than an eighth of it. They
+#: do not leave at once, because each removal copies the caches and changes the number of rows, for
+#: which oneDNN must prepare its matrix products again.
 SPARE = 8
 
 
@@ -29,9 +30,9 @@ class Hypothesis:
     log_probability: float
 
     def score(self, length_penalty: float) -> float:
-        """Return log-probability / `((5 + length) / 6) ** length_penalty`; end mark included.
+        """Return log-probability / `((5 + length) / 6) ** length_penalty`.
 
-        Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
+        The length includes an end mark. Source: Wu et al. 2016, arXiv 1609.08144, eq. 14.
         """
         return float(self.log_probability / ((6 + len(self.ids)) / 6) ** length_penalty)
 
@@ -101,7 +102,7 @@ def beam_search(
     # All beams of a sentence begin the same, so the first step has one beam.
     tokens = source.new_full((len(live), 1, 1), BOS)
     scores = steps.memory.new_zeros((len(live), 1), dtype=torch.float32)
-    # At most `beam` words are end marks, so at least `beam` others remain to continue.
+    # Only the end mark ends a beam. So of 2 * beam continuations, at most `beam` are ended ones.
     count = 2 * beam if beam > 1 else 1
     while live:
         found = likeliest(model.logits(steps.hidden(tokens)), scores, count)
@@ -129,7 +130,7 @@ def translate_ids(
 ) -> list[list[Hypothesis]]:
     """Search for each source (ids without end mark) in batches of similar length.
 
-    tokens: the most source tokens of a batch, each counted once for each beam.
+    tokens: upper limit of a batch's source tokens times `beam`.
 
     The results are in the order of the sources. On CPU, several batches are searched at once, each
     by one thread of a process of its own (`on_each_core`); results do not depend on it.

@@ -118,7 +118,7 @@ def _duration(run: Facts, training: float) -> str:
     if sessions > 1:
         text += f" in {sessions} sessions"
     if run["duration_s"] < training:
-        text += ", less than training took: the time of earlier sessions is not recorded"
+        text += ", without earlier sessions, whose time was not recorded"
     return text
 
 

@@ -37,8 +37,8 @@ def legend(results: Facts) -> str:
     thresholds = [least for each in tests if (least := least_shown(each)) is not None]
     if any(is_possible(least, tested) for least in thresholds):
         sentences.append(
-            "Cells with “no difference shown”, here or in later tables, have a ± number in small "
-            "type: a larger observed difference would have counted as better or worse"
+            "In cells with “no difference shown”, here or in later tables, the small ± number is a "
+            "threshold: an observed difference above it would have counted as better or worse"
             + ", even if Holm's correction multiplied p by the number of comparisons"
             * (len(rows) > 2)
             + "."
@@ -51,10 +51,10 @@ def legend(results: Facts) -> str:
     if any(not is_possible(abs(each[end]), tested) for each in tests for end in ("low", "high")):
         sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
     sentences += _split_meanings(results)
-    sentences.append(
-        "Extra parameters are counted relative to the smallest model. Peak memory is that of the "
-        "full process."
-    )
+    sentences.append("Extra parameters are counted relative to the smallest model.")
+    measured = all(row["peak_memory_bytes"]["mean"] is not None for row in rows)
+    memory = "is that of the full process" if measured else "was not measured"
+    sentences.append(f"Peak memory {memory}.")
     return " ".join(sentences)
 
 

@@ -175,9 +175,8 @@ def _row(results: Facts, row: Facts) -> tuple[TableCell, ...]:
     cells.append(_score_cell(row["validation_loss"], diverged, 3))
     cells += [TableCell(f"{row['parameters']:,}"), TableCell(f"{row['extra_parameters']:+,}")]
     peaks = row["peak_memory_bytes"]
-    cells.append(
-        TableCell(format_memory(peaks["mean"]), _seeds(format_memory(v) for v in peaks["values"]))
-    )
+    each = () if peaks["mean"] is None else _seeds(format_memory(v) for v in peaks["values"])
+    cells.append(TableCell(format_memory(peaks["mean"]), each))
     return tuple(cells)
 
 

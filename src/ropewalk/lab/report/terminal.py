@@ -33,7 +33,7 @@ def print_table(console: Console, results: Facts) -> None:
             row["name"],
             format_number(row["validation_loss"]["mean"], 3),
             f"{row['parameters']:,}",
-            f"{row['peak_memory_bytes']['mean'] / 2**20:,.0f} MiB",
+            f"{tables.format_memory(row['peak_memory_bytes']['mean'])} MiB",
         )
     console.print()
     for tried in (tuned.training_trials(results), tuned.decoding_trials(results)):

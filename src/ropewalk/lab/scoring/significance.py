@@ -93,8 +93,8 @@ def compare_statistics(
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
       once, its variance is subtracted from the draw of items.
 
-    The few seeds may have nearly the same score by chance; then the draw of seeds varies too
-    little. Therefore items are also drawn alone, and the larger p and the wider interval are used.
+    If the few seeds have nearly the same score by chance, this test varies less than sampling the
+    items alone. So items are also drawn alone, and the larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
@@ -238,7 +238,7 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # The most resamples that may be at least as far from their mean as the difference is from 0.
+    # p is below the level if at most `allowed` resamples are as far from their mean, or farther.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 

@@ -96,11 +96,12 @@ def _from_hub(name: str) -> Path:
             address = client.hf_hub_url(name, "config.json")
             size = client.get_hf_file_metadata(address, timeout=SECONDS).size
         if size is None or size > MAX_BYTES:
-            raise ValueError(f"its config.json has {size} bytes, at most {MAX_BYTES:,} are allowed")
+            has = "no known size" if size is None else f"{size:,} bytes"
+            raise ValueError(f"it has {has}, at most {MAX_BYTES:,} bytes are allowed")
         return Path(client.hf_hub_download(name, "config.json", etag_timeout=SECONDS))
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"config must be a file, or a name on the Hugging Face hub, got {shown(name)}: no such "
-            f"file, and the hub has no config.json for it that can be read ({shown(reason, 200)})"
+            f"file, and its config.json cannot be read from the hub ({shown(reason, 200)})"
         ) from None
