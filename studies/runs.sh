@@ -140,7 +140,7 @@ done
 unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --seeds 1,2,3 --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000
 
 # Bases of the rope, and shares of its frequencies, on real text and contexts of 512 tokens.
-text=(--task causal-lm --seeds 1,2,3 --data debian-texts train_length=512 length_multiples=1 vocabulary=4000 batch_tokens=4096 epochs=0.3 layers=4)
+text=(--task causal-lm --seeds 1,2,3 --data debian-texts train_length=512 length_multiples=1 test_examples=500 vocabulary=4000 batch_tokens=4096 epochs=0.3 layers=4)
 if [[ theta == "${wanted%%/*}" || -z $wanted ]] && [[ ! -e data/debian-texts ]]; then "$python" -m ropewalk.cli fetch debian-texts; fi
 while read -r slug encoding; do
   part theta "$slug" "${text[@]}" --encodings "$encoding"

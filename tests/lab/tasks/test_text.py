@@ -1,7 +1,8 @@
 """Running text: a model's inputs and targets in masked and causal language modeling.
 
 These fail if masks hide or ask for the wrong tokens, if encodings or sessions get different
-windows, or if a report's passage begins or ends within a word.
+windows, if test windows overlap or leave out the end of a corpus, or if a report's passage begins
+or ends within a word.
 """
 
 from types import SimpleNamespace
@@ -86,6 +87,35 @@ def test_passages_are_cut_at_words(name, tmp_path, monkeypatch):
         assert shown
         assert set(shown) <= words
         assert "none" in each["hypotheses"]
+
+
+@given(st.integers(1, 400), st.integers(1, 30), st.integers(1, 12), st.booleans())
+def test_windows_are_spread_over_a_corpus_without_overlap(tokens, length, most, generated):
+    task = SimpleNamespace(data={"test": torch.zeros(tokens)}, generated=generated)
+    starts = TextTask.block_starts(task, "test", length, most)
+    assert len(starts) == min(most, (tokens - 1) // length)
+    if len(starts):
+        gap = length if generated else (tokens - 1) // len(starts)
+        assert torch.equal(starts, torch.arange(len(starts)) * gap)
+        assert gap >= length
+        assert int(starts[-1]) + length < tokens  # the last token is only predicted
+    if len(starts) and not generated:
+        assert tokens - 1 - int(starts[-1]) < 2 * gap  # no rest as long as a gap is left out
+
+
+@pytest.mark.parametrize("data", ["corpus", "tales"])
+def test_test_windows_of_every_length_cover_the_same_tokens(data, tmp_path):
+    if data == "corpus":
+        for name, words in (("train", 300), ("validation", 60), ("test", 400)):
+            (tmp_path / f"{name}.txt").write_text("ein Wort " * words + "\n", encoding="utf-8")
+    text = str(tmp_path) if data == "corpus" else data
+    config = config_of("causal-lm", data=text, length_multiples=(1, 2, 4), test_examples=3)
+    task = prepare(config, tmp_path / "run")
+    covered = [
+        (task.test_starts(8 * n)[:, None] + torch.arange(8 * n)).flatten() for n in (1, 2, 4)
+    ]
+    assert len(covered[0]) == 3 * 4 * 8
+    assert all(torch.equal(covered[0], each) for each in covered)
 
 
 @given(st.lists(st.sampled_from(["▁a", "b", "▁", "."]), max_size=8))

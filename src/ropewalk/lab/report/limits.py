@@ -31,8 +31,8 @@ def limits(results: Facts) -> list[str]:
     )
     if _items(results) == WINDOWS:
         text += (
-            " The windows are the first ones of the test data, and many may come from the same "
-            "document; the tests treat them as independent."
+            " Windows of the same document are not independent; the tests treat them as if they "
+            "were."
         )
     if any(
         row["summary"][split].get("versus_first", 0) is None

@@ -53,8 +53,8 @@ LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
 class TextTask(LanguageTask):
     """Train on windows of running text and score windows of the same length and longer.
 
-    The documents of a split are concatenated, with an end mark after each. Windows of every length
-    cover the same test tokens, so that lengths can be compared.
+    The documents of a split are concatenated, with an end mark after each. Test windows of every
+    length cover the same tokens, so that lengths can be compared.
     """
 
     tested_metric: ClassVar = LOSS
@@ -70,11 +70,16 @@ class TextTask(LanguageTask):
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
         """Make a batch of the windows that begin at these tokens of a split."""
 
+    @property
+    def generated(self) -> bool:
+        """Whether the text is generated (tales), not a corpus."""
+        return self.config.data == "tales"
+
     @cached_property
     def texts(self) -> Texts:
         """The documents: generated tales, or the texts that the config names."""
         config = self.config
-        if config.data != "tales":
+        if not self.generated:
             return _with_one_test_split(load_texts(config.data))
         tested = max(1, config.test_examples * max(config.length_multiples) // TALE_LENGTHS)
         counts: dict[Split, int] = {
@@ -98,8 +103,7 @@ class TextTask(LanguageTask):
 
     def digest(self) -> str:
         # The number of test tales may change between sessions, so the digest leaves them out.
-        generated = self.config.data == "tales"
-        held = [(k, v) for k, v in self.texts.splits.items() if not generated or k != "test"]
+        held = [(k, v) for k, v in self.texts.splits.items() if not self.generated or k != "test"]
         return hashlib.sha256(json.dumps(held, ensure_ascii=False).encode()).hexdigest()
 
     def prepare(self) -> Facts:
@@ -141,17 +145,28 @@ class TextTask(LanguageTask):
 
     def validation_batches(self) -> Iterator[LanguageBatch]:
         length = self.config.train_length
-        count = min(HELD_OUT, (len(self.data["validation"]) - 1) // length)
-        for starts in (torch.arange(count) * length).split(32):
+        for starts in self.block_starts("validation", length, HELD_OUT).split(32):
             yield self.windows("validation", starts, length, int(starts[0]))
 
-    def scored_tokens(self) -> int:
-        """Return how many test tokens are scored: complete windows of every length that fits."""
-        known, length = len(self.data["test"]) - 1, self.config.train_length
-        fitting = [m * length for m in self.config.length_multiples if m * length <= known]
-        if not fitting:
-            return 0
-        return min(self.config.test_examples, known // max(fitting)) * max(fitting)
+    def block_starts(self, split: str, length: int, most: int) -> Tensor:
+        """Return where blocks of `length` tokens begin in a split, `most` or as many as there are.
+
+        They are spaced evenly over a corpus. Tales are independent, so the first ones are taken.
+        """
+        known = len(self.data[split]) - 1
+        count = min(most, known // length)
+        return torch.arange(count) * (length if self.generated else known // max(count, 1))
+
+    def test_starts(self, length: int) -> Tensor:
+        """Return where the test windows of this length begin.
+
+        They divide the same blocks at every length: blocks as long as the longest windows that fit.
+        """
+        known, trained = len(self.data["test"]) - 1, self.config.train_length
+        longest = (m * trained for m in self.config.length_multiples if m * trained <= known)
+        block = max(longest, default=length)
+        starts = self.block_starts("test", block, self.config.test_examples)
+        return (starts[:, None] + torch.arange(block // length) * length).flatten()
 
     @torch.no_grad()
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
@@ -164,8 +179,7 @@ class TextTask(LanguageTask):
         device = model.embedding.weight.device
         nll: list[float] = []
         counts: list[int] = []
-        starts = torch.arange(self.scored_tokens() // length) * length
-        for some in starts.split(max(1, SCORED_TOKENS // length)):
+        for some in self.test_starts(length).split(max(1, SCORED_TOKENS // length)):
             batch = self.windows("test", some, length, int(some[0])).to(device)
             logits = model.logits(model(batch.tokens))
             nll += row_nll(logits, batch.targets).tolist()
@@ -175,9 +189,10 @@ class TextTask(LanguageTask):
     def describe_data(self) -> Facts:
         config, facts = self.config, self.data_facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
-        lengths = ", ".join(
-            f"{self.multiple(split) * config.train_length} ({split})" for split in self.splits
-        )
+        windows = {split: self.multiple(split) * config.train_length for split in self.splits}
+        lengths = ", ".join(f"{length} ({split})" for split, length in windows.items())
+        tested = max(len(self.test_starts(length)) * length for length in windows.values())
+        spaced = "" if self.generated else ", evenly spaced"
         rows = [
             ("Text", held),
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
@@ -185,7 +200,7 @@ class TextTask(LanguageTask):
             ("Trained on", f"windows of {config.train_length} tokens"),
             (
                 "Tested on",
-                f"{self.scored_tokens():,} {self.scored}, in windows of {lengths} tokens",
+                f"{tested:,} {self.scored}, in windows of {lengths} tokens{spaced}",
             ),
             *(("Note", note) for note in self.texts.notes),
         ]
