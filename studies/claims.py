@@ -28,8 +28,9 @@ HEAD = """# Claims about position encodings, tested
 <!-- Written by studies/claims.py from the committed results. -->
 
 Each row compares a claim from articles with the results in this repository. The models are small:
-about 0.1 to 4 million parameters, each trained for seconds or minutes on a machine with two cores,
-on Multi30k, German–English phrases, generated stories and sequences. A large model may differ.
+about 0.1 to 4 million parameters, each trained for seconds or minutes (one for 1 h 21 min) on a
+machine with two cores, on Multi30k, German–English phrases, generated stories and sequences. A
+large model may differ.
 
 A claim is about all cases unless it says otherwise. So a row is
 
@@ -44,13 +45,13 @@ The column “rule” says what counts for a claim and what counts against it. A
 p < 0.05 after Holm's correction; the test resamples seeds and test items together
 ([method](../src/ropewalk/lab/scoring/significance.py)). Parentheses contain the 95 % interval and
 p. If no difference is shown, they contain ±x: an observed difference above x would have been shown
-(without ±x, no possible difference would). An interval is for one comparison alone, but p is
-corrected for the number of encodings of a result that are compared with the one named after
-“against”. So an interval can exclude 0 while no difference is shown, and p can differ from that on
-the linked page, where the pair may be tested the other way round or not at all. p is not corrected
-for the number of tests in a row, nor for the number of rows. As one test against a claim
-contradicts it, some *contradicted* verdicts may be due to chance. Numbers separated by · are
-single seeds.
+(without ±x, no possible difference would, or each item has the same score with both). An interval
+is for one comparison alone, but p is corrected for the number of encodings of a result that are
+compared with the one named after “against”. So an interval can exclude 0 while no difference is
+shown, and p can differ from that on the linked page, where the pair may be tested the other way
+round or not at all. p is not corrected for the number of tests in a row, nor for the number of
+rows. As one test against a claim contradicts it, some *contradicted* verdicts may be due to
+chance. Numbers separated by · are single seeds.
 """
 MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
 

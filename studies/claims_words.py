@@ -207,8 +207,9 @@ CLAIMS = {
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of 0.2 to 3.7 million parameters: "
         f"{BETTER}. Only softmax attention and the next token of tales count: in linear attention "
-        f"the opposite is shown (see above), and on generated tasks at the trained length nothing "
-        f"is. The learning rate is 0.003, and 0.002 for the largest. The smallest was trained on "
-        f"twice as much text; the sizes have different numbers of test windows.",
+        f"with rotation after the feature map, the opposite is shown (see above), and on generated "
+        f"tasks at the trained length nothing is. The learning rate is 0.003, and 0.002 for the "
+        f"largest. The smallest was trained on twice as much text; the middle one was tested on "
+        f"eight times as many windows as the others.",
     ),
 }

@@ -73,6 +73,6 @@ def digits_of_difference(versus: Facts, metric: Facts) -> int:
     digits, size = int(metric["digits"]), round(abs(versus["difference"]), MOST_DIGITS)
     while 0 < size < 10**-digits and digits < MOST_DIGITS:
         digits += 1
-    ends = (versus["low"], versus["high"])
+    ends = (round(versus[end], MOST_DIGITS) for end in ("low", "high"))
     near = any(end != 0 and round(end, digits) == 0 for end in ends)
     return digits + (near and digits < MOST_DIGITS)
