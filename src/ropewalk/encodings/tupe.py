@@ -75,12 +75,9 @@ class Tupe(Encoding):
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases. Here they have none. Without `reset`, the
-    authors' model and this one can learn the same functions: the norm's bias can do what a bias of
-    U_q does, and a bias of U_k would add one number to all scores of a query, which softmax
-    cancels. With `reset`, the score of the key at position 0 is replaced, so a bias of U_k changes
-    only the scores of the other keys. Then the authors' model can learn functions that this one
-    cannot.
+    normalizes p, and its U_q and U_k have biases. Here they have none. Both
+    can learn the same functions: without its bias, a normalized vector has sum 0, so each
+    projection can map the norm's bias to any vector.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. From

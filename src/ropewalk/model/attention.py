@@ -41,9 +41,9 @@ class Attention(nn.Module):
     by `build("rotary", shape).for_layer(layer)`. Without it, scores do not depend on
     positions. `kind` is `softmax`, or linear attention: `performer`,
     `performer(features=64, rotate=before)` or `elu`. Linear attention
-    maps q and k to features, and rotates these unless `rotate=before`. The number of features can
-    differ from head_dim. So for linear attention, build the encoding for a shape with
-    `head_dim=rotated_dim(kind, head_dim)`. An unsuitable encoding raises an error.
+    maps q and k to features. It rotates the features or, with `rotate=before`, q and k. The number
+    of features can differ from head_dim. So for linear attention, build the encoding for a shape
+    with `head_dim=rotated_dim(kind, head_dim)`. An unsuitable encoding raises an error.
 
     Self-attention: `attention(x, causal=True)`; cross-attention:
     `attention(x, memory, mask=mask)`. You can use this module alone in your own model.
@@ -111,8 +111,8 @@ class Attention(nn.Module):
         mask: boolean, True where a query may look, broadcast to `(B, H, S, T)`; in linear attention
             it must be the same for all queries.
         causal: look back only.
-        cache: state of earlier calls, a KeyValueCache, or a LinearAttentionCache for linear
-            attention. In cross-attention, give memory in every call; it is projected only in
+        cache: the state of earlier calls: in linear attention a LinearAttentionCache, otherwise a
+            KeyValueCache. In cross-attention, give memory in every call; it is projected only in
             the first one.
         need_probabilities: also return probabilities. Linear attention returns its weights instead,
             but only if cache is None; rotated features make some weights negative.

@@ -102,8 +102,8 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int that is not above the last position raises
-            an error, unless a length that is above it would give the same frequencies. This is not
+            depends on it: an int or (B,). An int must be above the last position, unless it
+            selects the same frequencies as a length above the last position. This is not
             checked for `positions` on a GPU (a check would have to wait for the GPU), nor under
             torch.compile.
 

@@ -72,7 +72,7 @@ class _Steps:
             self.cache.select(rows)
 
     def follow(self, parents: Tensor) -> None:
-        """Continue each beam of the next step from the beam that `parents` names for it."""
+        """Let beam j of the next step continue the present beam `parents[:, j]`."""
         if self.cache is not None and self.cache.branching:
             self.cache.follow(parents)
 

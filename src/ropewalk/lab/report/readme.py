@@ -98,11 +98,11 @@ def readme(results: Facts, pictures: list[str]) -> str:
     parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
     parts += ["## Conditions", _facts(conditions.conditions(results))]
     each = (
-        "the counts for each sentence's BLEU"
+        "for each sentence the counts from which BLEU is computed"
         if is_translation(results)
         else "each test example's score"
     )
-    parts += [f"`results.json` has the full config; `encodings/` has {each} and the loss curves."]
+    parts += [f"`results.json` has the full config; `encodings/` has the loss curves and {each}."]
     return "\n\n".join(parts) + "\n"
 
 
