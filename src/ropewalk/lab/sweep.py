@@ -72,7 +72,7 @@ def check_sweep(sweep: object, fields: Collection[str]) -> None:
 
 
 def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
-    """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if it gives none.
+    """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if none.
 
     The order of fields is fixed, so that folder names do not depend on the order of options.
     """
