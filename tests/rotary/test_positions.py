@@ -304,7 +304,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed([1] * 999),
             ValueError,
-            "cumulative lengths that begin at 0 and never decrease, got [1, 1",
+            "cumulative lengths, integers that begin at 0 and never decrease, got [1, 1",
         ),
         (
             lambda: positions.grid(2**40, 2**40),

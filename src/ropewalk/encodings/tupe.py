@@ -75,9 +75,10 @@ class Tupe(Encoding):
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases. Here they have none. Both
-    can learn the same functions: without its bias, a normalized vector has sum 0, so each
-    projection can map the norm's bias to any vector.
+    normalizes p, and its U_q and U_k have biases; here they have none. The two versions
+    can learn the same functions: vectors from a LayerNorm without bias stay in a subspace with one
+    dimension less than the width. LayerNorm's bias can point out of it, and each projection can map
+    that direction to any vector, which replaces the projection's own bias.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. From

@@ -79,8 +79,8 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     ends = given if wrong else given.to(torch.int64)
     if wrong or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
-            f"cu_seqlens must be one-dimensional: cumulative lengths that begin at 0 and never "
-            f"decrease, got {shown(given.tolist())}"
+            f"cu_seqlens must be one-dimensional: cumulative lengths, integers that begin at 0 "
+            f"and never decrease, got {shown(given.tolist())}"
         )
     _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))
     everything = torch.arange(int(ends[-1]), device=ends.device)

@@ -140,7 +140,7 @@ def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
     batch = x.shape[0] if x.ndim > -seq_dim else 1
     if cos.ndim > 2 and cos.shape[0] not in (1, batch):
         raise ValueError(
-            f"cos and sin of (B, …, S, R/2) must have x's batch size, {batch} for shape "
+            f"cos and sin of (B, …, S, R/2) must have x's batch size or 1: x has {batch} for shape "
             f"{tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(cos.shape)}"
         )
     if not x.is_floating_point():

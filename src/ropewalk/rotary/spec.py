@@ -247,7 +247,7 @@ class RotarySpec:
             limit = f"head_dim={self.head_dim}" + (f" - start={self.start}" * (self.start > 0))
             raise ValueError(
                 f"rotary_dim must be at most {limit}, got {self.rotary_dim}; "
-                f"leave it out to rotate every dimension"
+                f"leave it out for the default"
             )
 
     def _check_sizes(self, length: int | None) -> None:

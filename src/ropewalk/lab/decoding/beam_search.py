@@ -40,7 +40,7 @@ class Hypothesis:
 
 @dataclass
 class _Sentence:
-    """A sentence in the search: its maximum number of tokens, and its ended hypotheses."""
+    """A sentence in the search: its maximum number of tokens, and its complete hypotheses."""
 
     limit: int
     ended: list[Hypothesis]
@@ -130,7 +130,7 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
 def translate_ids(
     model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 8192
 ) -> list[list[Hypothesis]]:
-    """Search for each source (ids without end mark) in batches of similar length.
+    """Translate each source (ids without end mark), in batches of sources of similar length.
 
     tokens: a batch has at most `tokens / beam` source tokens, with padding.
 
@@ -180,7 +180,7 @@ def _harvest(
     found: Continuations,
     beam: int,
 ) -> None:
-    """Collect ended hypotheses of beams `(B, beams, length)`."""
+    """Collect hypotheses of beams `(B, beams, length)` that have ended or reached the limit."""
     length = tokens.shape[-1]
     ends = (found.words == EOS).tolist()
     at_limit = [length >= sentence.limit for sentence in live]

@@ -229,13 +229,15 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     better = sum(gain > 0 for _, gain in known)
     equal = sum(gain == 0 for _, gain in known)
     worse = [name for name, gain in known if gain < 0]
+    counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
+    (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
     text = (
-        f"If only means are compared, without a significance test, {code(row['name'])} is better "
-        f"than {code(first['name'])} in {better} of {len(known)} measures of quality"
+        f"If only means are compared, without a significance test, {code(row['name'])} is "
+        f"{relation} {code(first['name'])} in {count} of {len(known)} measures of quality"
     )
     if 0 < len(known) <= FEW:
         text += f" ({format_list(name for name, _ in known)})"
-    text += f", equal in {equal}" * bool(equal) + f", worse in {len(worse)}" * bool(worse)
+    text += "".join(f", {relation.split()[0]} in {count}" for relation, count in others)
     listed = worse and len(worse) < len(known)
     return f"{text} ({format_list(worse)})." if listed else f"{text}."
 

@@ -94,8 +94,8 @@ def compare_statistics(
       once, its variance is subtracted from the draw of items.
 
     The third correction narrows the draw of items. If the few seeds have nearly the same score by
-    chance, a draw of both varies less than a full draw of items. So items are also drawn alone,
-    and the larger p and the wider interval are used.
+    chance, items and seeds together can then vary less than items alone. So items are also drawn
+    alone, without this correction, and the larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
@@ -248,7 +248,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return two distances (M,) of resamples from their mean: of items and seeds; of items."""
+    """Return how far each resample (M,) is from their mean: items and seeds drawn; items alone."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
