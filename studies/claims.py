@@ -28,9 +28,9 @@ HEAD = """# Claims about position encodings, tested
 <!-- Written by studies/claims.py from the committed results. -->
 
 Each row compares a claim from articles with the results in this repository. The models are small:
-about 0.1 to 4 million parameters, each trained for seconds or minutes (one for 1 h 21 min) on a
-machine with two cores, on Multi30k, German–English phrases, generated stories and sequences. A
-large model may differ.
+about 0.1 to 4 million parameters, each trained for seconds or minutes (one for 1 h 21
+min, which includes pauses) on a machine with two cores, on Multi30k, German–English phrases,
+generated stories and sequences. A large model may differ.
 
 A claim is about all cases unless it says otherwise. So a row is
 
@@ -122,7 +122,7 @@ def page(rows: Sequence[Facts]) -> str:
     ]
     made = (
         "```sh\npython studies/claims.py   # writes this page\n"
-        "bash studies/runs.sh      # trains what is missing in results/claims\n```"
+        "bash studies/runs.sh      # trains what is missing in results\n```"
     )
     return (
         f"{HEAD}\nOf {len(rows)} claims: {', '.join(counts)}.\n\n"

@@ -96,10 +96,11 @@ CLAIMS = {
     "decay-trained": Claim(
         "Scores decay with distance up to the farthest keys, in trained models.",
         f"{ROFORMER}, section 3.4.3; {TUTORIALS}",
-        "Mean scores of `rotary` by eighths of the distance: for it if the farthest eighth is the "
-        "lowest in every layer and seed, against it if in none. Scores that fall and rise again at "
-        "the end count against it, even if the farthest are lower than the nearest. Only the first "
-        "keys of a window are so far away, so distance and a place at the beginning are mixed.",
+        "Mean scores of `rotary` by eighths of the distance (from 1 on): for it if the farthest "
+        "eighth is the lowest in every layer and seed, against it if in none. Scores that fall and "
+        "rise again at the end count against it, even if the farthest are lower than the nearest. "
+        "Only the first keys of a window are so far away, so distance and a place at the beginning "
+        "are mixed.",
     ),
     "decay-rotation": Claim(
         "… and it is the rotation that makes them decay.",

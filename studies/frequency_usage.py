@@ -160,7 +160,7 @@ def readme(results: Facts) -> str:
         heads_table(found),
         "## p-RoPE without training",
         "The loss (nats per token) if only the fastest pairs rotate: its change, with a 95 % "
-        "interval from a bootstrap over blocks of 32 tokens.",
+        "interval from a bootstrap over blocks of at most 32 tokens.",
         cost_table(found),
     ]
     return "\n\n".join(parts) + "\n"

@@ -135,10 +135,11 @@ def _decays(results: Facts) -> list[str]:
     layers = results["config"]["layers"]
     return [
         "## Score by distance",
-        "How much higher the mean score is at the nearest eighth of distances than at the farthest "
-        "(mean of heads and seeds). The score is what the softmax gets from q and k, without "
-        "biases. RoFormer (section 3.4.3) derives an upper bound that decays with distance; a "
-        "trained model need not follow it.",
+        "How much higher the mean score is at the nearest eighth of distances (from 1 on) than at "
+        "the farthest (mean of heads and seeds). The score is q·k/√D, without biases; before the "
+        "softmax, `tupe` divides it by another √2, and `deberta` by √3. RoFormer (section "
+        "3.4.3) derives an upper bound that decays with distance; a trained model need not follow "
+        "it.",
         markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
         shown("scores", scores_picture(results)),
     ]
@@ -156,8 +157,8 @@ def _positions(results: Facts) -> list[str]:
         "## How much of a position is left",
         "R² of a linear map (ridge regression, evaluated on unseen windows) from a token's vector "
         "to its position: 1 means that it reads the position exactly, 0 that it reads nothing. The "
-        "causal mask alone lets layers count, as `none` shows. So from the second layer on, the "
-        "map may read a position that was counted and not the one that was added.",
+        "causal mask alone lets layers count, as `none` shows. So after any "
+        "layer, the map may read a position that was counted and not the one that was added.",
         markdown_table(head, rows),
     ]
 

@@ -309,7 +309,7 @@ def test_steps_beyond_64_bits():
         (
             {"cos": COS.expand(3, 5, 4), "sin": SIN.expand(3, 5, 4)},
             ValueError,
-            "must have x's batch size, 2 for shape (2, 4, 5, 8) with seq_dim=-2, got shape (3",
+            "batch size or 1: x has 2 for shape (2, 4, 5, 8) with seq_dim=-2, got shape (3",
         ),
         (
             {"start": 1},

@@ -242,7 +242,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed([]),
             ValueError,
-            "cu_seqlens must be one-dimensional: cumulative",
+            "cu_seqlens must be a one-dimensional tensor or list",
         ),
         (lambda: positions.packed([1, 4]), ValueError, "begin at 0 and never decrease, got [1, 4]"),
         (lambda: positions.packed([0, 4, 3]), ValueError, "never decrease, got [0, 4, 3]"),
@@ -250,7 +250,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed([[0, 4]]),
             ValueError,
-            "must be one-dimensional: cumulative lengths",
+            "integers, cumulative lengths",
         ),
         (
             lambda: positions.left_padded(torch.ones(4)),
@@ -294,7 +294,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed(torch.tensor(3)),
             ValueError,
-            "cu_seqlens must be one-dimensional",
+            "cu_seqlens must be a one-dimensional",
         ),
         (
             lambda: positions.packed([0, 2**60]),
@@ -304,7 +304,7 @@ def test_shards_rotated_apart_are_the_whole_rotated(scheme):
         (
             lambda: positions.packed([1] * 999),
             ValueError,
-            "cumulative lengths, integers that begin at 0 and never decrease, got [1, 1",
+            "cumulative lengths that begin at 0 and never decrease, got [1, 1",
         ),
         (
             lambda: positions.grid(2**40, 2**40),

@@ -603,7 +603,7 @@ def test_a_missing_length_is_an_error(rule, call):
         (
             torch.tensor([5, 5, 5]),
             ValueError,
-            "integers of shape (2,), one for each row, as x has shape (2, 1, 5, 16)",
+            "of shape (2,), one for each sequence, got shape (3,); x has shape (2, 1, 5, 16)",
         ),
     ],
 )

@@ -87,11 +87,11 @@ class Binary(Encoding):
     Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
     that have more bits. Keys can be cached.
 
-    `bits` is the width by default; the columns after the bits do not change. The values are
-    bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in one.
-    Let 2^k be the first power of two above all trained positions: from 2^k on, positions set bits
-    that were always 0 in training.
-    Sinusoids are the smooth form: each pair of their columns also changes at its own speed.
+    By default, `bits` is the width, at most 63; the columns after the bits do not change. The
+    values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in
+    one. Let 2^k be the first power of two above all trained positions: from 2^k on, positions set
+    bits that were always 0 in training. Sinusoids are the smooth form: each pair of their columns
+    also changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """

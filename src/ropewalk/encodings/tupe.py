@@ -76,9 +76,9 @@ class Tupe(Encoding):
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
     normalizes p, and its U_q and U_k have biases; here they have none. The two versions
-    can learn the same functions: vectors from a LayerNorm without bias stay in a subspace with one
-    dimension less than the width. LayerNorm's bias can point out of it, and each projection can map
-    that direction to any vector, which replaces the projection's own bias.
+    can learn the same functions. Before LayerNorm adds its bias, its outputs lie in a subspace with
+    one dimension less than the width. The bias can point out of this subspace, and each projection
+    can map that direction to any vector. That vector replaces the projection's own bias.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. From

@@ -49,9 +49,7 @@ def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[
         words = name == "attention"  # names of attentions are kept as written
         each = [value.strip() for value in split_at(values, ",")]
         if "" in each:
-            raise ValueError(
-                f"{option} must have a value before and after each comma, got {shown(text)}"
-            )
+            raise ValueError(f"{option} must have no empty value, got {shown(text)}")
         sweep[name] = each if words else [read_value(value) for value in each]
     return sweep
 

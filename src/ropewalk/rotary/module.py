@@ -75,6 +75,7 @@ class RotaryEmbedding(nn.Module):
     ) -> RotaryEmbedding:
         """Return the rope of one layer of a config.json, read by `ModelSpec.from_config`.
 
+        config: a path to it or its folder, its contents, or a transformers config.
         The rope does not include two factors of the layer's scores: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """
@@ -103,9 +104,9 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int must be above the last position. A smaller
-            one is accepted only if the frequencies are still the same. This is not checked
-            for `positions` on a GPU (a check would have to wait for the GPU), nor under
+            depends on it: an int or (B,). An int that is not greater than the last position
+            raises an error, unless a sufficient length would give the same frequencies. This is
+            not checked for `positions` on a GPU (a check would have to wait for the GPU), nor under
             torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q

@@ -79,8 +79,8 @@ def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     ends = given if wrong else given.to(torch.int64)
     if wrong or ends[0] != 0 or (ends.diff() < 0).any():
         raise ValueError(
-            f"cu_seqlens must be one-dimensional: cumulative lengths, integers that begin at 0 "
-            f"and never decrease, got {shown(given.tolist())}"
+            f"cu_seqlens must be a one-dimensional tensor or list of integers, cumulative lengths "
+            f"that begin at 0 and never decrease, got {shown(given.tolist())}"
         )
     _check_count("cu_seqlens", int(ends[-1]), int(ends[-1]))
     everything = torch.arange(int(ends[-1]), device=ends.device)
@@ -142,9 +142,9 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
 
     segments: in the order of the sequence: an int n for n tokens of text, (H, W) for an image, (T,
     H, W) for a video; (T, H, W, step) if frames are `step` apart. H and W count the patches that
-    the language model sees, after merging: in Qwen, those of `image_grid_thw` divided by
-    `spatial_merge_size`. For a text token, the three numbers are the same. Each segment begins one
-    after the greatest position so far.
+    the language model sees, after merging: in Qwen, those of `image_grid_thw` or `video_grid_thw`
+    divided by `spatial_merge_size`. For a text token, the three numbers are the same. Each
+    segment begins one after the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
     Example:

@@ -66,8 +66,8 @@ def rotate(
     rest = x.shape[-1] - start - rotary_dim
     if start < 0 or rest < 0:
         raise ValueError(
-            f"start + R must lie within x's last axis, of {x.shape[-1]} dimensions, "
-            f"got start={start} and R={rotary_dim} (twice the last axis of cos)"
+            f"dimensions from start to start + R must lie within x's last axis, of {x.shape[-1]} "
+            f"dimensions, got start={start} and R={rotary_dim} (twice the last axis of cos)"
         )
     if out is not None:
         _check_out(out, x, cos, sin)

@@ -79,9 +79,9 @@ class RopeTables(ABC):
         batch = x.shape[0] if x.ndim > -seq_dim else 1
         if isinstance(length, Tensor) and length.numel() not in (1, batch):
             raise ValueError(
-                f"length must be an int, or integers of shape ({batch},), one for each row, as "
-                f"{name} has shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape "
-                f"{tuple(length.shape)}"
+                f"length must be an int, or integers of shape ({batch},), one for each sequence, "
+                f"got shape {tuple(length.shape)}; {name} has shape {tuple(x.shape)} with "
+                f"seq_dim={seq_dim}"
             )
         check_offset(offset, x.shape[seq_dim])
         if positions is None:

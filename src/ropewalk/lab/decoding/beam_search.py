@@ -87,7 +87,7 @@ def beam_search(
     the source's plus ten; fewer if a learned position table is shorter). Hypotheses that are cut
     at that length are returned as they are. `beam=1` is greedy decoding. A row has fewer than
     `beam` hypotheses only if the vocabulary is too small for more. If the encoding's method allows
-    no cache, each step computes everything from scratch. Raises ValueError if beam or max_tokens
+    no cache, each step decodes all tokens so far again. Raises ValueError if beam or max_tokens
     is below 1.
     """
     for name, value in (("beam", beam), ("max_tokens", max_tokens)):

@@ -55,7 +55,10 @@ def limits(results: Facts) -> list[str]:
                 "against the others."
             )
     if results.get("against"):
-        text += " A pair that is tested both ways has slightly different intervals and p."
+        text += (
+            " A pair that is tested twice, each encoding once as the reference, gets slightly "
+            "different intervals and p."
+        )
     if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
         text += (
             f" The resamples are random: with other ones, a verdict with p between "

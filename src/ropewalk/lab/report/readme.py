@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ropewalk.figures.html import picture_html
 from ropewalk.files import Facts
+from ropewalk.lab.data.real.catalogue import REAL_TEXTS
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import code, code_list, format_count, language_name
 from ropewalk.lab.report.legend import interval_note, legend
@@ -66,7 +67,7 @@ def readme(results: Facts, pictures: list[str]) -> str:
         f"# {_escape(findings.title(results))}",
         "<!-- Generated from results.json; the next run overwrites it. -->",
         _question(results),
-        f"```sh\n{results['command']}\n```",
+        f"```sh\n{_commands(results)}\n```",
         "## Result",
         f"**{_prose(findings.headline(results))}**",
         _markdown(tables.main_table(results)),
@@ -145,6 +146,13 @@ def _question(results: Facts) -> str:
         f"model was trained on {train} of the corpus {code(corpus['name'])} with each encoding "
         f"({names}), {seeds} each. {_others(results)}"
     )
+
+
+def _commands(results: Facts) -> str:
+    """Return the commands that make the results, with one that fetches a real text."""
+    data = results["config"].get("data")
+    fetch = f"ropewalk fetch {data}\n" if data in REAL_TEXTS else ""
+    return fetch + str(results["command"])
 
 
 def _others(results: Facts) -> str:

@@ -248,7 +248,7 @@ def _reach(far: Tensor, level: float) -> float:
 def _distances(
     first: _Resampled, other: _Resampled, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return how far each resample (M,) is from their mean: items and seeds drawn; items alone."""
+    """Return (M,) distances from the mean, with items and seeds drawn, and with items alone."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
     noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws

@@ -59,7 +59,8 @@ def _in_folder(folder: Path) -> Source:
     none = "neither a config.json nor a .gguf file"
     has = f"{len(found)} .gguf files; name one of them" if found else none
     raise ValueError(
-        f"config must be a folder with a config.json, got {shown_path(folder)}, which has {has}"
+        f"config must be a folder with a config.json or one .gguf file, got {shown_path(folder)}, "
+        f"which has {has}"
     )
 
 

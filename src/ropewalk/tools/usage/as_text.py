@@ -27,8 +27,8 @@ NOTES: Rows = [
     (
         "p-RoPE",
         "p: the share of pairs that rotate, the fastest; the others have frequency 0, in all "
-        "layers. Loss: nats per predicted token. Intervals: 95 %, bootstrap over blocks of 32 "
-        "tokens.",
+        "layers. Loss: nats per predicted token. Intervals: 95 %, bootstrap over blocks of at "
+        "most 32 tokens.",
     ),
 ]
 
