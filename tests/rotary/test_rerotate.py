@@ -228,7 +228,7 @@ def test_gradients_run_through_every_move(spec):
                 k, torch.arange(4), rope.spec, NAMED["longrope"], old_length=3
             ),
             ValueError,
-            "length must be given: frequencies of LongRoPE",
+            "length must be given, got None: frequencies of LongRoPE",
         ),
     ],
 )

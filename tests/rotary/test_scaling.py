@@ -580,7 +580,7 @@ def test_rows_are_kept_for_the_two_latest_sets_of_frequencies():
 )
 def test_a_missing_length_is_an_error(rule, call):
     message = (
-        f"length must be given: frequencies of {name(rule)} depend on the length of the complete"
+        f"length must be given, got None: frequencies of {name(rule)} depend on the length of the"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         call(ropes(rule), torch.randn(1, 1, 5, 16))

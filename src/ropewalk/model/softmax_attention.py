@@ -30,6 +30,8 @@ from ropewalk.rotary.kernels.operator import is_transformed
 BLOCK, BLOCK_ELSEWHERE = 2**20, 2**26
 #: With AVX-512, torch's softmax over fewer keys takes 4 to 12 times as long.
 FAST_KEYS = 16
+#: On CPU, torch computes matrix products with fewer multiplications without vector instructions.
+FAST_PRODUCT = 400
 #: Fewest queries of a block: DeBERTa multiplies all keys with positions again for each block.
 LEAST = 128
 
@@ -143,7 +145,9 @@ def _attend(
         )
     plain = not (formed or encoding.attends) and bias is None and mask is None
     if causal and not (plain and q.shape[-2] == k.shape[-2]):
-        mask, causal = _looking_back(q, k, mask), False
+        # The last query is at the last key.
+        seen = causal_mask(q.shape[-2], k.shape[-2], q.device)
+        mask, causal = seen if mask is None else mask & seen, False
     if encoding.attends:
         return encoding.attend(q, k, v, placement, mask, need_probabilities)
     scale = q.shape[-1] ** -0.5 if encoding.scale is None else encoding.scale
@@ -262,7 +266,10 @@ def _attend_few(
     scores = scores * scale if added is None else torch.add(added, scores, alpha=scale)
     if keys < FAST_KEYS:
         scores = pad(scores, (0, FAST_KEYS - keys), value=lowest)
-    out = scores.softmax(-1)[..., :keys] @ v
+    p = scores.softmax(-1)[..., :keys]
+    slow = q.shape[-2] == 1 and keys * v.shape[-1] < FAST_PRODUCT
+    by_element = slow and not torch.compiler.is_compiling()
+    out = (p.transpose(-2, -1) * v).sum(-2, keepdim=True) if by_element else p @ v
     # A query that may not look at any key gets zeros.
     return out if mask is None else torch.where(mask.any(-1, keepdim=True), out, 0.0)
 
@@ -288,9 +295,3 @@ def attention_probabilities(
         if bias is not None:
             scores = scores + bias
         return masked_softmax(scores, mask)
-
-
-def _looking_back(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    """Limit the mask to keys at or before each query; the last query is at the last key."""
-    seen = causal_mask(q.shape[-2], k.shape[-2], q.device)
-    return seen if mask is None else mask & seen

@@ -104,9 +104,9 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int that is not greater than the last position
-            raises an error, unless a sufficient length would give the same frequencies. This is
-            not checked for `positions` on a GPU (a check would have to wait for the GPU), nor under
+            depends on it: an int or (B,). An int must be greater than the last position. A
+            smaller one raises an error if a greater one would give other frequencies. This is not
+            checked for `positions` on a GPU (a check would have to wait for the GPU), nor under
             torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
@@ -222,7 +222,7 @@ class RotaryEmbedding(nn.Module):
         try:
             if q.shape[-1:] != width or k.shape[-1:] != width or q.shape[0] != k.shape[0]:
                 return None
-        except RuntimeError:  # a nested tensor has no shape
+        except RuntimeError:  # a strided nested tensor has no shape
             return None
         if self.spec.needs_length and length is not None and offset + q.shape[seq_dim] > length:
             return None

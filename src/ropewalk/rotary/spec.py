@@ -205,8 +205,8 @@ class RotarySpec:
             return None
         if length is None:
             raise ValueError(
-                f"length must be given: frequencies of {type(self.scaling).__name__} depend on the "
-                f"length of the complete sequence, got None; it is never guessed from positions"
+                f"length must be given, got None: frequencies of {type(self.scaling).__name__} "
+                f"depend on the length of the complete sequence; it is not guessed from positions"
             )
         return self.scaling.length_key(length)
 

@@ -17,8 +17,8 @@ from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
 #: Sentences whose search has ended leave their batch once they are more than an eighth of it. They
-#: do not leave at once, because each removal copies the caches and changes the number of rows, for
-#: which oneDNN must prepare its matrix products again.
+#: do not leave at once: each removal copies the caches, and oneDNN must prepare its matrix products
+#: again for the new number of rows.
 SPARE = 8
 
 
@@ -84,11 +84,11 @@ def beam_search(
     """Return `beam` hypotheses for each row of source `(B, S)`, the likeliest first.
 
     A search ends when `beam` hypotheses have ended, or at `max_tokens` tokens (default: twice
-    the source's plus ten; fewer if a learned position table is shorter). Hypotheses that are cut
-    at that length are returned as they are. `beam=1` is greedy decoding. A row has fewer than
-    `beam` hypotheses only if the vocabulary is too small for more. If the encoding's method allows
-    no cache, each step decodes all tokens so far again. Raises ValueError if beam or max_tokens
-    is below 1.
+    the source's plus ten), or where a learned position table ends, if that is earlier.
+    Hypotheses that are cut there are returned as they are. `beam=1` is greedy decoding. A row has
+    fewer than `beam` hypotheses only if the vocabulary is too small for more. If the encoding's
+    method allows no cache, each step decodes all tokens so far again. Raises ValueError if beam or
+    max_tokens is below 1.
     """
     for name, value in (("beam", beam), ("max_tokens", max_tokens)):
         if value is not None and value < 1:

@@ -251,7 +251,7 @@ def _distances(
     """Return (M,) distances from the mean, with items and seeds drawn, and with items alone."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
-    noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # in both draws
+    noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # by_seeds has it
     narrow = math.sqrt(max(0.0, 1 - noise / variance)) if variance > 0 else 0.0
 
     resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
