@@ -59,6 +59,12 @@ def limits(results: Facts) -> list[str]:
             " A pair that is tested twice, each encoding once as the reference, gets slightly "
             "different intervals and p."
         )
+        later = [x for x in results["against"] if f"--against {x}" not in results["command"]]
+        if later:
+            text += (
+                f" The tests against {code_list(later)} were made from the saved scores, after the "
+                f"run; `--against` makes them in the run."
+            )
     if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
         text += (
             f" The resamples are random: with other ones, a verdict with p between "
