@@ -59,6 +59,11 @@ def readme(results: Facts) -> str:
         "differences are more than chance.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
+    if ".py results/" in results["command"] and any(run["rules"] for run in runs):
+        parts += [
+            "The last command reads the published scores, and keeps the earlier scores of scaling "
+            "rules. The same script made those from the folders in `runs/`, which have the models."
+        ]
     if len(runs) > 1:
         parts += [_overview(runs)]
     for place, run in enumerate(runs, 1):

@@ -85,7 +85,7 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     facts = [
         ("Command", run["command"]),
         ("Commit when scored", run["commit"] or "not known"),
-        ("Started", run["started"]),
+        ("Started", _started(run, training)),
         ("Duration", _duration(run, training)),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
         ("Precision", machine["precision"]),
@@ -102,6 +102,12 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
         facts.append(("Note", run["note"]))
     versions = {"ropewalk": run["ropewalk"], **run["versions"]}
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
+
+
+def _started(run: Facts, training: float) -> str:
+    """Return when a run began; of earlier sessions, the time may not have been recorded."""
+    earlier = run["duration_s"] < training
+    return f"before {run['started']}, in an earlier session" if earlier else str(run["started"])
 
 
 def _duration(run: Facts, training: float) -> str:

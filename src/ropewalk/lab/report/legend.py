@@ -53,7 +53,7 @@ def legend(results: Facts) -> str:
     sentences += _split_meanings(results)
     sentences.append("Extra parameters are counted relative to the smallest model.")
     measured = all(row["peak_memory_bytes"]["mean"] is not None for row in rows)
-    memory = "is that of the full process" if measured else "was not measured"
+    memory = "is that of the full process" if measured else "is not known"
     sentences.append(f"Peak memory {memory}.")
     return " ".join(sentences)
 
