@@ -362,7 +362,7 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["compare", "--sweep", "heads=2,3"], "sweep, heads=3: heads must divide width"),
         (
             ["compare", "--sweep", "clip=" + "1," * 9_000],
-            "--sweep must have a value before and after each",
+            "--sweep must have no empty value, got",
         ),
         (["compare", "clip=1", "--sweep", "clip=1,2"], "'clip' must be given once, got a value"),
         (["tune", "nowhere", "beam=1,2"], "RUN must be the folder of a finished run"),
