@@ -1,32 +1,34 @@
-"""The C extension, which needs more than pyproject.toml can say; all else stands there."""
+"""The C extensions, which need more than pyproject.toml can say; all else stands there."""
 
 import sys
 from glob import glob
 
 from setuptools import Extension, setup
 
-FLAGS = [
-    "-O3",
-    "-g0",
-    "-ffp-contract=off",  # rounds as torch does
-    "-fno-trapping-math",  # selections need no branch
-    "-pthread",
-]
+FLAGS = ["-O3", "-g0", "-fno-trapping-math", "-pthread"]  # selections need no branch
+AS_TORCH = ["-ffp-contract=off"]  # rounds as torch does
 LIBRARIES = ["-pthread", "-ldl"]
 if sys.platform == "win32":
-    FLAGS = LIBRARIES = []
-HERE = "src/ropewalk/rotary/kernels/"
+    FLAGS = AS_TORCH = LIBRARIES = []
+HEADERS = sorted(glob("src/ropewalk/**/*.h", recursive=True))
+
+
+def extension(module: str, flags: list[str]) -> Extension:
+    """Return the extension of this name, whose source has the same path."""
+    return Extension(
+        module,
+        [f"src/{module.replace('.', '/')}.c"],
+        depends=HEADERS,
+        extra_compile_args=[*FLAGS, *flags],
+        extra_link_args=LIBRARIES,
+        py_limited_api=True,
+        optional=True,  # without a compiler the same is computed in torch
+    )
+
 
 setup(
     ext_modules=[
-        Extension(
-            "ropewalk.rotary.kernels._rotate",
-            [HERE + "_rotate.c"],
-            depends=sorted(glob(HERE + "*.h")),
-            extra_compile_args=FLAGS,
-            extra_link_args=LIBRARIES,
-            py_limited_api=True,
-            optional=True,  # without a compiler the same is computed in torch
-        )
+        extension("ropewalk.rotary.kernels._rotate", AS_TORCH),
+        extension("ropewalk.model._attend", ["-ffp-contract=fast"]),
     ]
 )

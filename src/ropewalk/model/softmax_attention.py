@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.relative import masked_softmax
-from ropewalk.model import flex
+from ropewalk.model import flex, short_attention
 from ropewalk.model.cache import causal_mask
 from ropewalk.rotary.kernels.operator import is_transformed
 
@@ -28,10 +28,6 @@ from ropewalk.rotary.kernels.operator import is_transformed
 #: to a third of the time and, in training, less time than one piece although each is computed
 #: twice. On other devices, each block costs kernel launches.
 BLOCK, BLOCK_ELSEWHERE = 2**20, 2**26
-#: With AVX-512, torch's softmax over fewer keys takes 4 to 12 times as long.
-FAST_KEYS = 16
-#: On CPU, torch computes matrix products with fewer multiplications without vector instructions.
-FAST_PRODUCT = 400
 #: Fewest queries of a block: DeBERTa multiplies all keys with positions again for each block.
 LEAST = 128
 
@@ -136,7 +132,7 @@ def _attend(
     need_probabilities: bool,
 ) -> tuple[Tensor, Tensor | None]:
     group = q.shape[1] // k.shape[1]
-    formed = need_probabilities or (_few(q) and group == 1)
+    formed = need_probabilities or short_attention.suits(q, k)
     bias = encoding.bias(placement)
     if bias is not None and bias.shape[-3] != q.shape[1]:
         raise ValueError(
@@ -155,7 +151,7 @@ def _attend(
         if group > 1:
             k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
         if not need_probabilities:
-            return _attend_few(q, k, v, scale, bias, mask), None
+            return short_attention.attend(q, k, v, scale, bias, mask), None
         p = attention_probabilities(q, k, scale, bias, mask)
         return p.to(v.dtype) @ v, p
     if bias is not None:
@@ -240,38 +236,6 @@ def _in_range(bias: Tensor, dtype: torch.dtype) -> Tensor:
         return bias.to(dtype)
     top = bias.detach().amax(-1, keepdim=True)
     return (bias - top.clamp(min=torch.finfo(bias.dtype).min)).to(dtype)
-
-
-def _few(q: Tensor) -> bool:
-    """Return whether queries are so few that torch's fused CPU kernel is slower than products.
-
-    In generation it takes 1.3 to 5 times as long, more with more threads.
-    """
-    plain = q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64)
-    most = 1 if torch.compiler.is_compiling() else 8  # a graph for one query exists in any case
-    return plain and q.shape[-2] <= most and not torch.is_grad_enabled()
-
-
-def _attend_few(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, mask: Tensor | None
-) -> Tensor:
-    """Attend like `attention_probabilities`, in fewer passes over the scores."""
-    lowest, keys = torch.finfo(q.dtype).min, k.shape[-2]
-    scores = q @ k.transpose(-2, -1)
-    if mask is None:
-        added = bias
-    else:  # a sum over few keys takes less time than a choice for each head
-        plain = q.new_zeros(()) if bias is None else bias.to(q.dtype)
-        added = torch.where(mask, plain, lowest)
-    scores = scores * scale if added is None else torch.add(added, scores, alpha=scale)
-    if keys < FAST_KEYS:
-        scores = pad(scores, (0, FAST_KEYS - keys), value=lowest)
-    p = scores.softmax(-1)[..., :keys]
-    slow = q.shape[-2] == 1 and keys * v.shape[-1] < FAST_PRODUCT
-    by_element = slow and not torch.compiler.is_compiling()
-    out = (p.transpose(-2, -1) * v).sum(-2, keepdim=True) if by_element else p @ v
-    # A query that may not look at any key gets zeros.
-    return out if mask is None else torch.where(mask.any(-1, keepdim=True), out, 0.0)
 
 
 def attention_probabilities(

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "_rotate_tensor.h"
+#include "_tensor.h"
 
 /* One tensor to rotate. Strides are in elements; those of missing axes are 0. */
 typedef struct {

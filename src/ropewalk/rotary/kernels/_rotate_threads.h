@@ -1,16 +1,10 @@
 /* Work shared by threads: chunks of parts; a thread takes the next one when it is free.
  *
- * If torch computes with OpenMP, its own team of threads takes them. The team is awake when the call
- * is among others of torch, and would otherwise compete with our threads. A forked process has no
- * such team, and hangs if it uses one. There, and without OpenMP, threads are started for each call.
+ * If torch computes with OpenMP, its own team of threads takes them (_team.h). In a forked process,
+ * and without OpenMP, threads are started for each call.
  */
 
-#if !defined(_WIN32)
-#include <dlfcn.h>
-#include <pthread.h>
-#include <sched.h>
-#define HAS_THREADS 1
-#endif
+#include "_team.h"
 
 enum { MOST_TENSORS = 4, MOST_THREADS = 256, CHUNKS_OF_A_THREAD = 16, CHUNKS_WORTH_A_START = 4 };
 
@@ -42,16 +36,6 @@ static void leave(Job *job) {
 }
 
 #ifdef HAS_THREADS
-/* GNU OpenMP's entry for a parallel region, which LLVM's and Intel's have as well. */
-static void (*team)(void (*function)(void *), void *argument, unsigned threads, unsigned flags);
-
-static void forget_team(void) { team = NULL; }
-
-static void find_team(void) {
-    *(void **)&team = dlsym(RTLD_DEFAULT, "GOMP_parallel");
-    if (team && pthread_atfork(NULL, NULL, forget_team)) team = NULL;
-}
-
 static void *help(void *job) {
     take_chunks(job);
     leave(job);
@@ -85,7 +69,6 @@ static void take_all_chunks(Job *job, int64_t threads) {
     while (atomic_load(&job->done) < job->first_chunk[job->count]) sched_yield();
 }
 #else
-static void find_team(void) {}
 static void take_all_chunks(Job *job, int64_t threads) { take_chunks(job); }
 #endif
 

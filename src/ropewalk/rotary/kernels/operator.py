@@ -41,7 +41,7 @@ def dispatch(
         return xs
     elif _kernel_suffices(xs):
         results = _to_new(xs, cos, sin, *layout)
-    elif _are_plain(xs):
+    elif are_plain(xs):
         results = _Rotation.apply(layout, cos, sin, *xs)  # type: ignore[no-untyped-call]
     else:
         results = torch.ops.ropewalk.rotate(xs, cos, sin, *layout)
@@ -97,11 +97,11 @@ def _kernel_suffices(xs: Sequence[Tensor]) -> bool:
         for x in xs:
             if x.requires_grad:
                 return False
-    return _are_plain(xs)
+    return are_plain(xs)
 
 
-def _are_plain(xs: Sequence[Tensor]) -> bool:
-    """Return whether nothing but autograd must see the rotation: no mode, trace or subclass."""
+def are_plain(xs: Sequence[Tensor]) -> bool:
+    """Return whether autograd alone must see a call with xs: no mode, trace or subclass."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     return PLAIN.issuperset(map(type, xs))
