@@ -111,6 +111,7 @@ def beam_search(
         _harvest(live, tokens, found, beam)
         kept = [i for i, sentence in enumerate(live) if not sentence.finished]
         if len(live) - len(kept) > len(live) // SPARE:
+            kept = _rounded_up(kept, live)
             live = [live[i] for i in kept]
             rows = torch.tensor(kept, dtype=torch.int64, device=source.device)
             steps.select(rows)
@@ -152,6 +153,17 @@ def translate_ids(
         for i, ranked in zip(rows, hypotheses, strict=True):
             found[i] = ranked
     return found
+
+
+def _rounded_up(kept: list[int], live: list[_Sentence]) -> list[int]:
+    """Keep some of the ended sentences too, so that their number is 8 to 16 times a power of two.
+
+    Batches of one process then share sizes, for which oneDNN has prepared its products.
+    """
+    step = max(1, (1 << (len(kept) - 1).bit_length()) // 16) if kept else 1
+    spare = -len(kept) % step
+    ended = [i for i, sentence in enumerate(live) if sentence.finished]
+    return sorted(kept + ended[:spare])
 
 
 def _limit(model: Transformer, source: int, max_tokens: int | None) -> int:
