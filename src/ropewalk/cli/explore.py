@@ -17,7 +17,7 @@ def explore(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Run folder of ropewalk compare, whose attention maps are shown.",
+            help="Folder that ropewalk compare wrote; the page shows its attention maps.",
             show_default=False,
         ),
     ] = None,
@@ -38,8 +38,9 @@ def explore(
 ) -> None:
     """Explore rotary position embeddings (RoPE) in the browser.
 
-    The page rotates, stretches and compares RoPE and other position encodings. It is served to this
-    machine alone, and loads nothing from another host.
+    The page shows how RoPE rotates vectors, how scaling rules stretch a context, and how RoPE
+    compares with other encodings. It is served to this machine alone, and loads nothing from
+    another host.
     """
     with errors():
         from ropewalk.explorer import serve

@@ -58,9 +58,9 @@ class ALiBiSite(PairBias):
 class ALiBi(Encoding):
     """Subtract `m_h |i - j|` from the scaled scores, `m_h = 2^(-8h/H)` in head h = 1 … H.
 
-    If H is not a power of two, `slopes` chooses m_h. Acts on scores; relative. The bias is
-    the same in every layer. Costs one addition per score; no parameters. Accepts any position. Keys
-    can be cached.
+    If H is not a power of two, the m_h are those of the authors' `get_slopes`. Acts on scores;
+    relative. The bias is the same in every layer. Costs one addition per score; no parameters.
+    Accepts any position. Keys can be cached.
 
     In the paper, queries only look back. In a stack that looks both ways, `symmetric=True` uses the
     distance; it cannot distinguish a sequence from its reverse. With `symmetric=False`, half of the

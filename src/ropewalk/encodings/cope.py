@@ -64,9 +64,9 @@ class CoPE(LayerSites):
     product with npos_max rows and two look-ups per score; `npos_max * D` parameters per layer,
     which start at 0. Accepts any length. Keys can be cached.
 
-    The paper looks back only. `two_sided` is our extension to stacks that look both ways: keys
-    after the query are counted from it to j, without i itself, and have their own vectors. The
-    positions tell which side a key is on.
+    The paper looks back only. `two_sided` is our extension to stacks that look both ways: for
+    a key at j after the query at i, the keys from i + 1 to j are counted, and e is another table.
+    The positions tell on which side of the query a key is.
     Source: Golovneva et al. 2024, arXiv 2405.18719, section 4 and the code of its appendix: gates
     and content are scaled by 1/√D, q·e[p] is not, and heads share the vectors.
     """

@@ -51,9 +51,9 @@ class TransformerXL(LayerSites):
     decoded. Has `(width + 2) * H * D` parameters per layer. Accepts any position. Keys can be
     cached.
 
-    Distances are computed from positions, not by shifting a matrix. So it also works in stacks that
-    look both ways, as in XLNet; with `cross=True`, the distance is the one between target and
-    source positions.
+    The paper obtains the distances by shifting rows of the score matrix; here they are computed
+    from positions. So the encoding also works in stacks that look both ways, as in XLNet; with
+    `cross=True`, the distance is the one between target and source positions.
     Source: Dai et al. 2019, arXiv 1901.02860, section 3.3 (RoFormer, arXiv 2104.09864, eq. 7);
     each layer has its own u and v, as with `--untie_r` of kimiyoung/transformer-xl and in XLNet.
     """

@@ -75,10 +75,10 @@ class Tupe(Encoding):
     The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases; here they have none. The two versions
-    can learn the same functions. Before LayerNorm adds its bias, its outputs lie in a subspace with
-    one dimension less than the width. The bias can point out of this subspace, and each projection
-    can map that direction to any vector. That vector replaces the projection's own bias.
+    normalizes p, and its U_q and U_k have biases; here they have none. Nothing is lost without
+    them: LayerNorm's own bias can have a part outside the subspace of its normalized vectors, the
+    same at every position. Each projection can map this part to any vector, which then acts as the
+    projection's bias.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. From

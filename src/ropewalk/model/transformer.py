@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
         self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # As rows: autograd copies the gradient of a view that changes in place.
+        # Flattened first: `relu_` must not change a view, whose gradient autograd would copy.
         rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
         return rows.view_as(x)
 
@@ -119,8 +119,9 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the next x `(B, S, width)` and the probabilities of both attentions, or None.
 
-        `own` places the target's tokens, `across` these and the memory's; `masks` and `caches` have
-        the same order. Without its own mask, the target looks back at everything.
+        `own` holds the positions of the target's tokens; `across` holds those of the target's and
+        the memory's tokens. `masks` and `caches` are pairs: self-attention, cross-attention. If the
+        first mask is None, the target looks back at everything.
         """
         output, own_probabilities = self.attention(
             self.attention_norm(x),
@@ -224,7 +225,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        A branching cache takes one new token for each beam of a row.
+        In beam search, with a branching cache, target has one new token for each beam of a row.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair: the index of the coordinate that it uses (0 for text), and e in theta^-e."""
+"""For each pair: the index of its axis, and e in theta^-e. Text has one axis, M-RoPE three."""
 
-# Radians per position. float64 can represent these and their wavelengths.
+# Limits of a frequency in radians per position: float64 can represent it and its wavelength.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
 
 RADIANS_PER_UNIT = 2 * math.pi / 2**64

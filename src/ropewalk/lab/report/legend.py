@@ -90,4 +90,7 @@ def _split_meanings(results: Facts) -> list[str]:
         return []
     bins = results["length_bins"]["long"]
     words = f"{bins[0]['from']}–{bins[-1]['to']}"
-    return [f"Sentences in {code('long')} have {words} words; in training, at most {LONGEST}."]
+    return [
+        f"Sentences of the split {code('long')} have {words} words; "
+        f"training sentences have at most {LONGEST}."
+    ]

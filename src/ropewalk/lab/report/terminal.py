@@ -11,7 +11,7 @@ from rich.table import Table
 from ropewalk.files import Facts
 from ropewalk.lab.report import tables, tuned
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.formats import code, format_number, format_threshold
+from ropewalk.lab.report.formats import code, format_number, format_p_value, format_threshold
 from ropewalk.lab.report.legend import interval_note
 from ropewalk.lab.report.metrics import (
     column_title,
@@ -134,7 +134,7 @@ def _comparison(results: Facts, name: str, split: str, other: str, versus: Facts
     return (
         f"{code(name)} on {code(split)}: {versus['difference']:+.{digits}f} {tested['name']} "
         f"against {code(other)}, 95% interval {versus['low']:+.{digits}f} to "
-        f"{versus['high']:+.{digits}f}, p (Holm) {versus['p_holm']:.4f}: {verdict}"
+        f"{versus['high']:+.{digits}f}, p (Holm) {format_p_value(versus['p_holm'])}: {verdict}"
     )
 
 

@@ -87,9 +87,9 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
             )
         encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
     return {
-        "rule": f"of the sentences of {split} with fewer than {MAPPED_TOKENS} tokens, those at the "
-        f"quartiles of length; all layers and heads; the decoder reads the reference; "
-        f"seed {seed}",
+        "rule": f"among the sentences of {split} with fewer than {MAPPED_TOKENS} tokens, those at "
+        f"the quartiles of length. The maps are of the model of seed {seed}, in all layers and "
+        f"heads, while its decoder reads the reference translation",
         "sentences": [
             {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
             for i in chosen
