@@ -5,8 +5,8 @@
     def test_rope():
         assert_rope_like(my_model, "path/to/config.json")
 
-With pytest, `assert_rope_like` is also a fixture, without any import. This module is its plugin:
-torch is imported only by a test that uses it.
+With pytest, `assert_rope_like` is also a fixture, without any import. This module is the plugin
+that provides it. Only a test that uses the fixture imports torch.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def assert_rope_like(
     model_or_function: a model that takes tokens: then queries and keys of each layer are measured
         where attention gets them. Or a function or module that rotates vectors.
     config: a path, a dict, a transformers config, or a spec.
-    positions: how many positions are used, for the rules that depend on it. None: those that the
-        config promises.
+    positions: how many positions are used, for the rules that depend on it. None: the config's
+        `max_position_embeddings`.
 
     The message names the fault, the layer, the likely cause and the numbers. Raises ValueError or
     TypeError if the config cannot be read or the target cannot be called.
@@ -99,7 +99,7 @@ def _line(check: Check) -> str:
 
 def _reasons(report: Report) -> str:
     says = dict.fromkeys(check.says for check in report.with_verdict("not tested"))
-    return "; ".join(says) or "no layer was met"
+    return "; ".join(says) or "no layer that rotates was reached"
 
 
 if pytest is not None:

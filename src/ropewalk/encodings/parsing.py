@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 
-#: Most characters of one name and its arguments; LongRoPE's two lists of 128 take 5,000.
+#: Maximum length of a name with its arguments; LongRoPE's two lists of 128 numbers take 5,000.
 LONGEST = 20_000
 
 _CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"
@@ -26,7 +26,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     """Read `name` or `name(key=value, …)`; return the name, one of `names`, and its arguments.
 
     Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
-    Messages call it `what`. Raises ValueError.
+    `what` is the word for the named thing in messages. Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(

@@ -14,7 +14,7 @@ from ropewalk.encodings.relative import distances
 
 #: The most distances that `rows` puts in a table; with more, it returns None.
 MOST_DISTANCES = 2**16
-#: Most buckets: each border takes some microseconds of Python, when the encoding is built.
+#: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13
 
 
@@ -41,7 +41,7 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
 
 
 class T5Site(PairBias):
-    """Add to the scores the number that a table has for the bucket of j - i."""
+    """Look up the bucket of j - i in a learned table, and add that number to the score."""
 
     def __init__(
         self,
@@ -57,7 +57,11 @@ class T5Site(PairBias):
         self.table = nn.Embedding(buckets, shape.heads)
 
     def bucket(self, offset: Tensor) -> Tensor:
-        """Return the bucket of each j - i; if the stack looks both ways, each side has half."""
+        """Return the bucket of each j - i.
+
+        In a stack that looks both ways, half of the buckets are for keys before the query and half
+        for keys after it.
+        """
         far = -offset.clamp(max=0) if self.causal else offset.abs()
         borders = torch.tensor(self.borders, device=offset.device)
         bucket = torch.bucketize(far, borders, right=True)
@@ -84,10 +88,10 @@ class T5Site(PairBias):
 class T5(Encoding):
     """Add `b_h[bucket(j - i)]` to the scores: a learned number for each head and each bucket.
 
-    Acts on scores; relative. Costs one look-up per score, once for all layers (in each layer if
-    scores are computed block by block, as for long sequences); `buckets * H` parameters, shared by
-    all layers of the stack.
-    Accepts any position; all distances from `distance` on share a bucket. Keys can be cached.
+    Acts on scores; relative. Costs one look-up per score. All layers share its result; for long
+    sequences, whose scores are computed block by block, each layer repeats it. Has `buckets * H`
+    parameters, shared by all layers of the stack. Accepts any position; distances of at least
+    `distance` share one bucket. Keys can be cached.
 
     In a stack that looks both ways, each side has half of the buckets. Half of a side's buckets
     contain one distance each; the ranges of the others grow by a constant factor.
@@ -95,7 +99,7 @@ class T5(Encoding):
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
     for every other encoding, and scores are scaled by 1/sqrt(D). Both models start as the same
     function if `W_q` here is `sqrt(D)` times T5's. Without the scale, the variance of the scores
-    would start at D times T5's. `scale=1` is for weights that T5 trained.
+    would start at D times T5's. Use `scale=1` with the weights of a trained T5.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """

@@ -176,8 +176,8 @@ def test_the_split_long_is_explained(facts):
     built_in = copy.deepcopy(facts)
     built_in["corpus"]["name"], name = "phrases", built_in["splits"][-1]
     text = json.dumps(built_in).replace(f'"{name}"', '"long"')
-    assert re.search(r"Sentences in `long` have \d+–\d+ words", legend(json.loads(text)))
-    assert "Sentences in" not in legend(facts)
+    assert re.search(r"Sentences of the split `long` have \d+–\d+ words", legend(json.loads(text)))
+    assert "Sentences of the split" not in legend(facts)
 
 
 def test_importing_the_report_pulls_in_no_plot_library():

@@ -96,7 +96,7 @@ def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
     first, other = (results_of(made, name) | {"commit": "0" * 40} for name in ("first", "other"))
     assert "commits of the code" not in readme(with_part(first, other), [])
     whole = with_part(first, other | {"commit": "1" * 40})
-    said = "All other settings are the same. The parts were scored at 2 commits"
+    said = "same. The comparison was run in parts. They were scored at 2 commits of the code"
     assert said in readme(whole, [])
 
 

@@ -109,7 +109,7 @@ def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
     given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
     given["cells"].append({"seed": 3})
     said = " ".join(tuned.sentences(results(given, length_penalty=[0.6, 1.0, 1.4])))
-    assert "the mean of 2 seeds" in said
+    assert "the mean BLEU of 2 seeds" in said
 
 
 def test_results_without_a_sweep_say_nothing():

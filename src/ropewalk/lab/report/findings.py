@@ -232,11 +232,14 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
     (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
     text = (
-        f"If only means are compared, without a significance test, {code(row['name'])} is "
-        f"{relation} {code(first['name'])} in {count} of {len(known)} measures of quality"
+        f"Without a significance test, {code(row['name'])} is {relation} {code(first['name'])} in "
+        f"{count} of {len(known)} measures of quality"
     )
-    if 0 < len(known) <= FEW:
-        text += f" ({format_list(name for name, _ in known)})"
+    few = 0 < len(known) <= FEW
+    every = "validation loss, and scores by split" + " and length" * bool(
+        results.get("length_bins")
+    )
+    text += f" ({format_list(name for name, _ in known) if few else every})"
     text += "".join(f", {relation.split()[0]} in {count}" for relation, count in others)
     listed = worse and len(worse) < len(known)
     return f"{text} ({format_list(worse)})." if listed else f"{text}."

@@ -38,8 +38,8 @@ def legend(results: Facts) -> str:
     if any(is_possible(least, tested) for least in thresholds):
         sentences.append(
             "In cells with “no difference shown”, here or in later tables, the small ± number is a "
-            "threshold: an observed difference above it would have counted as better or worse"
-            + ", even if Holm's correction multiplied p by the number of comparisons"
+            "threshold: a larger observed difference would have counted as better or worse"
+            + ", even with the strictest correction (p times the number of comparisons)"
             * (len(rows) > 2)
             + "."
         )

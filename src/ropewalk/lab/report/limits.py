@@ -56,8 +56,8 @@ def limits(results: Facts) -> list[str]:
             )
     if results.get("against"):
         text += (
-            " A pair that is tested twice, each encoding once as the reference, gets slightly "
-            "different intervals and p."
+            f" {code_list([rows[0]['name'], *results['against']])} are compared with one another "
+            "twice, each once as the reference; the two intervals and p-values differ slightly."
         )
         later = [x for x in results["against"] if f"--against {x}" not in results["command"]]
         if later:

@@ -165,8 +165,8 @@ def _others(results: Facts) -> str:
     if len(commits) < 2:
         return text
     return (
-        f"{text} The parts were scored at {len(commits)} commits of the code, and trained at these "
-        "or earlier ones (see “Conditions”)."
+        f"{text} The comparison was run in parts. They were scored at {len(commits)} commits of "
+        "the code, and trained at these or earlier ones (see “Conditions”)."
     )
 
 

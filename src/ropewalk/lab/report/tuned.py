@@ -91,11 +91,11 @@ def sentences(results: Facts) -> list[str]:
             )
     if tried := row.get("decoding_trials"):
         metric = CLASSES[results["task"]].tuned_metric
-        penalty = "; the brevity penalty is in brackets" * ("mean_brevity_penalty" in tried[0])
+        penalty = " and, in brackets, the brevity penalty" * ("mean_brevity_penalty" in tried[0])
         said.append(
-            f"Decoding settings were chosen by {metric.name} on validation data (the mean of "
-            f"{format_count(len(tried[0][metric.key]), 'seed')}{penalty}). Each encoding tried the "
-            f"same {format_count(len(tried), 'setting')}."
+            f"Decoding settings were chosen by {metric.name} on validation data. Each encoding "
+            f"tried the same {format_count(len(tried), 'setting')}. Their table has the mean "
+            f"{metric.name} of {format_count(len(tried[0][metric.key]), 'seed')}{penalty}."
         )
     return said + _edges(results)
 

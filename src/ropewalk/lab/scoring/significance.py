@@ -1,8 +1,8 @@
 """Tests whether one system's score differs from another's by more than chance.
 
 Each item has a few statistics, and a score is computed from their sums over all items: BLEU from
-ten per sentence (see `scoring.bleu`), a mean loss from each window's loss and tokens, exact match
-from ones and zeros.
+ten statistics of each sentence (see `scoring.bleu`), a mean loss from the loss and the number of
+tokens of each window, exact match from a 1 or 0 for each example.
 
 Axes: N items (sentences, windows, examples), C statistics of each, Z training seeds, M resamples.
 """
@@ -84,18 +84,19 @@ def compare_statistics(
     seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
     corrections keep false differences at about 5 % or fewer with few seeds:
 
-    - The variance of the mean of Z seeds, drawn with replacement, is too small, by a factor of (Z -
-      1) / Z: the seeds' part of a resample is widened by sqrt(Z / (Z - 1)) (Hesterberg 2015, "What
-      teachers should know about the bootstrap").
-    - The spread of so few seeds is itself uncertain: the seeds' part is multiplied by sqrt(df /
-      chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
+    - The bootstrap's variance of a mean of Z seeds is too small by a factor of (Z - 1) / Z. So the
+      deviation that the draw of seeds adds to a resample is multiplied by sqrt(Z / (Z - 1))
+      (Hesterberg 2015, "What teachers should know about the bootstrap").
+    - The spread of so few seeds is itself uncertain. So this deviation is also multiplied by
+      sqrt(df / chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
     - The interaction of items and seeds (how a single seed deviates on a single item) is counted
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
       once, its variance is subtracted from the draw of items.
 
-    The third correction narrows the draw of items. If the few seeds have nearly the same score by
-    chance, items and seeds together can then vary less than items alone. So items are also drawn
-    alone, without this correction, and the larger p and the wider interval are used.
+    The third correction narrows the draw of items. If the few seeds happen to have nearly the same
+    score, the corrected draw of items and seeds can then spread less than an uncorrected draw of
+    items alone. So items are also drawn alone, without this correction, and the larger p and the
+    wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
     resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
@@ -239,8 +240,8 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # p is below the level if at most this many resamples are as far from their mean as the observed
-    # difference is from 0, or farther.
+    # p is below the level if at most `allowed` + 1 resamples are at least as far from their mean as
+    # the observed difference is from 0.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
@@ -251,7 +252,8 @@ def _distances(
     """Return (M,) distances from the mean, with items and seeds drawn, and with items alone."""
     by_items = other.on_items.mean(1) - first.on_items.mean(1)
     variance = by_items.var().item()
-    noise = _run_variance(first.on_items) + _run_variance(other.on_items)  # by_seeds has it
+    # The variance of the interaction, which the draw of seeds already contains.
+    noise = _run_variance(first.on_items) + _run_variance(other.on_items)
     narrow = math.sqrt(max(0.0, 1 - noise / variance)) if variance > 0 else 0.0
 
     resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
