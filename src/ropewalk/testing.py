@@ -40,8 +40,8 @@ def assert_rope_like(
 
     Also raises it if the rotation of a layer cannot be tested.
 
-    model_or_function: a model that takes tokens: then queries and keys of each layer are measured
-        where attention gets them. Or a function or module that rotates vectors.
+    model_or_function: a model that takes tokens, or a function or module that rotates vectors. Of a
+        model, the queries and keys of each layer are measured where attention gets them.
     config: a path, a dict, a transformers config, or a spec.
     positions: how many positions are used, for the rules that depend on it. None: the config's
         `max_position_embeddings`.

@@ -55,8 +55,8 @@ def verify(
         str | None,
         typer.Option(
             metavar="CONFIG",
-            help="config.json, or its folder, that describes the right rotation.  [default: any "
-            "consistent rotation; pairing, theta and amplitude are reported, not checked]",
+            help="config.json, or its folder, that describes the right rotation. Without it, any "
+            "consistent rotation passes; pairing, theta and amplitude are reported, not checked.",
         ),
     ] = None,
     layer: Annotated[
@@ -67,8 +67,8 @@ def verify(
         str | None,
         typer.Option(
             metavar="N",
-            help="Length of the complete sequence, for a rule of CONFIG that depends on it; for a "
-            "model, how many positions are used, at least 64.",
+            help="Length of the complete sequence, if the scaling rule of CONFIG depends on it. "
+            "With --model: the number of positions that are used, at least 64.",
         ),
     ] = None,
     form: Annotated[

@@ -85,8 +85,8 @@ class Deberta(LayerSites):
     deberta_v2, with separate projections for positions (`share_att_key=False`) and no biases.
 
     buckets: use this many rows on each side. The first half of them serves the shortest distances,
-        one each. Each other row serves a range of distances; ranges grow by a constant factor up to
-        `distance` (DeBERTa-v3: 256 buckets, distance 512).
+        one each. Each row of the second half serves a range of distances; ranges grow by a constant
+        factor up to `distance` (DeBERTa-v3: 256 buckets, distance 512).
     """
 
     def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:

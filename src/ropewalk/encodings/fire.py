@@ -73,8 +73,9 @@ class Fire(Encoding):
 
     Acts on scores; relative up to L, but for later queries the same distance is a smaller fraction.
     Costs a look-up and a product per score in each layer, for any number of hidden units: a ReLU
-    network of one input is piecewise linear. It has `(H + 2) hidden + 2` parameters per layer, or
-    once if layers are `shared` (the paper's FIRE-S). Accepts any position. Keys can be cached.
+    network of one input is piecewise linear, so the piece is looked up instead. It has `(H + 2)
+    hidden + 2` parameters per layer, or once if layers are `shared` (the paper's FIRE-S). Accepts
+    any position. Keys can be cached.
 
     The paper looks back only. A stack that looks both ways uses `|i - j|` and `max(i, j, L)`: the
     same if j <= i, and still in [0, 1]. This is symmetric, so it cannot distinguish a sequence from

@@ -23,10 +23,10 @@ def name_of(text: str) -> str | None:
 
 
 def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str, Any]]:
-    """Read `name` or `name(key=value, …)`; return the name, one of `names`, and its arguments.
+    """Read `name` or `name(key=value, …)`, with a name in `names`; return name and arguments.
 
     Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
-    `what` is the word for the named thing in messages. Raises ValueError.
+    `what` says in messages what has the name, such as "encoding". Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(

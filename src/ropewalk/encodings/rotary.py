@@ -119,17 +119,18 @@ class Rotary(Encoding):
         the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional,
         fraction=0.75)`.
     length: the number of tokens of the complete sequence, prompt and generated, required by rules
-        that depend on it (DynamicNTK, LongRoPE). The length is fixed, not the length of each pass:
-        otherwise early and late tokens would use different lengths. No cache could then match a
-        full recomputation, not even a cache of unrotated keys: these keys come from hidden states
-        that were computed with another length.
+        that depend on it (DynamicNTK, LongRoPE). Every pass uses this length, not the number of
+        tokens so far: otherwise early and late tokens would use different lengths. No cache could
+        then match a full recomputation, not even a cache of unrotated keys: these keys come from
+        hidden states that were computed with another length.
     learned: make the frequencies parameters, which start at the values that the other arguments
         define. True: one set for the stack; `layer`: one set per layer; `head`: one per key head of
         each layer (as in RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
-    values: True also rotates values by the positions of their keys, and the output back by the
-        position of its query: a value that goes from n to m is rotated by n - m, and stays relative
-        (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the output back;
-        the output then depends on absolute positions (`rotary_value` of RoFormer in transformers).
+    values: True also rotates each value by the position n of its key, and rotates the output back
+        by the position m of its query. In total, a value is rotated by n - m, so the encoding stays
+        relative (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the
+        output back; the output then depends on absolute positions (`rotary_value` of RoFormer in
+        transformers).
     """
 
     def __init__(

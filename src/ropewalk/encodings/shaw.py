@@ -51,10 +51,10 @@ class Shaw(LayerSites):
     With c = clip(j - i, -K, K) for a query at i and a key at j: the score is q_i·(k_j + a^K_c)/√D,
     and the output is Σ_j α_ij (v_j + a^V_c).
 
-    Acts on scores and values; relative. Costs a product with 2K + 1 rows and one look-up per score,
-    and the same again for the values; `2 * (2K + 1) * D` parameters per layer, shared by its heads.
-    Accepts any position; distances beyond K count as K. Keys can be cached. With `cross=True`, the
-    distance is the one between target and source positions.
+    Acts on scores and values; relative. Costs a product of each query with the 2K + 1 vectors and
+    one look-up per score, and as much again for the values. Has `2 * (2K + 1) * D` parameters per
+    layer, shared by its heads. Accepts any position; distances beyond K count as K. Keys can be
+    cached. With `cross=True`, the distance is the one between target and source positions.
     Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
     `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
 

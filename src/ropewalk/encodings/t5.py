@@ -88,8 +88,8 @@ class T5Site(PairBias):
 class T5(Encoding):
     """Add `b_h[bucket(j - i)]` to the scores: a learned number for each head and each bucket.
 
-    Acts on scores; relative. Costs one look-up per score. All layers share its result; for long
-    sequences, whose scores are computed block by block, each layer repeats it. Has `buckets * H`
+    Acts on scores; relative. Costs one look-up per score, done once for all layers. For long
+    sequences, whose scores are computed block by block, each layer does it again. Has `buckets * H`
     parameters, shared by all layers of the stack. Accepts any position; distances of at least
     `distance` share one bucket. Keys can be cached.
 
@@ -97,9 +97,9 @@ class T5(Encoding):
     contain one distance each; the ranges of the others grow by a constant factor.
 
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). Both models start as the same
-    function if `W_q` here is `sqrt(D)` times T5's. Without the scale, the variance of the scores
-    would start at D times T5's. Use `scale=1` with the weights of a trained T5.
+    for every other encoding, and scores are scaled by 1/sqrt(D). So `W_q` starts `sqrt(D)` times
+    as large as in T5, and both start as the same function. Without the scale, the variance of the
+    scores would start at D times T5's. Use `scale=1` with the weights of a trained T5.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """

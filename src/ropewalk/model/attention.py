@@ -251,7 +251,10 @@ class Attention(nn.Module):
 
 
 def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
-    """Return the placement of tokens at positions `(T,)`; the last ones, `new`, are queries."""
+    """Return the placement of tokens at positions `everything`, `(T,)`.
+
+    new: how many of the last tokens are queries.
+    """
     queries = everything[everything.shape[0] - new :]
     new_keys = queries if encoding.cached_keys == "rotated" else everything
     return Placement(queries, everything, new_keys)

@@ -12,7 +12,7 @@ rounding w, at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^
 error is below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception,
 for two reasons: even at 2^50 the rounding to bfloat16 is larger than this error, and a check of
 positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal arithmetic.
-theta and the fields of a scaling rule are taken as exact binary64 numbers.
+theta and the fields of a scaling rule are float64 numbers, used without another rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair: the index of its axis, and e in theta^-e. Text has one axis, M-RoPE three."""
+"""For each pair: the index of its position axis, and the exponent e of its frequency theta^-e.
+
+Text has one position axis; M-RoPE has three: time, height and width."""
 
 # Limits of a frequency in radians per position: float64 can represent it and its wavelength.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
@@ -61,7 +63,7 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor]:
     """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
-    positions: (..., R/2), the coordinate that each pair uses. frequencies: (..., R/2), int64
+    positions: (..., R/2), one for each pair, on its axis. frequencies: (..., R/2), int64
     as `to_fixed_point` returns them, or float64 in radians per position if positions are
     continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """

@@ -104,9 +104,9 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int must be greater than the last position. An int
-            that is too small raises an error, unless every larger length gives the same
-            frequencies. This is not checked for `positions` on a GPU (a check would have to wait
+            depends on it: an int or (B,). An int must be greater than the last position;
+            otherwise an error is raised, unless a larger length would give the same frequencies.
+            This is not checked for `positions` on a GPU (a check would have to wait
             for the GPU), nor under torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
@@ -169,8 +169,8 @@ class RotaryEmbedding(nn.Module):
         """Move rotated keys to other positions: rotate each key by `by` more positions.
 
         by: each key's new position minus its old one: an int, or integers (S,) or (B, S); (A, S) or
-        (A, B, S) if the spec has several axes. Keys must have been rotated with the same `length`;
-        their amplitude does not change.
+        (A, B, S) if the spec has several axes. length: the one with which the keys
+        were rotated. Their amplitude does not change.
         """
         if isinstance(by, (int, torch.SymInt)):
             check_within_int64("by", by)

@@ -192,8 +192,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    Take the axes in order of stride. Elements may share memory if the stride of an axis is at most
-    the span of the axes before it, the sum of their stride * (size - 1).
+    Take the axes in order of stride. The reach of some axes is the sum of stride * (size - 1).
+    Elements may share memory if the stride of an axis is at most the reach of the axes before it.
     """
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):

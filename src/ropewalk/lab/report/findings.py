@@ -232,8 +232,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
     (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
     text = (
-        f"Without a significance test, {code(row['name'])} is {relation} {code(first['name'])} in "
-        f"{count} of {len(known)} measures of quality"
+        f"Counted without significance tests, {code(row['name'])} is {relation} "
+        f"{code(first['name'])} in {count} of {len(known)} measures of quality"
     )
     few = 0 < len(known) <= FEW
     every = "validation loss, and scores by split" + " and length" * bool(

@@ -62,8 +62,8 @@ def limits(results: Facts) -> list[str]:
         later = [x for x in results["against"] if f"--against {x}" not in results["command"]]
         if later:
             text += (
-                f" The tests against {code_list(later)} were made from the saved scores, after the "
-                f"run; `--against` makes them in the run."
+                f" The tests against {code_list(later)} were made after the run, from the saved "
+                f"scores. For such tests during a run, use `--against`."
             )
     if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
         text += (

@@ -94,7 +94,8 @@ def sentences(results: Facts) -> list[str]:
         penalty = " and, in brackets, the brevity penalty" * ("mean_brevity_penalty" in tried[0])
         said.append(
             f"Decoding settings were chosen by {metric.name} on validation data. Each encoding "
-            f"tried the same {format_count(len(tried), 'setting')}. Their table has the mean "
+            f"tried the same {format_count(len(tried), 'setting')}. The table of decoding settings "
+            "has the mean "
             f"{metric.name} of {format_count(len(tried[0][metric.key]), 'seed')}{penalty}."
         )
     return said + _edges(results)

@@ -52,7 +52,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versus:
-    """A `Comparison` with a reference; `p_holm` and `verdict` are corrected for all systems.
+    """A `Comparison` of a system with the reference, and `p_holm` and `verdict`.
+
+    These two are corrected for the number of systems that are compared.
 
     detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
         of comparisons): any larger observed difference counts as better or worse. A smaller one
@@ -109,9 +111,9 @@ def compare_statistics(
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
-    spread about equally. As a precaution, seeds are not paired, even if both systems have the same
-    ones: so an effect that a seed has on both systems does not cancel out. With fewer than about
-    fifty items, the test is unreliable.
+    spread about equally. Seeds are not paired, even if both systems have the same ones. This is
+    cautious: an effect that a seed has on both systems does not cancel out, so intervals are wider.
+    With fewer than about fifty items, the test is unreliable.
 
     Raises:
         ValueError: if there is no seed or no item, or the numbers of items or of statistics differ.
@@ -240,8 +242,8 @@ def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> C
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # p is below the level if at most `allowed` + 1 resamples are at least as far from their mean as
-    # the observed difference is from 0.
+    # p is below the level if at most `allowed` resamples are at least as far from their mean as the
+    # observed difference is from 0.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
