@@ -52,8 +52,8 @@ def eight_percent() -> list[Evidence]:
         found.append(Evidence(says, vote if folder == BLEU else None, folder))
     says = (
         f"by chance: a model is at least {gap} % better than one with the same encoding and "
-        f"another seed in {small['scores']['together']['alike']['above']:.0%} of draws of five "
-        f"sentences"
+        f"another seed in {small['scores']['mean']['alike']['above']:.0%} of draws of five "
+        f"sentences, by the mean of their BLEU"
     )
     return [*found, Evidence(says, None, "small-samples")]
 

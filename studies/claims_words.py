@@ -32,8 +32,10 @@ CLAIMS = {
     "translation": Claim(
         "Rotary beats absolute positions in translation.",
         f"{ROFORMER}, table 1 (27.5 against 27.3 BLEU); {TUTORIALS}",
-        f"BLEU of `rotary` compared with `sinusoidal` and `learned`: {BETTER}. Sentences longer "
-        f"than those of training do not count.",
+        f"BLEU of `rotary` compared with `sinusoidal`, and of `learned` compared with `rotary`: "
+        f"{BETTER}. The last lines, without a mark, test `learned` the other way round: Holm's "
+        f"correction then counts other comparisons. If these lines counted instead, the verdict "
+        f"could be another. Sentences longer than those of training do not count.",
     ),
     "eight-percent": Claim(
         "… and by 8 % of BLEU.",
@@ -59,9 +61,10 @@ CLAIMS = {
     "sharper": Claim(
         "With rotary, attention gets sharper from layer to layer.",
         REPORT,
-        "Number of seeds whose entropy falls from each layer to the next, with and without "
-        "rotation in cross-attention: for it if these are more seeds than chance explains (p < "
-        "0.05 after Holm), against it if entropy rises in more seeds than chance explains.",
+        "Number of seeds whose entropy, as a share of the highest possible, falls from each layer "
+        "to the next, with and without rotation in cross-attention: for it if these are more seeds "
+        "than chance explains (p < 0.05 after Holm), against it if it rises in more seeds than "
+        "chance explains.",
     ),
     "sharper-why": Claim(
         "… and that is why it translates better.",
@@ -77,7 +80,8 @@ CLAIMS = {
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
         "for it if above that of every encoding that only acts on embeddings, against it if below "
         "all of these. (These do not change attention, so their range shows the noise of timing. "
-        "One run, no significance test.)",
+        "One run, no significance test.) `shaw`, `transformer_xl`, `deberta` and `cope` do more "
+        "than add a bias, and count too.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
@@ -163,8 +167,8 @@ CLAIMS = {
         "Values should not rotate.",
         f"{ALIBI}; {TUTORIALS}",
         f"Loss with rotated values at the trained length, compared with `rotary`: {BETTER}. With "
-        f"`values=True` the output is rotated back, with `values=absolute` it is not. At 8 "
-        f"times the trained length plain `rotary` fails, so those tests do not count.",
+        f"`values=True` the output is rotated back, with `values=absolute` it is not. Longer "
+        f"windows, without a mark, do not count: the claim is not about extrapolation.",
     ),
     "clip-harmless": Claim(
         "Clipping distances at 16 is harmless.",
@@ -189,7 +193,7 @@ CLAIMS = {
         "8 times it plain `rotary` fails, so that number does not count. For it if a "
         "difference is shown and the mean is more than 0.01 higher. Against it if a difference is "
         "shown and the mean is more than 0.01 lower, or if no difference is shown and the "
-        "interval stays within 0.01.",
+        "interval stays within 0.01. A shown difference of at most 0.01 decides nothing.",
     ),
     "linear-works": Claim(
         "Rotation works with linear attention (Performer, rotation after the feature map).",

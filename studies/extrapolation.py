@@ -54,9 +54,10 @@ def readme(results: Facts) -> str:
         "# Beyond the trained length",
         GENERATED,
         "Each encoding was trained up to one length and scored at multiples of it. A dash means no "
-        "result: the encoding has no such positions, its rows there were never trained, or the "
-        "task has no such size. Small numbers are single seeds. The README of each run shows which "
-        "differences are more than chance.",
+        "result: the encoding has no such positions, its vector for each such position was never "
+        "trained, the task has no such size, or it was not tried. `t5` has no dash, although its "
+        "buckets for the farthest distances were never trained. Small numbers are single seeds. "
+        "The README of each run tests the encodings against one or two of them, not all pairs.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]
     if ".py results/" in results["command"] and any(run["rules"] for run in runs):

@@ -123,17 +123,18 @@ def cost_table(found: dict[str, Usage]) -> str:
             one = each.costs[place]
             said = f"loss {one.loss:.4f}"
             if one.fraction < 1:
-                low, high = _signed(one.low), _signed(one.high)
-                said = f"{_signed(one.difference)} ({low} to {high})"
+                ends = (one.difference, one.low, one.high)
+                digits = 4 if all(abs(end) >= 5e-5 for end in ends) else 5
+                said = "{} ({} to {})".format(*(_signed(end, digits) for end in ends))
             cells.append(said)
         longest = f"{waves[count - 1]:,.0f}" if count else "–"
         rows.append([f"{cost.fraction:g}", f"{count} of {len(waves)}", longest, *cells])
     return markdown_table(head, rows)
 
 
-def _signed(number: float) -> str:
-    text = f"{number:+.4f}"
-    return "0.0000" if float(text) == 0 else text.replace("-", "−")
+def _signed(number: float, digits: int) -> str:
+    text = f"{number:+.{digits}f}"
+    return f"{0:.{digits}f}" if float(text) == 0 else text.replace("-", "−")
 
 
 def readme(results: Facts) -> str:

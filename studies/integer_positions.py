@@ -114,7 +114,7 @@ def readme(results: Facts) -> str:
     for norm, encodings in results["norms"].items():
         for encoding, cells in encodings.items():
             means = [
-                _mean([cell[key] for cell in cells], digits)
+                _mean_and_seeds([cell[key] for cell in cells], digits)
                 for key, digits in (("first", 2), ("largest", 2), ("validation_loss", 3))
             ]
             ended = sum(cell["status"] == "finished" for cell in cells)
@@ -125,7 +125,8 @@ def readme(results: Facts) -> str:
         f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
         f"next token in windows of {config['train_length']} tokens ({config['data']}), seeds "
         f"{', '.join(map(str, config['seeds']))}. Norm of the full gradient before clipping, at "
-        "the first step and the largest; final validation loss; means of seeds. Pre-norm "
+        "the first step and the largest; final validation loss; means of seeds, and below them "
+        "each seed. Pre-norm "
         "normalizes what a part reads, post-norm (Vaswani et al. 2017) the sum after it.",
         markdown_table(["", "first step", "largest", "validation loss", "finished"], rows),
         f"```sh\n{results['command']}\n```",
@@ -133,9 +134,12 @@ def readme(results: Facts) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _mean(values: Sequence[float | None], digits: int) -> str:
+def _mean_and_seeds(values: Sequence[float | None], digits: int) -> str:
     known = [value for value in values if value is not None]
-    return format_number(sum(known) / len(known), digits) if known else "–"
+    if not known:
+        return "–"
+    seeds = " · ".join(format_number(value, digits) for value in known)
+    return f"{format_number(sum(known) / len(known), digits)}<br><sub>{seeds}</sub>"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -104,15 +104,16 @@ def readme(results: Facts) -> str:
         GENERATED,
         f"Pairs of systems that differ only by chance were compared {trials:,} times for each "
         f"number of seeds and each spread of the seeds (in logits of a correct word), on "
-        f"{results['sentences']} simulated sentences. The table shows the share with p < {LEVEL}, "
+        f"{results['sentences']} simulated sentences, with {results['resamples']} resamples. The "
+        f"table shows the share with p < {LEVEL}, "
         f"which should be 5 %. One standard error is {error:.1f} points at 5 %, and {third:.1f} "
         f"points for the largest share of a third.",
         markdown_table(["seeds", "seed spread", "all", *STRATA], rows),
-        f"The thirds are the trials sorted by the variance of the seeds' BLEU. At most "
-        f"{most['all']:.1%} of all trials come out different. In the third whose seeds agree it is "
-        f"up to {most[STRATA[0]]:.1%}, in the others up to {most[STRATA[1]]:.1%}: a few seeds that "
-        f"agree by chance hide how much seeds vary. If a difference is shown while its seeds agree "
-        f"closely, train more seeds.",
+        f"The thirds are the trials sorted by the variance of the seeds' BLEU. In these settings, "
+        f"at most {most['all']:.1%} of all trials come out different. In the third whose seeds "
+        f"agree it is up to {most[STRATA[0]]:.1%}, in the others up to {most[STRATA[1]]:.1%}: a "
+        f"few seeds that agree by chance hide how much seeds vary. Larger spreads were not "
+        f"simulated. If a difference is shown while its seeds agree closely, train more seeds.",
         f"```sh\n{results['command']}\n```",
     ]
     return "\n\n".join(parts) + "\n"

@@ -65,7 +65,7 @@ def _losses(results: Facts) -> list[str]:
         "## Loss",
         "Mean validation loss per token. With `values=True` values rotate too, and the output "
         "rotates back; with `frequency` all pairs rotate at the same speed. The README of the run "
-        "shows which differences on the test text are more than chance.",
+        "tests differences from `sinusoidal` on the test text.",
         markdown_table(["encoding", "validation loss", "seeds"], rows),
         *_alike_by_design(results),
     ]
@@ -136,8 +136,10 @@ def _decays(results: Facts) -> list[str]:
     return [
         "## Score by distance",
         "How much higher the mean score is at the nearest eighth of distances (from 1 on) than at "
-        "the farthest (mean of heads and seeds). The score is q·k/√D, without biases; before the "
-        "softmax, `tupe` divides it by another √2, and `deberta` by √3. RoFormer (section "
+        "the farthest (mean of heads and seeds). The score is q·k/√D; before the "
+        "softmax, `tupe` divides it by another √2, and `deberta` by √3. The encodings from "
+        "`alibi` to `cope` add terms to scores, so q·k is only a part of theirs, and the number "
+        "may have another sign in another seed. RoFormer (section "
         "3.4.3) derives an upper bound that decays with distance; a trained model need not follow "
         "it.",
         markdown_table(["encoding", *(f"layer {i + 1}" for i in range(layers))], rows),
@@ -156,7 +158,8 @@ def _positions(results: Facts) -> list[str]:
     return [
         "## How much of a position is left",
         "R² of a linear map (ridge regression, evaluated on unseen windows) from a token's vector "
-        "to its position: 1 means that it reads the position exactly, 0 that it reads nothing. The "
+        "to its position: 1 means that it reads the position exactly, 0 that it does no better "
+        "than the mean position; below 0, it does worse. The "
         "causal mask alone lets layers count, as `none` shows. So after any "
         "layer, the map may read a position that was counted and not the one that was added.",
         markdown_table(head, rows),

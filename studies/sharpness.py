@@ -85,9 +85,10 @@ def readme(results: Facts) -> str:
         "attention to all tokens that the query may see, 0 % is attention to one token. Queries "
         "that see one token alone are left out. Large numbers are means of seeds, small numbers "
         "are single seeds. The decoder reads the references. “Sharper” counts the "
-        "seeds whose share falls from each layer to the next. p is the probability of at least so "
-        "many such seeds if the order of the layers is random (for one seed, 1 in the factorial of "
-        "the number of layers), corrected for the encodings of a table (Holm). "
+        "seeds whose share, before rounding, falls from each layer to the next. p is the "
+        "probability of at least so many such seeds if the order of the layers is random (for one "
+        "seed, 1 in the factorial of the number of layers), corrected for the encodings of a table "
+        "(Holm). "
         "The entropy in bits is in results.json.",
     ]
     for kind, title in KINDS.items():

@@ -188,7 +188,7 @@ def readme(results: Facts) -> str:
         f"{results['split']} are drawn {results['draws_a_pair']:,} times for each pair of models, "
         f"and their scores are compared. Pairs are two seeds of one encoding, in both orders, or a "
         f"model and one of `{first}` (seeds {', '.join(map(str, results['seeds']))}). Shares are "
-        f"means of pairs.",
+        f"means of pairs, which differ.",
     ]
     head = ["", "all sentences", f"at least +{gap} %", f"at most −{gap} %", "middle 90 %"]
     for key, (words, _) in SCORES.items():
@@ -204,8 +204,9 @@ def readme(results: Facts) -> str:
         if alike is not None:
             parts.append(
                 f"So if two models differ only in their seed, the first is at least {gap} % better "
-                f"on {n} sentences in {alike['above']:.0%} of draws, and at least {gap} % worse in "
-                f"{alike['below']:.0%}. Such a gap alone is hardly evidence for an encoding."
+                f"on {n} sentences in {alike['above']:.0%} of draws (the mean of all such pairs), "
+                f"and at least {gap} % worse in {alike['below']:.0%}. Such a gap alone is hardly "
+                f"evidence for an encoding."
             )
     parts.append(f"```sh\n{results['asked']}\n{results['command']}\n```")
     return "\n\n".join(parts) + "\n"

@@ -38,7 +38,8 @@ def test_the_verdict_that_is_explained_is_that_of_the_results():
     interval = f"with an interval of {low} to {high} but p (Holm) = {found['p_holm']:.3f}"
     page = text("compare-encodings")
     assert f"by {difference} BLEU, {interval}" in page
-    assert f"(±{format_threshold(found['detectable'], 1)} for `learned` in this example)" in page
+    threshold = format_threshold(found["detectable"], 1)
+    assert f"In this example, it is ±{threshold} for `learned`" in page
     assert len(rows) - 1 == 7
     assert found["verdict"] == "no difference shown"
 

@@ -6,7 +6,7 @@
         assert_rope_like(my_model, "path/to/config.json")
 
 With pytest, `assert_rope_like` is also a fixture, without any import. This module is the plugin
-that provides it. Only a test that uses the fixture imports torch.
+that provides it. It does not import torch until a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ def assert_rope_like(
 
     Also raises it if the rotation of a layer cannot be tested.
 
-    model_or_function: a model that takes tokens, or a function or module that rotates vectors. Of a
-        model, the queries and keys of each layer are measured where attention gets them.
+    model_or_function: a model that takes tokens, or a function or module that rotates vectors. If
+    it
+        is a model, the queries and keys that attention gets in each layer are measured.
     config: a path, a dict, a transformers config, or a spec.
-    positions: how many positions are used, for the rules that depend on it. None: the config's
-        `max_position_embeddings`.
+    positions: how many positions to test. Scaling rules that depend on the length get it as the
+        length. None: the config's `max_position_embeddings`.
 
     The message names the fault, the layer, the likely cause and the numbers. Raises ValueError or
     TypeError if the config cannot be read or the target cannot be called.

@@ -102,7 +102,7 @@ def test_t5s_borders_are_those_of_whole_numbers(buckets, distance):
     ids=["minus", "open", "nested", "digits", "text"],
 )
 def test_what_cannot_be_read_is_cut_short_in_the_message(name, value):
-    with pytest.raises(ValueError, match=r"must read key=value|has no argument") as raised:
+    with pytest.raises(ValueError, match=r"must have the form key=value|has no argument") as raised:
         build(f"{name}(theta={value})", SHAPE)
     assert len(str(raised.value)) < 400
 

@@ -74,8 +74,11 @@ def test_parse_answers_nonsense_with_value_error_alone(start, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "encoding must read name or name(key=value, ...), got ''"),
-        ("rotary theta=1", "encoding must read name or name(key=value, ...), got 'rotary theta=1'"),
+        ("", "encoding must have the form name or name(key=value, ...), got ''"),
+        (
+            "rotary theta=1",
+            "encoding must have the form name or name(key=value, ...), got 'rotary theta=1'",
+        ),
         ("rotery", f"must be one of {', '.join(REGISTRY)}, got 'rotery'; did you mean 'rotary'?"),
         ("Sinusoidal", "did you mean 'sinusoidal'?"),
         ("xyz", f"encoding must be one of {', '.join(REGISTRY)}, got 'xyz'"),
@@ -89,15 +92,24 @@ def test_parse_answers_nonsense_with_value_error_alone(start, text):
         ("rotary(self=1)", "has no argument 'self'"),
         (
             "rotary(1e6)",
-            "arguments of encoding 'rotary' must read key=value, ..., each once, got '1e6'",
+            "'rotary' must have the form key=value, ..., each key once, got '1e6'",
         ),
-        ("rotary(**a)", "must read key=value, ..., each once, got '**a'"),
-        ("rotary(theta=)", "must read key=value, ..., each once, got 'theta='"),
-        ("rotary(theta=1, theta=2)", "must read key=value, ..., each once, got 'theta=1, theta=2'"),
-        ("rotary(theta=1/3)", "must read key=value, ..., each once, got 'theta=1/3'"),
-        ("rotary(theta={[]: 1})", "must read key=value"),
-        ("rotary(theta=1) + f(2)", "must read key=value, ..., each once, got 'theta=1) + f(2'"),
-        ("rotary(theta=1)(theta=2)", "must read key=value, ..., each once, got 'theta=1)(theta=2'"),
+        ("rotary(**a)", "must have the form key=value, ..., each key once, got '**a'"),
+        ("rotary(theta=)", "must have the form key=value, ..., each key once, got 'theta='"),
+        (
+            "rotary(theta=1, theta=2)",
+            "must have the form key=value, ..., each key once, got 'theta=1, theta=2'",
+        ),
+        ("rotary(theta=1/3)", "must have the form key=value, ..., each key once, got 'theta=1/3'"),
+        ("rotary(theta={[]: 1})", "must have the form key=value"),
+        (
+            "rotary(theta=1) + f(2)",
+            "must have the form key=value, ..., each key once, got 'theta=1) + f(2'",
+        ),
+        (
+            "rotary(theta=1)(theta=2)",
+            "must have the form key=value, ..., each key once, got 'theta=1)(theta=2'",
+        ),
         ("rotary(cross=no)", "cross must be True or False, got 'no' for encoding 'rotary'"),
         ("rotary(cross=1)", "cross must be True or False, got 1"),
     ],
@@ -224,7 +236,7 @@ def test_python_has_no_word_of_its_own_on_an_argument():
     """Fails if a typing mistake gives Python's warning in addition to our error."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        with pytest.raises(ValueError, match="must read key=value"):
+        with pytest.raises(ValueError, match="must have the form key=value"):
             parse("rotary(theta=1if)")
     assert not warned
 

@@ -117,7 +117,7 @@ def test_the_page_judges_and_compares_as_the_library_does(visit, answers):
     ("asked", "why"),
     [
         ({"encoding": "rotery"}, "did you mean rotary|must be one of"),
-        ({"encoding": ""}, "must read name"),
+        ({"encoding": ""}, "must have the form name"),
         ({"encoding": "xpos", "causal": False}, "both_ways"),
         ({"encoding": "binary(bits=2)"}, "2 bits"),
         ({"encoding": "learned(max_positions=1000000)"}, "at most 5,000,000 parameters"),

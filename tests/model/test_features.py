@@ -230,7 +230,11 @@ def test_a_kind_is_written_like_an_encoding(text, kind):
             "attention must be one of softmax, performer, elu, got 'perfomer'",
         ),
         ("perfomer", ValueError, "did you mean 'performer'?"),
-        ("performer(4)", ValueError, "arguments of attention 'performer' must read key=value"),
+        (
+            "performer(4)",
+            ValueError,
+            "arguments of attention 'performer' must have the form key=value",
+        ),
         ("performer(feature=4)", ValueError, "attention 'performer' has no argument 'feature'"),
         ("softmax(rotate=after)", ValueError, "'softmax' has no argument 'rotate'; it has none"),
         (

@@ -52,7 +52,7 @@ def test_rotate_takes_tables_that_differ_from_head_to_head(pairing, batch, sets)
     [
         ((2, 4, 5, 8), (1, 3, 5, 4), -2, "divides x's heads, 4 for shape (2, 4, 5, 8)"),
         ((2, 4, 5, 8), (1, 0, 5, 4), -2, "seq_dim=-2, got N=0"),
-        ((2, 2, 5, 8), (1, 4, 5, 4), -2, "got N=4; in GQA, query heads rotate as their key head"),
+        ((2, 2, 5, 8), (1, 4, 5, 4), -2, "got N=4; if they also rotate fewer key heads (GQA)"),
         ((2, 5, 4, 8), (1, 3, 5, 4), -3, "divides x's heads, 4 for shape (2, 5, 4, 8)"),
         ((2, 4, 5, 8), (3, 4, 5, 4), -2, "must have x's batch size or 1: x has 2"),
         ((4, 5, 8), (1, 4, 5, 4), -2, "x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3"),

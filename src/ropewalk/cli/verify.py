@@ -26,8 +26,8 @@ def verify(
         typer.Argument(
             metavar="[MODULE:FUNCTION]",
             help="Function that rotates q, or q and k, or returns cos and sin; or a class that can "
-            "be constructed without arguments. The module is imported from here, and its code is "
-            "executed: name only what you trust.",
+            "be constructed without arguments. The module is found from the current folder, and "
+            "its code is executed: name only what you trust.",
             show_default=False,
         ),
     ] = None,
@@ -68,7 +68,7 @@ def verify(
         typer.Option(
             metavar="N",
             help="Length of the complete sequence, if the scaling rule of CONFIG depends on it. "
-            "With --model: the number of positions that are used, at least 64.",
+            "With --model: the number of positions to test, at least 64.",
         ),
     ] = None,
     form: Annotated[

@@ -26,7 +26,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     """Read `name` or `name(key=value, …)`, with a name in `names`; return name and arguments.
 
     Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
-    `what` says in messages what has the name, such as "encoding". Raises ValueError.
+    `what` is the word for it in messages, such as "encoding". Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(
@@ -34,7 +34,9 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
         )
     match = re.fullmatch(_CALL, text, flags=re.DOTALL)
     if match is None:
-        raise ValueError(f"{what} must read name or name(key=value, ...), got {shown(text)}")
+        raise ValueError(
+            f"{what} must have the form name or name(key=value, ...), got {shown(text)}"
+        )
     name, inside = match.group(1), match.group(2) or ""
     names = list(names)
     if name not in names:
@@ -82,7 +84,7 @@ def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[
 def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
     """Read `key=value, …` as Python reads the arguments of a call."""
     try:
-        with warnings.catch_warnings():  # Python warns about 1if and similar
+        with warnings.catch_warnings():  # Python warns about numbers next to words: 1if
             warnings.simplefilter("ignore", SyntaxWarning)
             call = ast.parse(f"f({inside})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -94,7 +96,8 @@ def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         # Python's parser raises MemoryError or RecursionError on text that is nested too deep.
         raise ValueError(
-            f"arguments of {what} {name!r} must read key=value, ..., each once, got {shown(inside)}"
+            f"arguments of {what} {name!r} must have the form key=value, ..., each key once, "
+            f"got {shown(inside)}"
         ) from None
     return named
 

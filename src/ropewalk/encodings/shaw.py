@@ -40,7 +40,7 @@ class ShawSite(ScoringSite):
         return placement.memoize((ShawSite, self.distance), clip)
 
     def _table(self, table: nn.Embedding, dtype: torch.dtype) -> Tensor:
-        """Return the table `(2K + 1, D)` that heads share, or `(H, 2K + 1, D)`."""
+        """Return the table `(2L + 1, D)` that heads share, or `(H, 2L + 1, D)`."""
         weight = table.weight.to(dtype)
         return weight if len(weight) == self.count else weight.unflatten(0, (-1, self.count))
 
@@ -48,17 +48,17 @@ class ShawSite(ScoringSite):
 class Shaw(LayerSites):
     """Add to each key a trained vector that its distance selects, and another to each value.
 
-    With c = clip(j - i, -K, K) for a query at i and a key at j: the score is q_i·(k_j + a^K_c)/√D,
-    and the output is Σ_j α_ij (v_j + a^V_c).
+    With c = clip(j - i, -L, L), where L is `distance`, for a query at i and a key at j: the score
+    is q_i·(k_j + a^K_c)/√D, and the output is Σ_j α_ij (v_j + a^V_c).
 
-    Acts on scores and values; relative. Costs a product of each query with the 2K + 1 vectors and
-    one look-up per score, and as much again for the values. Has `2 * (2K + 1) * D` parameters per
-    layer, shared by its heads. Accepts any position; distances beyond K count as K. Keys can be
+    Acts on scores and values; relative. Costs a product of each query with the 2L + 1 vectors and
+    one look-up per score, and as much again for the values. Has `2 * (2L + 1) * D` parameters per
+    layer, shared by its heads. Accepts any position; distances beyond L count as L. Keys can be
     cached. With `cross=True`, the distance is the one between target and source positions.
     Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
     `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
 
-    distance: K.
+    distance: L, which the paper calls k.
     values: False adds nothing to the values; section 4.3 of the paper finds that this costs no
     quality.
     per_head: give each head its own tables, as in the paper's base model.

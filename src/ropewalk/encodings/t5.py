@@ -21,9 +21,9 @@ MOST_BUCKETS = 2**13
 def bucket_borders(buckets: int, distance: int) -> list[int]:
     """Return the least distance of each of T5's buckets on one side, except bucket 0.
 
-    The first half of the buckets contain one distance each. The others divide the rest, up to
-    `distance`, by equal ratios; the last one takes everything beyond. Borders are exact whole
-    numbers: they do not depend on how a logarithm rounds.
+    The first half of the buckets contain one distance each. Of the others, up to `distance`, each
+    border is a constant factor times the one before; the last bucket takes everything beyond.
+    Borders are exact whole numbers: they do not depend on how a logarithm rounds.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
     ratios = []
@@ -97,9 +97,10 @@ class T5(Encoding):
     contain one distance each; the ranges of the others grow by a constant factor.
 
     T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). So `W_q` starts `sqrt(D)` times
-    as large as in T5, and both start as the same function. Without the scale, the variance of the
-    scores would start at D times T5's. Use `scale=1` with the weights of a trained T5.
+    for every other encoding, and scores are scaled by 1/sqrt(D). So `W_q` starts `sqrt(D)` times as
+    large as in T5. The scale cancels this factor: the initial scores are those of T5. Without the
+    scale, the variance of the scores would start at D times T5's. Use `scale=1` with the weights of
+    a trained T5.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """

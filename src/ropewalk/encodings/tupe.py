@@ -76,9 +76,10 @@ class Tupe(Encoding):
     stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
     eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
     normalizes p, and its U_q and U_k have biases; here they have none. Nothing is lost without
-    them. Before LayerNorm adds its own bias, its vectors lie in a subspace. This bias can have a
-    part outside it, which is the same at every position. Each projection can map this part to any
-    vector, which then acts as the projection's bias.
+    them. p is normalized by a LayerNorm, which subtracts the mean of the columns. So before this
+    LayerNorm adds its own bias, all vectors p lie in a subspace with one dimension less. The bias
+    can have a part outside this subspace, and this part is the same at every position. Each
+    projection can map the part to any vector, which then acts as the projection's bias.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
     reset: replace the position scores of position 0, where the paper's encoders have [CLS]. For

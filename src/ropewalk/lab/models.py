@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
@@ -83,7 +84,7 @@ def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
     """
     tensors, facts = read_tensors(path, MOST_MODEL_HEADER_BYTES)
     config, encoding, vocabulary = _described(path, tensors, facts)
-    with torch.device("meta"):  # shapes only; nothing is allocated
+    with torch.device("meta"), _NothingDrawn():  # shapes only; nothing is allocated
         empty = _empty_model(config, encoding, vocabulary)
     wanted = weights_of(empty)
     for name in sorted(wanted.keys() ^ tensors.keys()):
@@ -99,6 +100,18 @@ def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:
     model = build_model(config, encoding, facts["seed"], vocabulary)
     load_weights(model, tensors)
     return model.to(device).eval(), config
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Skip initial values: to draw those without memory, torch first imports code for 2 seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
 
 
 _WAY_OUT = "it is damaged or not a ropewalk model: train it again or choose another file"

@@ -114,8 +114,8 @@ class Attention(nn.Module):
         cache: the state of earlier calls: in linear attention a LinearAttentionCache, otherwise a
             KeyValueCache. In cross-attention, give memory in every call; it is projected only in
             the first one.
-        need_probabilities: also return probabilities. Linear attention returns its weights instead,
-            but only if cache is None; rotated features make some weights negative.
+        need_probabilities: also return probabilities. Linear attention has none, and returns its
+            weights instead, if cache is None. With rotated features, some of them are negative.
 
         A query with every key masked returns only the bias of the output projection.
         """
@@ -253,7 +253,7 @@ class Attention(nn.Module):
 def self_placement(everything: Tensor, new: int, encoding: AttentionEncoding) -> Placement:
     """Return the placement of tokens at positions `everything`, `(T,)`.
 
-    new: how many of the last tokens are queries.
+    new: the number of queries; these are the last tokens.
     """
     queries = everything[everything.shape[0] - new :]
     new_keys = queries if encoding.cached_keys == "rotated" else everything

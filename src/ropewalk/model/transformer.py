@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
         self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # x is flattened before `inner`, so that `relu_` changes no view: autograd would copy.
+        # Flattened before `inner`: if `relu_` changed a view in place, autograd would copy it.
         rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
         return rows.view_as(x)
 
@@ -225,7 +225,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search (a branching cache), a row of target has one new token for each of its beams.
+        In beam search, the cache branches: a row of target is one source sentence, and its tokens
+        are the next ones of its beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -7,12 +7,13 @@ is stored as a fraction of a turn in fixed point,
     w = round(f / 2π · 2^64).
 
 One full turn is 2^64. So overflow of position · w in 64-bit integers drops exactly the full turns,
-and the fraction of a turn is left. The only error that grows with the position is from
-rounding w, at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this
-error is below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception,
-for two reasons: even at 2^50 the rounding to bfloat16 is larger than this error, and a check of
-positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal arithmetic.
-theta and the fields of a scaling rule are float64 numbers, used without another rounding.
+and the fraction of a turn is left. The only error that grows with the position is from rounding w,
+at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is
+below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception, for two
+reasons: even at 2^50, a model in bfloat16 rounds its queries and keys by more than this error, and
+a check of positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal
+arithmetic. theta and the fields of a scaling rule are float64 numbers, used without another
+rounding.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor]:
     """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
-    positions: (..., R/2), one for each pair, on its axis. frequencies: (..., R/2), int64
-    as `to_fixed_point` returns them, or float64 in radians per position if positions are
-    continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
+    positions: (..., R/2), for each pair the position on its axis (see `Axes`). frequencies: (...,
+    R/2), int64 as `to_fixed_point` returns them, or float64 in radians per position if positions
+    are continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
         turns = (positions.to(torch.int64) * frequencies).to(torch.float64)  # without full turns

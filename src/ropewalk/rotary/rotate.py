@@ -157,8 +157,8 @@ def _check_heads(cos: Tensor, x: Tensor, seq_dim: int) -> None:
     if not angles or heads % angles:
         raise ValueError(
             f"cos and sin of (B, N, S, R/2) must have an N that divides x's heads, {heads} for "
-            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; in GQA, query heads "
-            f"rotate as their key head does, so N must divide the number of key heads"
+            f"shape {tuple(x.shape)} with seq_dim={seq_dim}, got N={angles}; if they also rotate "
+            f"fewer key heads (GQA), N must divide that number too"
         )
 
 
@@ -192,8 +192,9 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    Take the axes in order of stride. The reach of some axes is the sum of stride * (size - 1).
-    Elements may share memory if the stride of an axis is at most the reach of the axes before it.
+    Take the axes in order of stride. Call the sum of stride * (size - 1) over several axes their
+    reach. Elements may share memory if the stride of an axis is at most the reach of the axes
+    before it.
     """
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):

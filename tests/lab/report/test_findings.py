@@ -51,19 +51,26 @@ def test_the_legend_explains_only_what_the_tables_show():
     assert "; a difference of more than 1.5 counts as better or worse)." in headline(facts)
 
 
-@pytest.mark.parametrize(("limit", "possible"), [(99.9, True), (100.1, False)])
-def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible):
-    """Fails if a page says which difference would have counted where none can."""
+@pytest.mark.parametrize(
+    ("limit", "possible", "said"),
+    [
+        (20.0, True, "a difference of more than 20.0 counts as better or worse"),
+        (99.9, True, "only a loss of more than 99.9 counts"),
+        (100.1, False, "no score would count"),
+    ],
+)
+def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible, said):
+    """Fails if a page says which difference or gain would have counted where none can."""
     facts = results(("sinusoidal", "learned"), diverged=False)
     facts["encodings"][1]["summary"]["test"]["versus_first"] |= {
         "verdict": "no difference shown",
         "detectable": limit,
         "high": limit,
     }
-    assert ("no score would count" in headline(facts)) is not possible
-    assert (f"more than {limit} counts as better or worse" in headline(facts)) is possible
+    assert f"; {said})" in headline(facts)
     assert ("“No score would count”" in legend(facts)) is not possible
-    assert ("may extend beyond possible scores" in legend(facts)) is not possible
+    assert ("may extend beyond possible scores" in legend(facts)) is (limit > 50)
+    assert ("above 100, no gain could have counted" in legend(facts)) is (limit == 99.9)
 
 
 def test_models_that_have_not_learned_are_not_ranked():

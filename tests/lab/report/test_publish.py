@@ -110,7 +110,7 @@ def test_a_former_picture_of_attention_stays_until_its_weights_are_known(copied,
     (copied / "attention.png").write_bytes(b"former")
     main(["--readme", str(copied)])
     text = (copied / "README.md").read_text("utf-8")
-    assert "![Self-attention on one sequence, every head](attention.png)" in text
+    assert "model on one sequence, every head](attention.png)" in text
     main(["--readme", str(copied), "--draw"])
     assert content_of(copied) == content_of(published)
 

@@ -20,6 +20,7 @@ from ropewalk.lab.report.limits import limits
 from ropewalk.lab.report.metrics import (
     digits_of_difference,
     format_score,
+    gain_is_possible,
     headline_metric,
     is_possible,
     is_translation,
@@ -170,7 +171,10 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
         if (least := least_shown(versus)) is not None:
             limit = format_threshold(least, digits)
             counts = f"a difference of more than {limit} counts as better or worse"
-            numbers += f"; {counts if is_possible(least, tested_metric(results)) else NO_SCORE}"
+            score = first["summary"][split][tested["key"]]["mean"]
+            if not gain_is_possible(score, least, tested):
+                counts = f"only a loss of more than {limit} counts"
+            numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
 
@@ -216,6 +220,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
         for metric in metrics(results):
+            if metric["key"] == "perplexity":  # the exponential of the loss, which is counted
+                continue
             here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
             sign = 1 if metric["higher_is_better"] else -1
             taken.append((f"{metric['name']} on {code(split)}", here, there, sign))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import code
-from ropewalk.lab.report.metrics import is_possible, is_translation, tested_metric
+from ropewalk.lab.report.metrics import (
+    gain_is_possible,
+    is_possible,
+    is_translation,
+    tested_metric,
+)
 from ropewalk.lab.report.tables import NO_SCORE, least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
@@ -48,8 +53,7 @@ def legend(results: Facts) -> str:
             f"“{NO_SCORE.capitalize()}”: seeds spread so far that no possible difference would "
             "have counted."
         )
-    if any(not is_possible(abs(each[end]), tested) for each in tests for end in ("low", "high")):
-        sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
+    sentences += _impossible(results, tested)
     sentences += _split_meanings(results)
     sentences.append("Extra parameters are counted relative to the smallest model.")
     measured = all(row["peak_memory_bytes"]["mean"] is not None for row in rows)
@@ -60,9 +64,43 @@ def legend(results: Facts) -> str:
 
 def _tests(results: Facts) -> list[Facts]:
     """Return all tests whose verdicts the tables show."""
-    summaries = [summary for row in results["encodings"] for summary in row["summary"].values()]
-    found = [each for summary in summaries for each in summary.get("versus", {}).values()]
-    return [each for each in (*found, *(s.get("versus_first") for s in summaries)) if each]
+    return [each for each, _ in _tests_and_scores(results)]
+
+
+def _tests_and_scores(results: Facts) -> list[tuple[Facts, float]]:
+    """Return all tests whose verdicts the tables show, each with the reference's score."""
+    key, found = tested_metric(results)["key"], []
+    for row in results["encodings"]:
+        for summary in row["summary"].values():
+            for each in (*summary.get("versus", {}).values(), summary.get("versus_first")):
+                if each:
+                    found.append((each, summary[key]["mean"] - each["difference"]))
+    return found
+
+
+def _impossible(results: Facts, tested: Facts) -> list[str]:
+    """Say where the ends of intervals, and thresholds, are beyond possible scores."""
+    better = 1 if tested["higher_is_better"] else -1
+    ends, gains = False, False
+    for each, score in _tests_and_scores(results):
+        for end in (each["low"], each["high"]):
+            ends = ends or not gain_is_possible(score, better * end, tested)
+            ends = ends or not is_possible(abs(end), tested)
+        least = least_shown(each)
+        if each["verdict"] == NOT_SHOWN and least is not None and is_possible(least, tested):
+            gains = gains or not gain_is_possible(score, least, tested)
+    sentences = []
+    if ends:
+        sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
+    if gains:
+        sentences.append(
+            "Where the score of the reference plus the threshold is above 100, no gain could have "
+            "counted."
+            if tested["higher_is_better"]
+            else "Where the threshold is larger than the loss of the reference, no lower loss "
+            "could have counted."
+        )
+    return sentences
 
 
 def interval_note(results: Facts) -> str:

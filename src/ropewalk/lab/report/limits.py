@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ropewalk.encodings.parsing import name_of, read_call
+from ropewalk.encodings.t5 import bucket_borders
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import code, code_list, format_count
-from ropewalk.lab.report.metrics import headline_metric, is_translation, tested_metric
+from ropewalk.lab.report.metrics import (
+    brevity_penalty,
+    headline_metric,
+    is_translation,
+    tested_metric,
+)
 from ropewalk.lab.report.seeds import lacking_seeds
 from ropewalk.lab.scoring.significance import FEWEST
 
@@ -14,6 +21,8 @@ WINDOWS = "windows of text"
 #: How far p (Holm) may be from another draw's. For p = 0.05, its standard error is 0.0015 times the
 #: square root of the number of comparisons.
 UNSURE = 0.01
+#: A brevity penalty below which BLEU mostly shows how short the outputs are.
+SHORT = 0.7
 
 
 def limits(results: Facts) -> list[str]:
@@ -27,13 +36,16 @@ def limits(results: Facts) -> list[str]:
         "With one seed each, these results are about the trained models, not about the encodings: "
         "another seed may reverse them."
         if seeds == 1
-        else f"Intervals and p come from a bootstrap that resamples seeds and {_items(results)}."
+        else f"Intervals and p come from a bootstrap that resamples seeds and {_items(results)}, "
+        "does not pair seeds, and corrects for how few seeds there are (`compare_statistics` in "
+        "ropewalk/lab/scoring/significance.py). A plain bootstrap can give other verdicts."
     )
     if _items(results) == WINDOWS:
         text += (
             " Windows of the same document are not independent; the tests treat them as if they "
             "were."
         )
+    text += "".join(f" {said}" for said in _untrained_buckets(results) + _short_outputs(results))
     if any(
         row["summary"][split].get("versus_first", 0) is None
         and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
@@ -57,7 +69,10 @@ def limits(results: Facts) -> list[str]:
     if results.get("against"):
         text += (
             f" {code_list([rows[0]['name'], *results['against']])} are compared with one another "
-            "twice, each once as the reference; the two intervals and p-values differ slightly."
+            "twice, each once as the reference. The two p (Holm) can differ: each is corrected "
+            "together with the other comparisons of its reference, and has its own resamples. For "
+            "the same reason, a verdict with p near 0.05 may change if the other encoding of a "
+            "pair is the reference."
         )
         later = [x for x in results["against"] if f"--against {x}" not in results["command"]]
         if later:
@@ -81,6 +96,42 @@ def _p_values(results: Facts) -> list[float]:
         test for s in summaries for test in (s.get("versus_first"), *s.get("versus", {}).values())
     ]
     return [test["p_holm"] for test in tests if test]
+
+
+def _short_outputs(results: Facts) -> list[str]:
+    """Say on which splits all translations are so short that brevity decides their BLEU."""
+    said = []
+    for split in results["splits"] if is_translation(results) else ():
+        scores = [
+            cell["scores"].get(split) for row in results["encodings"] for cell in row["cells"]
+        ]
+        known = [p for score in scores if score and (p := brevity_penalty(score)) is not None]
+        if known and max(known) < SHORT:
+            said.append(
+                f"On {code(split)}, outputs are much shorter than the references: the brevity "
+                f"penalty lowers BLEU to {min(known):.2f} to {max(known):.2f} of what it would be."
+            )
+    return said
+
+
+def _untrained_buckets(results: Facts) -> list[str]:
+    """Say which T5 buckets are scored although no distance in training reached them."""
+    lengths = results.get("lengths")
+    if results.get("task") != "causal-lm" or lengths is None:
+        return []
+    said, longest = [], max(lengths["of"].values())
+    for row in results["encodings"]:
+        if name_of(row["name"]) != "t5":
+            continue
+        _, given = read_call("encoding", row["name"], ["t5"])
+        borders = bucket_borders(given.get("buckets", 32), given.get("distance", 128))
+        unused = [border for border in borders if lengths["trained"] <= border < longest]
+        if unused:
+            said.append(
+                f"{code(row['name'])} is scored beyond {lengths['trained']} tokens although its "
+                f"buckets for distances from {unused[0]} on were not trained."
+            )
+    return said
 
 
 def _tests_by_split(results: Facts) -> dict[str, int]:

@@ -52,6 +52,11 @@ def is_possible(difference: float, metric: Facts) -> bool:
     return difference <= 100 if metric["higher_is_better"] else isfinite(difference)
 
 
+def gain_is_possible(score: float, gain: float, metric: Facts) -> bool:
+    """Return whether a score can be better by so much; all but losses are from 0 to 100."""
+    return score + gain <= 100 if metric["higher_is_better"] else score - gain >= 0
+
+
 def column_title(metric: Facts, split: str = "") -> str:
     """Return the title of a column: `BLEU test`, `exact match x2, %`."""
     title = f"{metric['name']} {split}".strip()

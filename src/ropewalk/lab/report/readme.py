@@ -40,13 +40,15 @@ _CAPTIONS = {  # what a figure shows, and how to read it
         "thin lines are seeds, bold lines their mean",
     ),
     "attention": (
-        "Self-attention on one sequence, every head",
+        "Self-attention of the first seed's model on one sequence, every head",
         "layers from top to bottom, heads from left to right; in each map, rows are queries and "
         "columns are keys, in order of position; color intensity is proportional to the "
         "square root of the weight, from 0 to 1",
     ),
 }
 
+
+SOFTMAX = (None, "softmax")  # the kinds of attention whose weights are from 0 to 1
 
 #: In folders whose attention weights were not published: drawn once, in the light scheme only.
 FORMER_ATTENTION = "attention.png"
@@ -91,6 +93,8 @@ def readme(results: Facts, pictures: list[str]) -> str:
         alt = drawn[name].alt if name in drawn else shown
         both = picture_html(name, FORM, alt)
         picture = f"![{shown}]({name})" if name == FORMER_ATTENTION else both
+        if name.startswith("attention") and results["config"].get("attention") not in SOFTMAX:
+            how += "; weights of linear attention outside 0 to 1 are drawn as 0 or 1"
         parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
     parts += ["## Every run", TIMES, _markdown(tables.runs_table(results))]
@@ -161,6 +165,8 @@ def _others(results: Facts) -> str:
         fields = code_list(results["config"]["sweep"])
         verb = "was" if len(results["config"]["sweep"]) == 1 else "were"
         text = f"For each encoding, {fields} {verb} tuned; all other settings are the same."
+    if results["config"].get("imports"):
+        text += " The docstrings of the file after `--import` say what its encodings do."
     commits = {part["commit"] for part in results.get("parts", ())}
     if len(commits) < 2:
         return text

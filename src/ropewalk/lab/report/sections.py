@@ -81,8 +81,9 @@ def section_examples(results: Facts, examples: Facts) -> str:
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
     note = (
-        f"Selection rule: {escape(examples['rule'])}. <mark>Marked</mark> words differ from the "
-        f"reference at the same place; {_GAP} marks words of the reference that are missing."
+        f"Selection rule: {escape(examples['rule'])}. A word is <mark>highlighted</mark> if the "
+        f"reference has another word at that place; {_GAP} stands for words of the reference that "
+        "are missing."
     )
     if is_translation(results):
         note += (

@@ -84,10 +84,10 @@ def sentences(results: Facts) -> list[str]:
         said += _unequal(results)
         if len(results["encodings"]) > 1:
             said.append(
-                f"The table has two columns of differences from {code(row['name'])}: in the first, "
-                f"both encodings have the setting of {code(row['name'])}; in the second, each has "
-                f"its own. “Change by tuning” is the second minus the first. All are validation "
-                f"losses of seed {trials[0]['seed']}."
+                f"The table has two columns of differences between an encoding and "
+                f"{code(row['name'])}: in the first, both have the setting chosen for "
+                f"{code(row['name'])}; in the second, each has its own. “Change by tuning” is the "
+                f"second minus the first. All are validation losses of seed {trials[0]['seed']}."
             )
     if tried := row.get("decoding_trials"):
         metric = CLASSES[results["task"]].tuned_metric

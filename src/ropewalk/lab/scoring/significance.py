@@ -10,26 +10,19 @@ Axes: N items (sentences, windows, examples), C statistics of each, Z training s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics, check_lengths
-
-#: Maps sums of statistics (..., C) to scores (...).
-ScoreOf = Callable[[Tensor], Tensor]
+from ropewalk.lab.scoring.bootstrap import Resampled, ScoreOf, distances, resample
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
 #: With fewer items `compare_with` tests nothing, because resamples of so few items vary too little.
 FEWEST = 10
-
-# Limit on resamples × items that are weighted in one step: arrays of 32 MB.
-CHUNK = 4_000_000
-
 
 #: Number of resamples: enough that p near 0.05 has little noise (0.0015), and that p < 0.001 is
 #: possible after Holm's correction for up to 20 comparisons (the smallest p is 1/20,001).
@@ -93,19 +86,19 @@ def compare_statistics(
       sqrt(df / chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
     - The interaction of items and seeds (how a single seed deviates on a single item) is counted
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
-      once, its variance is subtracted from the draw of items.
+      once, deviations in the draw of items are made smaller, by the variance of the interaction.
 
-    The third correction narrows the draw of items. If the few seeds happen to have nearly the same
-    score, the corrected draw of items and seeds can then spread less than an uncorrected draw of
-    items alone. So items are also drawn alone, without this correction, and the larger p and the
-    wider interval are used.
+    If the few seeds happen to have nearly the same score, they add almost no spread. A draw of
+    items and seeds with the third correction can then spread less than a draw of items alone
+    without it. So both are made, and the larger p and the wider interval are used.
 
-    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + the number of
-    resamples at least as far from their mean as the observed difference is from 0) / (1 + M), so
-    p is never 0. The interval is symmetric and uses the same distances: it excludes 0 if p < 0.05.
-    In simulations of two equally good systems with two to five seeds, the test finds a difference
-    in 1 to 5 % of all pairs of systems. For a third of the pairs, those whose seeds agree
-    most closely, the rate is 4 to 14 %; for the rest, it is 0 to 3 % (`studies/rejections.py`).
+    p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
+    E is the number of resamples whose distance from the mean of all resamples is at least the size
+    of the observed difference. So p is never 0. The interval is symmetric and uses the same
+    distances: it excludes 0 if p < 0.05. In simulations of two equally good systems with two to
+    five seeds, the test finds a difference in 1 to 5 % of all pairs of systems. For a third of the
+    pairs, those whose seeds agree most closely, the rate is 4 to 14 %; for the rest, it is 0 to 3 %
+    (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -125,7 +118,7 @@ def compare_statistics(
                 f"{name} must have shape (seeds, items, statistics), each at least 1, and the same "
                 f"items and statistics as the other system, got shape {tuple(system.shape)}"
             )
-    here, there = _resample([first, other], resamples, seed, score)
+    here, there = resample([first, other], resamples, seed, score)
     return _compare(here, there, seed, alpha)
 
 
@@ -173,7 +166,7 @@ def compare_with(
     known = {p: each for p, each in enumerate(systems) if each is not None and p != reference}
     if against is None or against.shape[1] < FEWEST or not known:
         return rows
-    first, *others = _resample([against, *known.values()], resamples, seed, score)
+    first, *others = resample([against, *known.values()], resamples, seed, score)
     found = [_compare(first, other, seed, alpha / len(known)) for other in others]
     for place, c, p in zip(known, found, holm([c.p for c in found]), strict=True):
         gain = c.difference if higher_is_better else -c.difference
@@ -203,95 +196,21 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
     return BETTER if gain > 0 else WORSE
 
 
-class _Resampled(NamedTuple):
-    """Scores of a system: observed (Z,), and on resampled items (M, Z)."""
-
-    observed: Tensor
-    on_items: Tensor
-
-
-def _resample(
-    systems: Sequence[Tensor], resamples: int, seed: int, score: ScoreOf
-) -> list[_Resampled]:
-    """Score every system's statistics (Z, N, C) on the same items, drawn with replacement."""
-    generator = torch.Generator().manual_seed(seed)
-    runs, items = torch.cat(list(systems)), systems[0].shape[1]
-    chunk = max(1, CHUNK // items)
-    scores = []
-    for start in range(0, resamples, chunk):
-        count = min(chunk, resamples - start)
-        drawn = torch.randint(items, (count, items), generator=generator)
-        weights = torch.zeros(count, items, dtype=runs.dtype)
-        weights.scatter_add_(1, drawn, torch.ones_like(weights))
-        scores.append(score(torch.einsum("mn,znk->mzk", weights, runs)))
-    on_items = torch.cat(scores).split([len(system) for system in systems], dim=1)
-    return [
-        _Resampled(score(system.sum(1)), each)
-        for system, each in zip(systems, on_items, strict=True)
-    ]
-
-
-def _compare(first: _Resampled, other: _Resampled, seed: int, alpha: float) -> Comparison:
+def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Comparison:
     difference = (other.observed.mean() - first.observed.mean()).item()
-    distances = _distances(first, other, torch.Generator().manual_seed(seed + 1))
-    p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in distances)
+    both = distances(first, other, torch.Generator().manual_seed(seed + 1))
+    p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in both)
 
-    half, least = (max(_reach(far, level) for far in distances) for level in (0.05, alpha))
+    half, least = (max(_reach(far, level) for far in both) for level in (0.05, alpha))
     return Comparison(difference, difference - half, difference + half, p, least)
 
 
 def _reach(far: Tensor, level: float) -> float:
     """Return the distance beyond which p is below the level; infinite if resamples are too few."""
-    # p is below the level if at most `allowed` resamples are at least as far from their mean as the
-    # observed difference is from 0.
+    # p is below the level if no more than `allowed` of these distances reach the size of the
+    # observed difference.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
-
-
-def _distances(
-    first: _Resampled, other: _Resampled, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return (M,) distances from the mean, with items and seeds drawn, and with items alone."""
-    by_items = other.on_items.mean(1) - first.on_items.mean(1)
-    variance = by_items.var().item()
-    # The variance of the interaction, which the draw of seeds already contains.
-    noise = _run_variance(first.on_items) + _run_variance(other.on_items)
-    narrow = math.sqrt(max(0.0, 1 - noise / variance)) if variance > 0 else 0.0
-
-    resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
-    by_seeds = _draw_seeds(other.observed, resamples, generator)
-    by_seeds = by_seeds - _draw_seeds(first.observed, resamples, generator)
-    by_seeds *= _student(seeds - 2, resamples, generator)
-    both = narrow * by_items + by_seeds
-    return (both - both.mean()).abs(), (by_items - by_items.mean()).abs()
-
-
-def _run_variance(scores: Tensor) -> float:
-    """Return how much variance the interaction of items and seeds adds to a mean over seeds.
-
-    scores: (M, Z), on M resamples of the items with each of Z seeds.
-    """
-    seeds = scores.shape[1]
-    if seeds == 1:
-        return 0.0
-    apart = scores - scores.mean(1, keepdim=True)
-    return apart.var(0).sum().item() / (seeds - 1) / seeds
-
-
-def _draw_seeds(scores: Tensor, resamples: int, generator: torch.Generator) -> Tensor:
-    """Return (M,): the mean of seeds drawn with replacement minus that of all, widened."""
-    seeds = len(scores)
-    widen = math.sqrt(seeds / (seeds - 1)) if seeds > 1 else 0.0
-    drawn = torch.randint(seeds, (resamples, seeds), generator=generator)
-    return widen * (scores[drawn].mean(1) - scores.mean())
-
-
-def _student(freedom: int, count: int, generator: torch.Generator) -> Tensor:
-    """Return factors (count,) that turn a normal variable into Student's t of `freedom` degrees."""
-    if freedom == 0:
-        return torch.zeros(count, dtype=torch.float64)
-    normal = torch.randn(count, freedom, dtype=torch.float64, generator=generator)
-    return (freedom / normal.square().sum(1)).sqrt()
 
 
 def _seed_statistics(
