@@ -78,10 +78,11 @@ def readme(results: Facts) -> str:
         ]
         if run["rules"] is not None:
             parts += [
-                "Scaling rules of rotary, without further training: the models above, trained on "
-                f"at most {run['rules']['trained_tokens']} tokens with plain rotary (`none` here). "
-                "At m times the length a rule scales by m, and DynamicNTK (factor 2) by 2m − 1. At "
-                "the trained length every rule is plain rotary, so none was tried.",
+                f"Scaling rules of rotary, without further training: {_ruled_models(run)}, trained "
+                f"on at most {run['rules']['trained_tokens']} tokens with plain rotary "
+                "(`none` here). At m times the length a rule scales by m, DynamicNTK (factor 2) by "
+                "2m − 1. "
+                "At the trained length every rule is plain rotary, so none was tried.",
                 _by_length(run["rules"]["scores"], run["metric"]["digits"]),
                 tests_table(run["rules"]),
             ]
@@ -91,6 +92,15 @@ def readme(results: Facts) -> str:
             "nothing to try."
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _ruled_models(run: Facts) -> str:
+    """Say with which models the rules were tried: published folders can have gained seeds."""
+    tried = len(next(iter(run["rules"]["scores"]["none"].values())))
+    trained = len(next(iter(run["rows"]["rotary"].values())))
+    return (
+        "the models above" if tried == trained else f"the models above of the first {tried} seeds"
+    )
 
 
 def _overview(runs: Sequence[Facts]) -> str:
