@@ -40,12 +40,11 @@ def assert_rope_like(
 
     Also raises it if the rotation of a layer cannot be tested.
 
-    model_or_function: a model that takes tokens, or a function or module that rotates vectors. If
-    it
-        is a model, the queries and keys that attention gets in each layer are measured.
+    model_or_function: a model that takes tokens, or a function or module that rotates vectors. For
+        a model, the queries and keys that attention gets in each layer are measured.
     config: a path, a dict, a transformers config, or a spec.
-    positions: how many positions to test. Scaling rules that depend on the length get it as the
-        length. None: the config's `max_position_embeddings`.
+    positions: how many positions to test. A scaling rule that depends on the length uses
+        this number as the length. None: the config's `max_position_embeddings`.
 
     The message names the fault, the layer, the likely cause and the numbers. Raises ValueError or
     TypeError if the config cannot be read or the target cannot be called.

@@ -84,10 +84,10 @@ class Deberta(LayerSites):
     without the absolute positions of its decoder; `disentangled_attention_bias` of transformers'
     deberta_v2, with separate projections for positions (`share_att_key=False`) and no biases.
 
-    buckets: use this many rows for keys before the query, and as many after it. The first half of
-    them serves the shortest distances,
-        one each. Each row of the second half serves a range of distances; ranges grow by a constant
-        factor up to `distance` (DeBERTa-v3: 256 buckets, distance 512).
+    buckets: use this many rows for keys before the query, and as many after it. On each
+        side, the first half of the rows serve the shortest distances, one distance per row. Each
+        row of the second half serves a range of distances; ranges grow by a constant factor up to
+        `distance` (DeBERTa-v3: 256 buckets, distance 512).
     """
 
     def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:

@@ -115,7 +115,8 @@ class Attention(nn.Module):
             KeyValueCache. In cross-attention, give memory in every call; it is projected only in
             the first one.
         need_probabilities: also return probabilities. Linear attention has none, and returns its
-            weights instead, if cache is None. With rotated features, some of them are negative.
+            weights instead, if cache is None. If features are rotated, some weights are
+            negative.
 
         A query with every key masked returns only the bias of the output projection.
         """
@@ -172,7 +173,7 @@ class Attention(nn.Module):
             )
         if cache is not None and self.encoding.cached_keys == "none":
             raise ValueError(
-                f"cache must be None: the method of {encoding.__name__} allows no key cache; "
+                f"cache must be None: {encoding.__name__} does not work with cached keys; "
                 f"decode by computing the full prefix again"
             )
         unplaced = cache is not None and memory is not None and placement is None

@@ -48,7 +48,8 @@ class FeedForward(nn.Module):
         self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Flattened before `inner`: if `relu_` changed a view in place, autograd would copy it.
+        # x is flattened before `inner`, which would otherwise return a view: if `relu_` changed a
+        # view in place, autograd would copy it.
         rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
         return rows.view_as(x)
 
@@ -225,8 +226,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache branches: a row of target is one source sentence, and its tokens
-        are the next ones of its beams.
+        In beam search, the cache branches: each row of target belongs to one source sentence, and
+        holds the next token of each of its beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -192,8 +192,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    Take the axes in order of stride. Call the sum of stride * (size - 1) over several axes their
-    reach. Elements may share memory if the stride of an axis is at most the reach of the axes
+    The reach of a group of axes is the sum of stride * (size - 1) over them. Elements may share
+    memory if, with the axes in order of stride, the stride of one is at most the reach of all
     before it.
     """
     reach = 0

@@ -21,7 +21,8 @@ def test_short_outputs_are_named_if_every_model_has_them(monkeypatch):
         for place, cell in enumerate(cell for row in facts["encodings"] for cell in row["cells"])
     }
     monkeypatch.setattr(module, "brevity_penalty", lambda score: penalties.get(id(score), 1.0))
-    assert f"{SHORT}: the brevity penalty lowers BLEU to 0.40 to 0.43 of" in " ".join(limits(facts))
+    assert f"{SHORT}: the brevity penalty multiplies" in " ".join(limits(facts))
+    assert "by a factor between 0.40 and 0.43." in " ".join(limits(facts))
     penalties[next(iter(penalties))] = 0.8
     assert SHORT not in " ".join(limits(facts))
 

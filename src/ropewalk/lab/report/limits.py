@@ -109,7 +109,8 @@ def _short_outputs(results: Facts) -> list[str]:
         if known and max(known) < SHORT:
             said.append(
                 f"On {code(split)}, outputs are much shorter than the references: the brevity "
-                f"penalty lowers BLEU to {min(known):.2f} to {max(known):.2f} of what it would be."
+                f"penalty multiplies BLEU by a factor between {min(known):.2f} and "
+                f"{max(known):.2f}."
             )
     return said
 
