@@ -133,7 +133,7 @@ def summarized(model: Transformer, sources: Ids, rows: list[Row]) -> dict[str, A
 
 def shown(results: dict[str, Any]) -> str:
     """Return the table of what was measured."""
-    head = ["way", "beam", "seconds", "tokens/s", "× ropewalk", "identical outputs"]
+    head = ["way", "beam", "seconds", "tokens/s", "speed, × ropewalk", "identical outputs"]
     cells = [
         [
             row["name"],

@@ -55,8 +55,9 @@ def readme(results: Facts) -> str:
         GENERATED,
         "Each encoding was trained up to one length and scored at multiples of it. A dash means no "
         "result: the encoding has no such positions, its vector for each such position was never "
-        "trained, the task has no such size, or it was not tried. `t5` has no dash, although its "
-        "buckets for the farthest distances were never trained. Small numbers are single seeds. "
+        "trained, the task has no such size, or it was not tried. Encodings with trained rows for "
+        "distances or counts (`t5`, `deberta`, `shaw`, `cope`) have no dash, although rows for the "
+        "farthest ones may never have been trained. Small numbers are single seeds. "
         "The README of each run tests the encodings against one or two of them, not all pairs.",
         "\n".join(["```sh", *(run["asked"] for run in runs), results["command"], "```"]),
     ]

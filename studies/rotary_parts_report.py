@@ -138,7 +138,7 @@ def _decays(results: Facts) -> list[str]:
         "How much higher the mean score is at the nearest eighth of distances (from 1 on) than at "
         "the farthest (mean of heads and seeds). The score is q·k/√D; before the "
         "softmax, `tupe` divides it by another √2, and `deberta` by √3. The encodings from "
-        "`alibi` to `cope` add terms to scores, so q·k is only a part of theirs, and the number "
+        "`alibi` to `cope` add terms to scores, so q·k is only a part of theirs. Numbers near 0 "
         "may have another sign in another seed. RoFormer (section "
         "3.4.3) derives an upper bound that decays with distance; a trained model need not follow "
         "it.",

@@ -77,9 +77,8 @@ def readme(results: Facts) -> str:
         GENERATED,
         f"Share of tokens, in {results['windows']} windows of the test text, whose own embedding "
         "is the nearest of all to their vector, by angle. The column “embedding” is what the first "
-        "layer reads, with added positions. In deeper layers, a token's own embedding is "
-        "hardly ever the nearest. The models are trained to predict the next token; how near "
-        "vectors come to it was not measured.",
+        "layer reads, with added positions. The models are trained to predict the next token; how "
+        "near vectors come to it was not measured.",
         markdown_table(head, rows),
         f"```sh\n{results['asked']}\n{results['command']}\n```",
     ]

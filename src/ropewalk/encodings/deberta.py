@@ -73,10 +73,11 @@ class Deberta(LayerSites):
     projections of one table of relative embeddings. Each layer has its own projections; the stack
     shares the table. δ(i, j) is i - j clipped to `[-distance, distance)`.
 
-    Acts on scores; relative. Costs two projections of the rows that are used and, for both queries
-    and keys, a product with these rows and one look-up per score; `2 * distance * width`
-    parameters, and `2 * width * H * D` per layer. Accepts any position. Keys can be cached. With
-    `cross=True`, the distance is the one between target and source positions.
+    Acts on scores; relative. Costs two projections of the table's rows whose distances occur, and
+    then, for queries and again for keys, a product with the projected rows and one look-up per
+    score. The table has `2 * distance * width` parameters, and each layer has `2 * width * H * D`
+    more. Accepts any position. Keys can be cached. With `cross=True`, the distance is the one
+    between target and source positions.
 
     Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code and transformers use δ(i, j), as here.
     Rows of distances that training never meets keep their random initial values.

@@ -77,9 +77,9 @@ class Fire(Encoding):
     hidden + 2` parameters per layer, or once if layers are `shared` (the paper's FIRE-S). Accepts
     any position. Keys can be cached.
 
-    The paper looks back only. A stack that looks both ways uses `|i - j|` and `max(i, j, L)`: the
-    same if j <= i, and still in [0, 1]. This is symmetric, so it cannot distinguish a sequence from
-    its reverse.
+    The paper looks back only. A stack that looks both ways uses `|i - j|` and `max(i, j, L)`. For
+    earlier keys, this is the paper's formula; for later keys, the input of f is also in [0, 1]. The
+    bias is symmetric, so it cannot distinguish a sequence from its reverse.
     Source: Li et al. 2023, arXiv 2310.04418, section 3 and the code of its appendix, whose
     `hidden=32`, `c=0.1` and `length=512` (L) are the starting values here.
     """

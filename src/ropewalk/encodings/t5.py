@@ -21,9 +21,9 @@ MOST_BUCKETS = 2**13
 def bucket_borders(buckets: int, distance: int) -> list[int]:
     """Return the least distance of each of T5's buckets on one side, except bucket 0.
 
-    The first half of the buckets contain one distance each. Of the others, up to `distance`, each
-    border is a constant factor times the one before; the last bucket takes everything beyond.
-    Borders are exact whole numbers: they do not depend on how a logarithm rounds.
+    The first half of the buckets contain one distance each. The ranges of the others grow by a
+    constant factor, chosen so that the last range ends at `distance`. Greater distances also go
+    into the last bucket. Borders are rounded up, exactly: how a logarithm rounds does not matter.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
     ratios = []

@@ -43,9 +43,9 @@ class TransformerXL(LayerSites):
     """Score a key by its content, (q_i + u)·k_j, and its distance, (q_i + v)·W_R r_{i-j}.
 
     The sum of both is divided by √D. r_{i-j} are the sinusoids of the distance, as wide as the
-    model; W_R projects them for each head; u and v are trained vectors, at first 0. If
-    positions are added to embeddings, a score has terms with the query's position. Here, u and v
-    stand in its place.
+    model; W_R projects them for each head; u and v are trained vectors, at first 0. (If
+    positions are added to embeddings, two terms of a score contain the query's position. Here, u
+    takes its place in the first, and v in the second.)
 
     Acts on scores; relative. Costs the projection of one row per distance (S + T - 1 rows), a
     product with them and one look-up per score; the projection is expensive when single tokens are

@@ -35,8 +35,8 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
     Each row's summary gets `versus_first`, and `versus` with an entry for each name in
     `against`. Scores that depend on untrained parameters are removed first. An encoding is not
-    tested if it lacks a seed that another encoding has, nor on a split where one of its seeds has
-    no score.
+    tested at all if it lacks a seed that another encoding has. It is not tested on a split where
+    one of its seeds has no score.
 
     Raises:
         ValueError: a name in `against` is not an encoding of these results.

@@ -226,8 +226,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache branches: each row of target belongs to one source sentence, and
-        holds the next token of each of its beams.
+        In beam search, the cache has one branch for each beam. A row of target then belongs to one
+        source sentence: its S tokens are the next tokens of that sentence's beams, one per beam.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -192,8 +192,8 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _overlaps_itself(x: Tensor) -> bool:
     """Return whether elements may share memory.
 
-    The reach of a group of axes is the sum of stride * (size - 1) over them. Elements may share
-    memory if, with the axes in order of stride, the stride of one is at most the reach of all
+    The reach of a group of axes is the sum of stride * (size - 1) over them. Sort the axes by
+    stride. Elements may share memory if the stride of some axis is at most the reach of the axes
     before it.
     """
     reach = 0

@@ -5,9 +5,12 @@ These fail if a reader could take short outputs for wrong ones, or untrained par
 
 from __future__ import annotations
 
+from collections import Counter
+
 from synthetic_run import results
 
 import ropewalk.lab.report.limits as module
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.report.limits import limits
 
 SHORT = "On `test`, outputs are much shorter than the references"
@@ -37,3 +40,32 @@ def test_untrained_buckets_of_t5_are_named():
             assert "buckets" not in said
         else:
             assert f"buckets for distances from {first} on were not trained" in said
+
+
+def test_a_task_whose_answers_can_be_guessed_says_so():
+    """Fails if scores near those of a constant answer pass for counting."""
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    facts["lengths"] = {"trained": 20, "of": {"x1": 20}}
+    for task, said in (("copy", False), ("count", True)):
+        facts["task"] = task
+        assert ("a score of 20 % or less does not show" in " ".join(limits(facts))) is said
+
+
+def test_the_chance_of_a_constant_answer_is_that_of_the_examples():
+    """Fails if `chance` is not the share of the most frequent answer."""
+    for name, task in SEQUENCE_TASKS.items():
+        size = min(task.trained_size, task.max_size or task.trained_size)
+        drawn = draw_examples(name, split="test", lengths=(size, size), count=2000, seed=1)
+        most = Counter(example.answer for example in drawn).most_common(1)[0][1]
+        assert abs(most / 20 - task.chance) < 5  # pages say below 5 % that nothing was learned
+
+
+def test_verdicts_near_the_limit_are_named():
+    """Fails if the margin does not grow with the number of comparisons."""
+    facts = results(("none", "sinusoidal", "learned"), diverged=False)
+    for row in facts["encodings"][1:]:
+        row["summary"]["test"]["versus_first"]["p_holm"] = 0.0550
+        row["summary"]["long"]["versus_first"]["p_holm"] = 0.5
+    assert "between 0.044 and 0.056 may change" in " ".join(limits(facts))
+    del facts["encodings"][2]
+    assert "may change" not in " ".join(limits(facts))

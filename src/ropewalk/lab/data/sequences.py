@@ -35,7 +35,8 @@ class SequenceTask:
     as in `lab.tokens`. `size_unit` names what n counts. `trained_size` is the size that the
     task is usually trained up to (a prompt of eight times that size and its answer have at most 700
     tokens). `max_size` is the largest possible size. `draw` returns the words of prompt and answer,
-    without begin and end marks.
+    without begin and end marks. `chance` is the percentage of examples for which a constant answer
+    is right.
     """
 
     words: tuple[str, ...]
@@ -45,6 +46,7 @@ class SequenceTask:
     trained_size: int
     draw: Callable[[Rng, int], tuple[Words, Words]]
     max_size: int | None = None
+    chance: int = 0
 
 
 def draw_examples(
@@ -235,6 +237,7 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             size_unit="letters",
             source="after Golovneva et al. 2024, arXiv 2405.18719, count_data_gen.py",
             trained_size=20,
+            chance=10,
             draw=_count,
         ),
     }

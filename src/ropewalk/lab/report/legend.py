@@ -24,7 +24,7 @@ def legend(results: Facts) -> str:
     sentences = [
         "Large numbers are means, small numbers are single seeds."
         if len(seeds) > 1
-        else f"One seed: {seeds[0]}."
+        else f"All results are of one seed (seed {seeds[0]})."
     ]
     if any(cell["status"] == "diverged" for row in rows for cell in row["cells"]):
         sentences.append("†: this run diverged.")
@@ -51,7 +51,7 @@ def legend(results: Facts) -> str:
     if not all(is_possible(least, tested) for least in thresholds):
         sentences.append(
             f"“{NO_SCORE.capitalize()}”: seeds spread so far that no possible difference would "
-            "have counted."
+            "have counted with the strictest correction."
         )
     sentences += _impossible(results, tested)
     sentences += _split_meanings(results)
@@ -95,10 +95,10 @@ def _impossible(results: Facts, tested: Facts) -> list[str]:
     if gains:
         sentences.append(
             "Where the score of the reference plus the threshold is above 100, no gain could have "
-            "counted."
+            "counted with the strictest correction."
             if tested["higher_is_better"]
             else "Where the threshold is larger than the loss of the reference, no lower loss "
-            "could have counted."
+            "could have counted with the strictest correction."
         )
     return sentences
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ropewalk.encodings.parsing import name_of, read_call
 from ropewalk.encodings.t5 import bucket_borders
 from ropewalk.files import Facts
+from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import code, code_list, format_count
 from ropewalk.lab.report.metrics import (
     brevity_penalty,
@@ -18,9 +19,9 @@ from ropewalk.lab.report.seeds import lacking_seeds
 from ropewalk.lab.scoring.significance import FEWEST
 
 WINDOWS = "windows of text"
-#: How far p (Holm) may be from another draw's. For p = 0.05, its standard error is 0.0015 times the
-#: square root of the number of comparisons.
-UNSURE = 0.01
+#: How far p (Holm) may be from another draw's, divided by the square root of the number of
+#: comparisons. For p = 0.05, this is 2.5 times its standard error with 20,000 resamples.
+UNSURE = 0.004
 #: A brevity penalty below which BLEU mostly shows how short the outputs are.
 SHORT = 0.7
 
@@ -45,7 +46,7 @@ def limits(results: Facts) -> list[str]:
             " Windows of the same document are not independent; the tests treat them as if they "
             "were."
         )
-    text += "".join(f" {said}" for said in _untrained_buckets(results) + _short_outputs(results))
+    text += "".join(f" {said}" for said in _notes_on_scores(results))
     if any(
         row["summary"][split].get("versus_first", 0) is None
         and None not in (each["summary"][split][key]["mean"] for each in (rows[0], row))
@@ -71,8 +72,8 @@ def limits(results: Facts) -> list[str]:
             f" {code_list([rows[0]['name'], *results['against']])} are compared with one another "
             "twice, each once as the reference. The two p (Holm) can differ: each is corrected "
             "together with the other comparisons of its reference, and has its own resamples. For "
-            "the same reason, a verdict with p near 0.05 may change if the other encoding of a "
-            "pair is the reference."
+            "the same reason, a verdict with p near 0.05 may change if the tested encoding and "
+            "the reference swap roles."
         )
         later = [x for x in results["against"] if f"--against {x}" not in results["command"]]
         if later:
@@ -80,10 +81,11 @@ def limits(results: Facts) -> list[str]:
                 f" The tests against {code_list(later)} were made after the run, from the saved "
                 f"scores. For such tests during a run, use `--against`."
             )
-    if any(abs(p - 0.05) < UNSURE for p in _p_values(results)):
+    unsure = UNSURE * max(_tests_by_split(results).values(), default=0) ** 0.5
+    if any(abs(p - 0.05) < unsure for p in _p_values(results)):
         text += (
             f" The resamples are random: with other ones, a verdict with p between "
-            f"{0.05 - UNSURE:.2f} and {0.05 + UNSURE:.2f} may change."
+            f"{0.05 - unsure:.3f} and {0.05 + unsure:.3f} may change."
         )
     return [text]
 
@@ -96,6 +98,23 @@ def _p_values(results: Facts) -> list[float]:
         test for s in summaries for test in (s.get("versus_first"), *s.get("versus", {}).values())
     ]
     return [test["p_holm"] for test in tests if test]
+
+
+def _notes_on_scores(results: Facts) -> list[str]:
+    """Return what to know of the scores themselves."""
+    return _untrained_buckets(results) + _short_outputs(results) + _chance(results)
+
+
+def _chance(results: Facts) -> list[str]:
+    """Say which scores an answer that ignores the prompt can reach."""
+    task = SEQUENCE_TASKS.get(results.get("task", ""))
+    if task is None or not task.chance:
+        return []
+    return [
+        f"A constant answer is right for {task.chance} % of the examples on average. So a score of "
+        f"{2 * task.chance} % or less does not show that a model solves the task, and differences "
+        "between such scores mean little."
+    ]
 
 
 def _short_outputs(results: Facts) -> list[str]:

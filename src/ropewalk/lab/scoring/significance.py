@@ -50,8 +50,8 @@ class Versus:
     These two are corrected for the number of systems that are compared.
 
     detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
-        of comparisons): any larger observed difference counts as better or worse. A smaller one
-        may get any verdict.
+        of comparisons): any larger observed difference counts as better or worse. A smaller
+        one may count too, because Holm's correction can be less strict.
     """
 
     difference: float
@@ -86,19 +86,21 @@ def compare_statistics(
       sqrt(df / chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
     - The interaction of items and seeds (how a single seed deviates on a single item) is counted
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
-      once, deviations in the draw of items are made smaller, by the variance of the interaction.
+      once, the deviations that come from the draw of items are scaled down, so that their variance
+      falls by that of the interaction.
 
-    If the few seeds happen to have nearly the same score, they add almost no spread. A draw of
-    items and seeds with the third correction can then spread less than a draw of items alone
-    without it. So both are made, and the larger p and the wider interval are used.
+    If the few seeds happen to have nearly the same score, they add almost no spread. Then
+    the corrected resampling of items and seeds can give less spread than a plain resampling of
+    items alone, without the third correction. So both are computed, and the larger p and the wider
+    interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose distance from the mean of all resamples is at least the size
-    of the observed difference. So p is never 0. The interval is symmetric and uses the same
-    distances: it excludes 0 if p < 0.05. In simulations of two equally good systems with two to
-    five seeds, the test finds a difference in 1 to 5 % of all pairs of systems. For a third of the
-    pairs, those whose seeds agree most closely, the rate is 4 to 14 %; for the rest, it is 0 to 3 %
-    (`studies/rejections.py`).
+    of the observed difference. Because of the 1 in both, p is never 0. The interval is symmetric
+    and uses the same distances: it excludes 0 if p < 0.05. In simulations of two equally good
+    systems with two to five seeds, the test finds a difference in 1 to 5 % of all pairs of systems.
+    For a third of the pairs, those whose seeds agree most closely, the rate is 4 to 14 %; for the
+    rest, it is 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
