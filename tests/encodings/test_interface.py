@@ -352,9 +352,7 @@ def test_gradients_reach_an_encoding_as_well_without_probabilities(name):
 def test_a_method_without_cache_says_so():
     attention, x = attention_with("uncached", 4), random(1, 3, 32)
     assert attention(x, causal=True).output.shape == x.shape
-    with pytest.raises(
-        ValueError, match="cache must be None: the method of Site allows no key cac"
-    ):
+    with pytest.raises(ValueError, match="cache must be None: Site does not work with cached keys"):
         attention(x, causal=True, cache=KeyValueCache())
 
 

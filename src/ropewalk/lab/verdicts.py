@@ -105,7 +105,7 @@ def _beyond_training(results: Facts) -> dict[str, str]:
         end = f"{lengths['trained']:,} {lengths['unit']}"
         why += f" those beyond {end} were not trained"
         return {s: why for s, n in lengths["of"].items() if n > lengths["trained"]}
-    end = f"{results['corpus']['longest_in_training']['source']:,} tokens of the source"
+    end = f"{results['corpus']['longest_in_training']['source']:,}"
     shares = results.get("share_beyond_training", {})
-    why += f" most sentences are longer than the longest in training, {end}"
+    why += f" most sentences are longer than the longest source in training ({end} tokens)"
     return {split: why for split, share in shares.items() if share > 0.5}

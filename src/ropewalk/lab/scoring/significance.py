@@ -76,8 +76,8 @@ def compare_statistics(
 
     Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
     between systems. A resample draws the items with replacement, the same for both systems and all
-    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. Three
-    corrections keep false differences at about 5 % or fewer with few seeds:
+    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. With few
+    seeds, three corrections keep the rate of false positives at about 5 % or less:
 
     - The bootstrap's variance of a mean of Z seeds is too small by a factor of (Z - 1) / Z. So the
       deviation that the draw of seeds adds to a resample is multiplied by sqrt(Z / (Z - 1))
@@ -86,21 +86,20 @@ def compare_statistics(
       sqrt(df / chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
     - The interaction of items and seeds (how a single seed deviates on a single item) is counted
       in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
-      once, the deviations that come from the draw of items are scaled down, so that their variance
-      falls by that of the interaction.
+      once, its variance is subtracted from the variance due to the draw of items: deviations of
+      that draw are scaled down accordingly.
 
-    If the few seeds happen to have nearly the same score, they add almost no spread. Then
-    the corrected resampling of items and seeds can give less spread than a plain resampling of
-    items alone, without the third correction. So both are computed, and the larger p and the wider
-    interval are used.
+    If the few seeds happen to have nearly the same score, these resamples of items and seeds can
+    spread less than resamples of items alone, whose deviations are not scaled down. So both are
+    computed, and the larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose distance from the mean of all resamples is at least the size
-    of the observed difference. Because of the 1 in both, p is never 0. The interval is symmetric
-    and uses the same distances: it excludes 0 if p < 0.05. In simulations of two equally good
-    systems with two to five seeds, the test finds a difference in 1 to 5 % of all pairs of systems.
-    For a third of the pairs, those whose seeds agree most closely, the rate is 4 to 14 %; for the
-    rest, it is 0 to 3 % (`studies/rejections.py`).
+    of the observed difference. Because of the 1 that is added, p is never 0. The interval is
+    symmetric and uses the same distances: it excludes 0 if p < 0.05. Simulations drew many pairs of
+    equally good systems. The test finds a difference in 1 to 5 % of the pairs, depending on the
+    number of seeds (two to five) and their spread. Among the third of the pairs whose seeds agree
+    most closely, it does so in 4 to 14 %; among the others, in 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
