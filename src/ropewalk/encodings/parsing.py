@@ -1,4 +1,4 @@
-"""Parser of classes and arguments as typed on the command line: `t5,rotary(theta=1e6)`."""
+"""Parser of names and arguments as typed on the command line: `t5,rotary(theta=1e6)`."""
 
 from __future__ import annotations
 

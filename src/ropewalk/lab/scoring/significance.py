@@ -89,17 +89,18 @@ def compare_statistics(
       once, its variance is subtracted from the variance due to the draw of items: deviations of
       that draw are scaled down accordingly.
 
-    If the few seeds happen to have nearly the same score, these resamples of items and seeds can
-    spread less than resamples of items alone, whose deviations are not scaled down. So both are
-    computed, and the larger p and the wider interval are used.
+    Because deviations are scaled down, these resamples can spread too little if the few seeds
+    happen to have nearly the same score: even less than unscaled resamples of items alone. So both
+    kinds of resamples are made, and the larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose distance from the mean of all resamples is at least the size
     of the observed difference. Because of the 1 that is added, p is never 0. The interval is
     symmetric and uses the same distances: it excludes 0 if p < 0.05. Simulations drew many pairs of
     equally good systems. The test finds a difference in 1 to 5 % of the pairs, depending on the
-    number of seeds (two to five) and their spread. Among the third of the pairs whose seeds agree
-    most closely, it does so in 4 to 14 %; among the others, in 0 to 3 % (`studies/rejections.py`).
+    number of seeds (two to five) and their spread. These false
+    positives are not spread evenly: in the one third of pairs whose seeds agree most closely, the
+    rate is 4 to 14 %; in the other two thirds, it is 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
