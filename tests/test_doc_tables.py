@@ -39,7 +39,7 @@ def test_the_verdict_that_is_explained_is_that_of_the_results():
     page = text("compare-encodings")
     assert f"by {difference} BLEU, {interval}" in page
     threshold = format_threshold(found["detectable"], 1)
-    assert f"In this example, it is ±{threshold} for `learned`" in page
+    assert f"For `learned` on the first test set of Multi30k, it is ±{threshold}." in page
     assert len(rows) - 1 == 7
     assert found["verdict"] == "no difference shown"
 

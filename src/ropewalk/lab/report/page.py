@@ -162,9 +162,9 @@ def _training(results: Facts) -> str:
     smoothed = " with label smoothing" if is_translation(results) else ""
     note = (
         "Thin lines are seeds, bold lines their mean; a cross marks a run that diverged. "
-        f"Training loss is a moving mean over batches{smoothed}, and with dropout if the config has "
-        "it. So its level cannot be compared with that of validation loss. The first steps may be "
-        "off the chart."
+        f"Training loss is a moving mean over batches{smoothed}, and with dropout if the config "
+        "has it. So its level cannot be compared with that of validation loss. The first steps may "
+        "be off the chart."
     )
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
