@@ -23,7 +23,7 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
 
     The first half of the buckets contain one distance each. The ranges of the others grow by a
     constant factor, chosen so that the last range ends at `distance`. Greater distances also go
-    into the last bucket. Borders are rounded up from exact values, without a rounding error.
+    into the last bucket. Each border is rounded up to a whole number, from 60 digits.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
     ratios = []

@@ -81,7 +81,7 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 def _drop_untrained(results: Facts) -> None:
     """Remove scores on splits where many positions were not reached in training.
 
-    Only for encodings that have trained parameters for each position.
+    Only for encodings that learn separate parameters for each position.
     """
     for row in results["encodings"]:
         if not has_trained_rows(row["name"]):

@@ -89,9 +89,9 @@ def compare_statistics(
       once, its variance is subtracted from the variance due to the draw of items: deviations of
       that draw are scaled down accordingly.
 
-    If the few seeds happen to have nearly the same score, this scaling can make the resamples
-    spread too little. So the test is repeated with resamples of items alone, without scaling. The
-    larger p and the wider interval are used.
+    If the few seeds happen to have nearly the same score, the third correction can make the
+    resamples spread too little. So the test is repeated with a draw of items alone, without any
+    correction. The larger p and the wider interval are used.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose distance from the mean of all resamples is at least the size
