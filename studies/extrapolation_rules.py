@@ -148,8 +148,8 @@ def tests_table(rules: Facts) -> str:
     head = ["", f"difference in {tested['name']}", "95 % interval", "p (Holm)", "verdict"]
     title = (
         "Compared with plain rotary (`none`), on the same items and seeds. The test "
-        "resamples items and seeds; it does not pair seeds, and treats windows of the same document "
-        "as independent. p is corrected (Holm) for all rules of a length. The interval is for one rule alone, so it can leave out 0 "
-        "while the verdict is “no difference shown”:"
+        "resamples items and seeds; it does not pair seeds, and treats windows of the same "
+        "document as independent. p is corrected (Holm) for all rules of a length. The interval is "
+        "for one rule alone, so it can leave out 0 while the verdict is “no difference shown”:"
     )
     return f"{title}\n\n{markdown_table(head, rows)}"

@@ -26,7 +26,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     """Read `name` or `name(key=value, …)`, with a name in `names`; return name and arguments.
 
     Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
-    Error messages call the text by the noun in `what`, such as "encoding". Raises ValueError.
+    `what` is the noun that error messages use for it, such as "encoding". Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(

@@ -23,7 +23,7 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
 
     The first half of the buckets contain one distance each. The ranges of the others grow by a
     constant factor, chosen so that the last range ends at `distance`. Greater distances also go
-    into the last bucket. Each border is rounded up to a whole number, from 60 digits.
+    into the last bucket. Borders are computed to 60 digits, then rounded up.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
     ratios = []
@@ -119,7 +119,7 @@ class T5(Encoding):
                 f"buckets must be at most {MOST_BUCKETS}, got {shown(buckets)}; T5 uses 32"
             )
         if buckets % 2:
-            raise ValueError(f"buckets must be even, half for each side, got {buckets}")
+            raise ValueError(f"buckets must be even, got {buckets}; T5 uses 32")
         single = (buckets if shape.causal else buckets // 2) // 2
         check_int(
             "distance",

@@ -98,7 +98,7 @@ def _drop_untrained(results: Facts) -> None:
 
 
 def _beyond_training(results: Facts) -> dict[str, str]:
-    """Return why an encoding with parameters for each position has no score, by split."""
+    """Return splits with untrained positions, each with the reason why there is no score."""
     why = "it has separate parameters for each position, and"
     if "lengths" in results:
         lengths = results["lengths"]

@@ -45,9 +45,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versus:
-    """A `Comparison` of a system with the reference, and `p_holm` and `verdict`.
+    """A `Comparison` of a system with the reference, and two more fields.
 
-    These two are corrected for the number of systems that are compared.
+    p_holm, verdict: corrected for the number of systems that are compared.
 
     detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
         of comparisons): any larger observed difference counts as better or worse. A smaller
@@ -208,7 +208,10 @@ def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Com
 
 
 def _reach(far: Tensor, level: float) -> float:
-    """Return the distance beyond which p is below the level; infinite if resamples are too few."""
+    """Return the threshold: p is below `level` if the observed difference is larger.
+
+    Infinite if there are too few resamples.
+    """
     # p is below the level if no more than `allowed` of these distances reach the size of the
     # observed difference.
     allowed = math.ceil(level * (len(far) + 1)) - 2
