@@ -234,16 +234,13 @@ static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
+#include "_limit.h"
+
 /* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
  * returns its name. */
 static PyObject *py_limit(PyObject *module, PyObject *most) {
-    int set = best_set();
-    if (!PyUnicode_Check(most)) {
-        PyErr_SetString(PyExc_TypeError, "limit takes the name of a set");
-        return NULL;
-    }
-    for (int i = 0; i < set; i++)
-        if (!PyUnicode_CompareWithASCIIString(most, SETS[i].name)) set = i;
+    int set = limited_set(most);
+    if (set < 0) return NULL;
     rotate_of_dtype = SETS[set].rotate;
     return PyUnicode_FromString(SETS[set].name);
 }
