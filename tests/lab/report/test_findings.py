@@ -73,6 +73,17 @@ def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible
     assert ("above 100, no gain could have counted" in legend(facts)) is (limit == 99.9)
 
 
+@pytest.mark.parametrize(("low", "beyond"), [(-30.0, False), (-40.0, True)])
+def test_an_interval_below_the_lowest_score_is_named(low, beyond):
+    """Fails if only ends above 100 are noticed: 37.8 BLEU cannot fall by 40."""
+    facts = results(("sinusoidal", "learned"), diverged=False)
+    for summary in facts["encodings"][1]["summary"].values():
+        summary["versus_first"] = None
+    tested = results(("sinusoidal", "learned"), diverged=False)["encodings"][1]["summary"]["test"]
+    facts["encodings"][1]["summary"]["test"]["versus_first"] = tested["versus_first"] | {"low": low}
+    assert ("may extend beyond possible scores" in legend(facts)) is beyond
+
+
 def test_models_that_have_not_learned_are_not_ranked():
     facts = results(("sinusoidal", "learned"), diverged=False)
     for row in facts["encodings"]:

@@ -20,9 +20,9 @@ from ropewalk.lab.report.limits import limits
 from ropewalk.lab.report.metrics import (
     digits_of_difference,
     format_score,
-    gain_is_possible,
     headline_metric,
     is_possible,
+    is_score,
     is_translation,
     metrics,
     tested_metric,
@@ -172,7 +172,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
             limit = format_threshold(least, digits)
             counts = f"a difference of more than {limit} counts as better or worse"
             score = first["summary"][split][tested["key"]]["mean"]
-            if not gain_is_possible(score, least, tested):
+            if not is_score(score + (least if tested["higher_is_better"] else -least), tested):
                 counts = f"only a loss of more than {limit} counts"
             numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."

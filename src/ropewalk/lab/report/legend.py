@@ -5,12 +5,7 @@ from __future__ import annotations
 from ropewalk.files import Facts
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import code
-from ropewalk.lab.report.metrics import (
-    gain_is_possible,
-    is_possible,
-    is_translation,
-    tested_metric,
-)
+from ropewalk.lab.report.metrics import is_possible, is_score, is_translation, tested_metric
 from ropewalk.lab.report.tables import NO_SCORE, least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
@@ -81,18 +76,18 @@ def _tests_and_scores(results: Facts) -> list[tuple[Facts, float]]:
 def _impossible(results: Facts, tested: Facts) -> list[str]:
     """Say where the ends of intervals, and thresholds, are beyond possible scores."""
     better = 1 if tested["higher_is_better"] else -1
-    ends, gains = False, False
-    for each, score in _tests_and_scores(results):
-        for end in (each["low"], each["high"]):
-            ends = ends or not gain_is_possible(score, better * end, tested)
-            ends = ends or not is_possible(abs(end), tested)
-        least = least_shown(each)
-        if each["verdict"] == NOT_SHOWN and least is not None and is_possible(least, tested):
-            gains = gains or not gain_is_possible(score, least, tested)
+    known = _tests_and_scores(results)
+    reachable = [
+        is_score(score + better * least, tested)
+        for each, score in known
+        if (least := least_shown(each)) is not None and is_possible(least, tested)
+    ]
     sentences = []
-    if ends:
+    if not all(
+        is_score(score + each[end], tested) for each, score in known for end in ("low", "high")
+    ):
         sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
-    if gains:
+    if not all(reachable):
         sentences.append(
             "Where the score of the reference plus the threshold is above 100, no gain could have "
             "counted with the strictest correction."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_number
@@ -52,9 +52,9 @@ def is_possible(difference: float, metric: Facts) -> bool:
     return difference <= 100 if metric["higher_is_better"] else isfinite(difference)
 
 
-def gain_is_possible(score: float, gain: float, metric: Facts) -> bool:
-    """Return whether a score can be better by so much; all but losses are from 0 to 100."""
-    return score + gain <= 100 if metric["higher_is_better"] else score - gain >= 0
+def is_score(value: float, metric: Facts) -> bool:
+    """Return whether a score can have this value; all but losses are from 0 to 100."""
+    return 0 <= value <= 100 if metric["higher_is_better"] else 0 <= value < inf
 
 
 def column_title(metric: Facts, split: str = "") -> str:
