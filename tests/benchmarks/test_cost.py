@@ -1,0 +1,125 @@
+"""Encodings are timed in turn, and compared within a round.
+
+These fail if an encoding is measured twice before each other one was measured, if a disturbance of
+one round or a machine that becomes slower moves a ratio, if an encoding that needs too much memory
+stops the others, if a token is decoded with another number of earlier tokens than stated, or if the
+script no longer runs to the end.
+"""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripts import load_scripts
+
+cost, steps = load_scripts("benchmarks", "cost", "cost_steps")
+
+FACTORS = st.lists(st.floats(0.1, 50), min_size=1, max_size=6).map(lambda rest: [1.0, *rest])
+ROUNDS = st.integers(1, 7)
+
+
+class Stub:
+    """A worker whose step takes `factor` seconds, times the slowness of the machine at that time.
+
+    calls: what all stubs of a test share, the worker and the length of each call.
+    """
+
+    def __init__(self, factor, calls, slowness=lambda call: 1.0, longest=math.inf):
+        self.factor, self.calls, self.slowness = factor, calls, slowness
+        self.longest, self.failure = longest, ""
+
+    def measure(self, length):
+        self.failure = self.failure or ("out of memory" if length > self.longest else "")
+        if self.failure:
+            return None
+        seconds = self.factor * length * self.slowness(len(self.calls))
+        self.calls.append((self, length))
+        return {"seconds": seconds, "bytes": length}
+
+
+def measured(workers, lengths, rounds):
+    rows = cost.in_turn(workers, lengths, rounds)
+    assert [len(row) for row in rows] == [len(lengths)] * len(workers)
+    return [[at["ratio"] for at in row] for row in rows]
+
+
+@given(FACTORS, ROUNDS)
+def test_in_each_round_every_encoding_is_measured_once_at_the_same_length(factors, rounds):
+    calls = []
+    workers = [Stub(factor, calls) for factor in factors]
+    cost.in_turn(workers, [8, 64], rounds)
+    times = rounds * len(workers)
+    assert [length for _, length in calls] == [8] * times + [64] * times
+    for start in range(0, len(calls), len(workers)):
+        turn = [worker for worker, _ in calls[start : start + len(workers)]]
+        assert sorted(map(id, turn)) == sorted(map(id, workers))
+
+
+@given(FACTORS, st.integers(0, 4), st.floats(2, 1e4))
+def test_a_round_in_which_the_machine_stalls_moves_no_ratio(factors, stalled, slow):
+    calls, size = [], len(factors)
+    workers = [
+        Stub(factor, calls, lambda call: slow if call // size == stalled else 1.0)
+        for factor in factors
+    ]
+    (found,) = zip(*measured(workers, [8], 5), strict=True)
+    assert found == pytest.approx(factors, rel=1e-3)
+
+
+@given(FACTORS, st.integers(0, 4), st.data())
+def test_a_stall_of_one_measurement_moves_no_ratio(factors, rounds, data):
+    calls = []
+    stalled = data.draw(st.integers(0, 5 * len(factors) - 1))
+    workers = [Stub(f, calls, lambda call: 100 if call == stalled else 1.0) for f in factors]
+    (found,) = zip(*measured(workers, [8], 5), strict=True)
+    assert found == pytest.approx(factors, rel=1e-3)
+
+
+@given(FACTORS)
+def test_a_machine_that_becomes_slower_from_round_to_round_moves_no_ratio(factors):
+    calls, size = [], len(factors)
+    workers = [Stub(f, calls, lambda call: 3.0 ** (call // size)) for f in factors]
+    (found,) = zip(*measured(workers, [8], 5), strict=True)
+    assert found == pytest.approx(factors, rel=1e-3)
+
+
+def test_an_encoding_that_fails_at_a_length_stops_no_other():
+    calls = []
+    workers = [Stub(1, calls), Stub(2, calls, longest=8), Stub(3, calls)]
+    first, second, third = cost.in_turn(workers, [8, 64, 128], 2)
+    assert [at["ratio"] for at in first + third] == [1, 1, 1, 3, 3, 3]
+    assert second[0]["ratio"] == 2
+    assert second[1:] == [{"failed": "out of memory"}] * 2
+
+
+@pytest.mark.parametrize("attention", ["softmax", "elu"])
+def test_each_repetition_decodes_a_token_with_the_stated_number_of_tokens(attention):
+    model = steps.model_of("rotary", attention)
+    step, seen = steps.decode_step(model, 12), []
+    model.register_forward_pre_hook(
+        lambda module, words, named: seen.append((words[0].shape[1], named["cache"].length)),
+        with_kwargs=True,
+    )
+    for _ in range(3):
+        step()
+    assert seen == [(1, 11)] * 3
+
+
+@pytest.mark.slow  # six processes that import torch
+def test_the_script_runs_to_the_end_and_says_which_encoding_failed(tmp_path, capsys):
+    out = tmp_path / "cost.json"
+    words = ["--encodings", "none,rotary,learned(max_positions=20)", "--lengths", "16,24"]
+    cost.main([*words, "--no-linear", "--rounds", "2", "--out", str(out)])
+    results = json.loads(out.read_text(encoding="utf-8"))
+    assert [row["name"] for row in results["rows"]] == words[1].split(",")
+    none, rotary, learned = results["rows"]
+    for work in steps.STEPS:
+        assert [at["ratios"] for at in none[work]] == [[1, 1], [1, 1]]
+        assert all(at["seconds"] > 0 and len(at["ratios"]) == 2 for at in rotary[work])
+        assert learned[work][0]["ratio"] > 0
+        assert "max_positions" in learned[work][1]["failed"]
+    assert "–" in capsys.readouterr().out
+    for scheme in ("light", "dark"):
+        assert (tmp_path / f"cost-{scheme}.png").is_file()
