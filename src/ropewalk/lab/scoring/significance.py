@@ -33,7 +33,7 @@ RESAMPLES = 20_000
 class Comparison:
     """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
 
-    detectable: a threshold: if the observed difference were larger, p would be below `alpha`.
+    detectable: every difference greater than this has p < `alpha`.
     """
 
     difference: float
@@ -45,13 +45,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Versus:
-    """A `Comparison` of a system with the reference, and two more fields.
+    """The comparison of one of several systems with the reference.
 
-    p_holm, verdict: corrected for the number of systems that are compared.
-
-    detectable: the threshold for the strictest correction (Bonferroni's, 0.05 divided by the number
-        of comparisons): any larger observed difference counts as better or worse. A smaller
-        one may count too, because Holm's correction can be less strict.
+    difference, low, high, p: as in `Comparison`.
+    p_holm: p after Holm's correction for the number of systems.
+    verdict: better, worse or no difference shown; it follows from p_holm.
+    detectable: every difference greater than this is judged better or worse, whatever the other
+        systems are. (It has p < 0.05 / number of systems, as Bonferroni's correction demands.
+        Holm's is never stricter, so a smaller difference can be enough.)
     """
 
     difference: float
@@ -75,32 +76,35 @@ def compare_statistics(
     """Test whether `other` differs from `first` in mean score, over items and over training seeds.
 
     Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
-    between systems. A resample draws the items with replacement, the same for both systems and all
-    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. With few
-    seeds, three corrections keep the rate of false positives at about 5 % or less:
+    between systems. A resample draws items with replacement, the same ones for both systems and all
+    seeds (paired bootstrap, Koehn 2004). It also draws each system's seeds with replacement.
 
-    - The bootstrap's variance of a mean of Z seeds is too small by a factor of (Z - 1) / Z. So the
-      deviation that the draw of seeds adds to a resample is multiplied by sqrt(Z / (Z - 1))
-      (Hesterberg 2015, "What teachers should know about the bootstrap").
-    - The spread of so few seeds is itself uncertain. So this deviation is also multiplied by
-      sqrt(df / chi2(df)), which gives it Student's tails; df is the sum of Z - 1 over both systems.
-    - The interaction of items and seeds (how a single seed deviates on a single item) is counted
-      in both draws, of seeds and of items (Owen 2007, "The pigeonhole bootstrap"). To count it
-      once, its variance is subtracted from the variance due to the draw of items: deviations of
-      that draw are scaled down accordingly.
+    With only a few seeds, plain resamples would show differences that do not exist. Three
+    corrections prevent this:
 
-    If the few seeds happen to have nearly the same score, the third correction can make the
-    resamples spread too little. So the test is repeated with a draw of items alone, without any
-    correction. The larger p and the wider interval are used.
+    - Draws from Z seeds vary too little: their variance is (Z - 1) / Z of what it should be. So the
+      deviation that the draw of seeds causes is multiplied by sqrt(Z / (Z - 1)) (Hesterberg 2015,
+      "What teachers should know about the bootstrap").
+    - The spread of a few seeds is only a rough estimate. So the same deviation is multiplied by
+      sqrt(df / chi2(df)), drawn anew for each resample, which gives it the tails of Student's t.
+      df is the sum of Z - 1 over both systems.
+    - A seed can be good at some items and bad at others. Both draws, of seeds and of items, contain
+      the variance of this interaction (Owen 2007, "The pigeonhole bootstrap"). To count it once,
+      the deviation that the draw of items causes is made smaller.
+
+    The third correction can remove too much if the seeds happen to have nearly the same score. So
+    a second test draws items alone, without corrections. The larger p and the wider interval of the
+    two tests are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
-    E is the number of resamples whose distance from the mean of all resamples is at least the size
-    of the observed difference. Because of the 1 that is added, p is never 0. The interval is
-    symmetric and uses the same distances: it excludes 0 if p < 0.05. Simulations drew many pairs of
-    equally good systems. The test finds a difference in 1 to 5 % of the pairs, depending on the
-    number of seeds (two to five) and their spread. These false
-    positives are not spread evenly: in the one third of pairs whose seeds agree most closely, the
-    rate is 4 to 14 %; in the other two thirds, it is 0 to 3 % (`studies/rejections.py`).
+    A resample's distance is that from the mean of all resamples. E is the number of resamples with
+    a distance of at least the observed difference. p is never 0, because 1 is added. The interval
+    is symmetric. It is computed from the same distances, so it excludes 0 if p < 0.05.
+
+    Simulations compared many pairs of equally good systems. Depending on the number of seeds (two
+    to five) and on their spread, the test finds a difference in 1 to 5 % of the pairs. The rate
+    also depends on how closely the seeds of a pair agree: in the third that agrees most, it is 4 to
+    14 %; in the other two thirds, 0 to 3 % (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -203,17 +207,16 @@ def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Com
     both = distances(first, other, torch.Generator().manual_seed(seed + 1))
     p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in both)
 
-    half, least = (max(_reach(far, level) for far in both) for level in (0.05, alpha))
+    half, least = (max(_threshold(far, level) for far in both) for level in (0.05, alpha))
     return Comparison(difference, difference - half, difference + half, p, least)
 
 
-def _reach(far: Tensor, level: float) -> float:
-    """Return the threshold: p is below `level` if the observed difference is larger.
+def _threshold(far: Tensor, level: float) -> float:
+    """Return the size that a difference must exceed for p < `level`; infinite if none is enough.
 
-    Infinite if there are too few resamples.
+    far: the distances of all resamples, `(M,)`.
     """
-    # p is below the level if no more than `allowed` of these distances reach the size of the
-    # observed difference.
+    # p < level if at most so many distances are as large as the difference.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
