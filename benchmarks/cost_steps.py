@@ -8,6 +8,7 @@ a peak of memory belongs to its length.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
+from ropewalk.lab.launch.worker_process import KEEP_MEMORY
 from ropewalk.machine import peak_memory
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 
@@ -93,6 +95,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, __file__, work, encoding, attention],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **KEEP_MEMORY},  # as in training
         )  # fmt: skip
         self._answer()  # wait until it is ready, for its start takes time from other processes
 
