@@ -12,7 +12,7 @@ import torch
 from sentences import spoilt, text
 from tiny_tasks import config_of
 
-from ropewalk.encodings import REGISTRY, has_trained_rows
+from ropewalk.encodings import REGISTRY, trains_each_position
 from ropewalk.lab.report import publish
 from ropewalk.lab.scoring.bleu import bleu_statistics, whole_statistics
 from ropewalk.lab.scoring.significance import compare_with
@@ -75,9 +75,9 @@ def test_no_score_rests_on_rows_that_training_never_reached(name):
 
 def test_the_encodings_with_a_row_for_each_position_are_named():
     """Fails if a new one is added and its scores past the trained length pass for results."""
-    assert {name for name in REGISTRY if has_trained_rows(name)} == {"learned", "tupe"}
-    assert has_trained_rows("rotary+learned(max_positions=9)")
-    assert not has_trained_rows("rotary(learned=head)")
+    assert {name for name in REGISTRY if trains_each_position(name)} == {"learned", "tupe"}
+    assert trains_each_position("rotary+learned(max_positions=9)")
+    assert not trains_each_position("rotary(learned=head)")
 
 
 def test_each_encoding_is_tested_against_those_that_are_named():

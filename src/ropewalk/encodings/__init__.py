@@ -90,7 +90,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
-def has_trained_rows(encoding: str) -> bool:
+def trains_each_position(encoding: str) -> bool:
     """Return whether an encoding, or a part of it, has separate parameters for each position."""
     names = [name_of(part) for part in split_at(encoding, "+")]
     return any(getattr(REGISTRY.get(name or ""), "trained_rows", False) for name in names)

@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: The most distances that `rows` puts in a table; with more, it returns None.
+#: If more distances than this have buckets of their own, `T5Site.rows` makes no table.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13
@@ -26,22 +26,22 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
     into the last bucket. Borders are computed to 60 digits, then rounded up.
     """
     exact, wide = buckets // 2, buckets - buckets // 2
-    ratios = []
+    growing = []
     with localcontext(Context(prec=60)):
         step = (Decimal(distance) / max(exact, 1)).ln() / wide
         for k in range(1, wide):
             border = exact * (step * k).exp()
             near = round(border)
             if abs(border - near) > Decimal("1e-30"):
-                ratios.append(int(border.to_integral_value(ROUND_CEILING)))
-            else:  # decimals cannot decide whether it is a whole number
-                reached = near**wide >= distance**k * exact ** (wide - k)
-                ratios.append(near if reached else near + 1)
-    return [*range(1, exact + 1), *ratios]
+                growing.append(int(border.to_integral_value(ROUND_CEILING)))
+            else:  # too close to a whole number for 60 digits: compare powers, which are exact
+                at_most_near = distance**k * exact ** (wide - k) <= near**wide
+                growing.append(near if at_most_near else near + 1)
+    return [*range(1, exact + 1), *growing]
 
 
 class T5Site(PairBias):
-    """Look up the bucket of j - i in a learned table, and add that number to the score."""
+    """Add a learned number to the score: that of the head and of the bucket of j - i."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class T5Site(PairBias):
         return values.movedim(-1, -3).contiguous()
 
     def rows(self, device: torch.device) -> Tensor | None:
-        # All distances beyond the last border share a bucket, so rows up to it are enough.
+        # All distances beyond the last border share a bucket, so the table ends there.
         most = self.borders[-1]
         if most > MOST_DISTANCES:
             return None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.checks import shown
-from ropewalk.encodings import has_trained_rows
+from ropewalk.encodings import trains_each_position
 from ropewalk.files import Facts
 from ropewalk.lab.report.metrics import metrics
 from ropewalk.lab.report.seeds import lacking_seeds
@@ -68,7 +68,7 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
 
 def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
-    """Return the statistics (Z, N, C) of an encoding, or None if a seed has no score."""
+    """Return an encoding's statistics (seeds, items, statistics), or None if a score is missing."""
     if row["name"] in lacking_seeds(results):
         return None
     scores = [cell["scores"][split] for cell in row["cells"]]
@@ -84,7 +84,7 @@ def _drop_untrained(results: Facts) -> None:
     Only for encodings that learn separate parameters for each position.
     """
     for row in results["encodings"]:
-        if not has_trained_rows(row["name"]):
+        if not trains_each_position(row["name"]):
             continue
         for split, reason in _beyond_training(results).items():
             summary = row["summary"][split]

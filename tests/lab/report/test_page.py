@@ -67,7 +67,12 @@ def test_all_numbers_are_there(page, facts):
             wanted += [format_number(score["bleu"], 2) for score in cell["scores"].values()]
         missing = [text for text in wanted if text not in page.text]
         assert not missing
-    conditions = [facts["command"], facts["commit"], "1 h 12 min in 2 sessions", "2.13.0"]
+    conditions = [
+        facts["command"],
+        facts["commit"],
+        "1 h 12 min in 2 runs of the command",
+        "2.13.0",
+    ]
     overlap = "6 pairs of 120 (5.0 %); source sentences 17, target sentences 19"
     for text in (*facts["signatures"].values(), *conditions, overlap, "line 7 was blank"):
         assert text in page.text

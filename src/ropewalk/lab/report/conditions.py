@@ -84,7 +84,7 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     machine = run["machine"]
     facts = [
         ("Command", run["command"]),
-        ("Commit when scored", run["commit"] or "not known"),
+        ("Commit when scored", _commit(run)),
         ("Started", _started(run, training)),
         ("Duration", _duration(run, training)),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
@@ -104,19 +104,24 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
 
 
+def _commit(run: Facts) -> str:
+    commit = str(run["commit"] or "not known")
+    return f"{commit[:-1]}, with uncommitted changes" if commit.endswith("+") else commit
+
+
 def _started(run: Facts, training: float) -> str:
-    """Return when a run began; of earlier sessions, the time may not have been recorded."""
+    """Return when a run began; the times of earlier commands may not have been recorded."""
     earlier = run["duration_s"] < training
-    return f"before {run['started']}, in an earlier session" if earlier else str(run["started"])
+    return f"before {run['started']}, by an earlier command" if earlier else str(run["started"])
 
 
 def _duration(run: Facts, training: float) -> str:
     """Return how long a run took; `training` is how long its training must have taken."""
-    text, sessions = format_duration(run["duration_s"]), run.get("sittings", 1)
-    if sessions > 1:
-        text += f" in {sessions} sessions"
+    text, commands = format_duration(run["duration_s"]), run.get("sittings", 1)
+    if commands > 1:
+        text += f" in {commands} runs of the command"
     if run["duration_s"] < training:
-        text += ", without earlier sessions, whose time was not recorded"
+        text += ", without earlier runs of it, whose time was not recorded"
     return text
 
 

@@ -48,11 +48,11 @@ class Versus:
     """The comparison of one of several systems with the reference.
 
     difference, low, high, p: as in `Comparison`.
-    p_holm: p after Holm's correction for the number of systems.
+    p_holm: p after Holm's correction for n, the number of systems besides the reference.
     verdict: better, worse or no difference shown; it follows from p_holm.
-    detectable: every difference greater than this is judged better or worse, whatever the other
-        systems are. (It has p < 0.05 / number of systems, as Bonferroni's correction demands.
-        Holm's is never stricter, so a smaller difference can be enough.)
+    detectable: every difference greater than this is judged better or worse, because its p is below
+        0.05 / n (Bonferroni's correction). Holm's correction is never stricter than Bonferroni's,
+        so a smaller difference can be enough.
     """
 
     difference: float
@@ -97,14 +97,16 @@ def compare_statistics(
     two tests are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
-    A resample's distance is that from the mean of all resamples. E is the number of resamples with
-    a distance of at least the observed difference. p is never 0, because 1 is added. The interval
-    is symmetric. It is computed from the same distances, so it excludes 0 if p < 0.05.
+    Each resample gives a difference of scores; its distance is how far it is from the mean of all M
+    differences. E is the number of resamples whose distance is at least the observed difference. p
+    is never 0, because 1 is added. The interval is symmetric. It is computed from the same
+    distances, so it excludes 0 if p < 0.05.
 
     Simulations compared many pairs of equally good systems. Depending on the number of seeds (two
-    to five) and on their spread, the test finds a difference in 1 to 5 % of the pairs. The rate
-    also depends on how closely the seeds of a pair agree: in the third that agrees most, it is 4 to
-    14 %; in the other two thirds, 0 to 3 % (`studies/rejections.py`).
+    to five) and on their spread, the test finds a difference in 1 to 5 % of the pairs. These are
+    mostly pairs whose seeds happen to have similar scores within each system: of the third of the
+    pairs with the most similar ones, it is 4 to 14 %; of the others, 0 to 3 %
+    (`studies/rejections.py`).
 
     alpha: the level of `Comparison.detectable`.
 
@@ -169,7 +171,7 @@ def compare_with(
     """
     rows: list[Versus | None] = [None] * len(systems)
     against = systems[reference]
-    known = {p: each for p, each in enumerate(systems) if each is not None and p != reference}
+    known = {i: each for i, each in enumerate(systems) if each is not None and i != reference}
     if against is None or against.shape[1] < FEWEST or not known:
         return rows
     first, *others = resample([against, *known.values()], resamples, seed, score)
@@ -204,10 +206,10 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
 
 def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Comparison:
     difference = (other.observed.mean() - first.observed.mean()).item()
-    both = distances(first, other, torch.Generator().manual_seed(seed + 1))
-    p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in both)
-
-    half, least = (max(_threshold(far, level) for far in both) for level in (0.05, alpha))
+    # The distances of two tests: items and seeds drawn, and items alone.
+    tests = distances(first, other, torch.Generator().manual_seed(seed + 1))
+    p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in tests)
+    half, least = (max(_threshold(far, level) for far in tests) for level in (0.05, alpha))
     return Comparison(difference, difference - half, difference + half, p, least)
 
 
@@ -216,9 +218,8 @@ def _threshold(far: Tensor, level: float) -> float:
 
     far: the distances of all resamples, `(M,)`.
     """
-    # p < level if at most so many distances are as large as the difference.
-    allowed = math.ceil(level * (len(far) + 1)) - 2
-    return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
+    most = math.ceil(level * (len(far) + 1)) - 2  # distances >= the difference that leave p < level
+    return math.inf if most < 0 else far.sort(descending=True).values[most].item()
 
 
 def _seed_statistics(
