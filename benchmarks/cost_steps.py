@@ -7,6 +7,7 @@ a peak of memory belongs to its length.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -73,8 +74,9 @@ STEPS = {"train": train_step, "decode": decode_step}
 
 
 def measure(model: LanguageModel, work: str, length: int) -> float:
-    """Return the median seconds of a step at this length, prepared anew."""
+    """Return the median seconds of a step at this length, prepared anew, after one to warm up."""
     step = STEPS[work](model, length)
+    step()
     times: list[float] = []
     began = time.perf_counter()
     while not times or (time.perf_counter() - began < SECONDS and len(times) < REPEATS):
@@ -136,6 +138,7 @@ def main(work: str, encoding: str, attention: str) -> None:
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         seconds = measure(model, work, int(line))
+        ctypes.CDLL(None).malloc_trim(0)  # or all processes together would fill the memory
         print(json.dumps({"seconds": seconds, "bytes": peak_memory(cpu) - held}), flush=True)
 
 

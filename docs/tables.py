@@ -111,9 +111,7 @@ def cost() -> str:
     lines = []
     for name in ENCODINGS:
         times = [
-            rows[name][kind][place]["seconds"] / rows["none"][kind][place]["seconds"]
-            for kind in ("train", "decode")
-            for place in places
+            rows[name][kind][place]["ratio"] for kind in ("train", "decode") for place in places
         ]
         lines.append([name, *(f"{each:.2f}" for each in times)])
     columns = [f"{kind}, {length:,}" for kind in ("training", "decode") for length in LENGTHS]

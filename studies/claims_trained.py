@@ -144,8 +144,8 @@ def costs(what: str) -> list[Evidence]:
     Encodings that do not change attention show how much times vary by chance.
     """
     cost = read_summary(RESULTS / COST)
-    rows = {name: _cost_row(cost, name)[what] for name in (*UNTOUCHED, *RELATIVE, "rotary", "none")}
-    times = {name: row[-1]["seconds"] / rows["none"][-1]["seconds"] for name, row in rows.items()}
+    rows = {name: _cost_row(cost, name)[what] for name in (*UNTOUCHED, *RELATIVE, "rotary")}
+    times = {name: row[-1]["ratio"] for name, row in rows.items()}
     least, most = (pick(times[name] for name in UNTOUCHED) for pick in (min, max))
     found = []
     for name in (*RELATIVE, "rotary"):

@@ -80,15 +80,16 @@ CLAIMS = {
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
         "for it if above that of every encoding that only acts on embeddings, against it if below "
         "all of these. (These do not change attention, so their range shows the noise of timing. "
-        "One run, no significance test.) `shaw`, `transformer_xl`, `deberta` and `cope` do more "
-        "than add a bias, and count too.",
+        "All take turns, for five rounds; no significance test.) `shaw`, `transformer_xl`, "
+        "`deberta` and `cope` do more than add a bias, and count too.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
         "implemented here: for it if above that of every encoding that only acts on embeddings, "
-        "against it if below all of these. (One run, no significance test.)",
+        "against it if below all of these. (All take turns, for five rounds; no significance "
+        "test.)",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
