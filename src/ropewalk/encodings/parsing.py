@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 
-#: Maximum length of a name with its arguments; LongRoPE's two lists of 128 numbers take 5,000.
+#: Most characters of a name with its arguments; LongRoPE's two lists of 128 numbers take 5,000.
 LONGEST = 20_000
 
 _CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"

@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: If more distances than this have buckets of their own, `T5Site.rows` makes no table.
+#: `T5Site.rows` makes a table of all distances up to the last border, unless there are more.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13
@@ -41,7 +41,10 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
 
 
 class T5Site(PairBias):
-    """Add a learned number to the score: that of the head and of the bucket of j - i."""
+    """Add a learned number to each score: there is one for each head and bucket.
+
+    The bucket is that of j - i, the position of the key minus the position of the query.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from ropewalk.lab.scoring.bootstrap import Resampled, ScoreOf, distances, resamp
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: With fewer items `compare_with` tests nothing, because resamples of so few items vary too little.
+#: `compare_with` needs so many items, because resamples of fewer items vary too little.
 FEWEST = 10
 
 #: Number of resamples: enough that p near 0.05 has little noise (0.0015), and that p < 0.001 is
@@ -33,7 +33,8 @@ RESAMPLES = 20_000
 class Comparison:
     """Mean score of the other system minus the first's, 95 % interval, two-sided p-value.
 
-    detectable: every difference greater than this has p < `alpha`.
+    detectable: every difference greater than this has p < alpha, where alpha is an argument of
+        `compare_statistics`.
     """
 
     difference: float
@@ -102,13 +103,13 @@ def compare_statistics(
     is never 0, because 1 is added. The interval is symmetric. It is computed from the same
     distances, so it excludes 0 if p < 0.05.
 
-    Simulations compared many pairs of equally good systems. Depending on the number of seeds (two
-    to five) and on their spread, the test finds a difference in 1 to 5 % of the pairs. These are
-    mostly pairs whose seeds happen to have similar scores within each system: of the third of the
-    pairs with the most similar ones, it is 4 to 14 %; of the others, 0 to 3 %
-    (`studies/rejections.py`).
+    Simulations compared many pairs of equally good systems, with two to five seeds each. The test
+    found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their
+    spread. It errs most often if the seeds of each system happen to have similar scores. With the
+    pairs sorted by the variance of their seeds' scores, the rate of errors is 4 to 14 % in the
+    first third of the pairs, and 0 to 3 % in the other two thirds (`studies/rejections.py`).
 
-    alpha: the level of `Comparison.detectable`.
+    alpha: sets `Comparison.detectable`.
 
     Limits: a system with one seed adds no seed variance; with one seed each, the result holds for
     these two trained models, not for the two encodings. The two systems' seeds are assumed to
@@ -218,7 +219,8 @@ def _threshold(far: Tensor, level: float) -> float:
 
     far: the distances of all resamples, `(M,)`.
     """
-    most = math.ceil(level * (len(far) + 1)) - 2  # distances >= the difference that leave p < level
+    # p < level if at most so many distances are greater than or equal to the difference:
+    most = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if most < 0 else far.sort(descending=True).values[most].item()
 
 
