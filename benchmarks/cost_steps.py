@@ -55,7 +55,7 @@ def train_step(model: LanguageModel, length: int) -> Callable[[], object]:
 
 
 def decode_step(model: LanguageModel, length: int) -> Callable[[], object]:
-    """Return a function that decodes the last of so many tokens, again and again."""
+    """Return a function that decodes the last token of this length, again and again."""
     tokens = torch.randint(SHAPE["vocabulary"], (1, length))
     cache = model.shape.new_cache(LAYERS)
     with torch.inference_mode():

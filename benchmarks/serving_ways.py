@@ -73,7 +73,7 @@ def with_ropewalk(work: Path, beam: int, threads: int) -> Translate:
 
 
 def with_ctranslate2(work: Path, beam: int, workers: int, threads: int) -> Translate:
-    """Return the translation by CTranslate2 in float32, with so many workers of so many threads."""
+    """Return the translation by CTranslate2 in float32; each worker has its own threads."""
     import ctranslate2
 
     engine = work / "engine"

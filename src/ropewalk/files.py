@@ -26,7 +26,7 @@ Facts = dict[str, Any]
 
 
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
-    """Return the text of a regular UTF-8 file of at most so many bytes.
+    """Return the text of a regular UTF-8 file of at most `most_bytes`.
 
     Raises ValueError as `read_bytes` does, and if the file is not UTF-8.
     """
@@ -37,7 +37,7 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """Return the content of a regular file of at most so many bytes.
+    """Return the content of a regular file of at most `most_bytes`.
 
     A pipe, a device or a folder is an error before its first byte is read, without waiting. Raises
     ValueError that names the file and the reason: it is missing, not readable by this user, not a
@@ -151,7 +151,7 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
 
 
 def parse_json(text: str, most_bytes: int) -> Any:
-    """Return the JSON of a text of at most so many bytes; raise ValueError with the reason."""
+    """Return the JSON of a text of at most `most_bytes`; raise ValueError with the reason."""
     if text.count("{") + text.count("[") > most_bytes // BYTES_OF_A_LIST:
         raise ValueError(f"it has more than {most_bytes // BYTES_OF_A_LIST:,} lists and objects")
     try:

@@ -67,7 +67,7 @@ def make_plan(
 
 @contextmanager
 def using_threads(threads: int) -> Iterator[None]:
-    """Let torch use so many threads, and restore its number afterwards."""
+    """Let torch use this number of threads, and restore its number afterwards."""
     before = torch.get_num_threads()
     if threads != before:  # setting even the same number makes MKL split work that is too small
         torch.set_num_threads(threads)

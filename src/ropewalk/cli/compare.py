@@ -49,9 +49,9 @@ def compare(
     Every encoding is trained with every seed. After an interruption, the same command continues and
     skips finished parts. --task all runs every task, each in its own folder, and prints a summary.
 
-    With --sweep, each encoding is trained with every combination of values and the first seed, and
-    keeps the combination with the lowest validation loss. Values of decoding fields, such as beam,
-    are chosen after training, by the mean validation score of all seeds.
+    With --sweep, each encoding is trained with every combination of values, always with the first
+    seed. It keeps the combination with the lowest validation loss. Values of decoding fields, such
+    as beam, are chosen after training, by the mean validation score of all seeds.
     """
     with errors() as interruption:
         from ropewalk.lab.compare import compare as run_comparison

@@ -17,7 +17,7 @@ def explore(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Folder that ropewalk compare wrote; the page shows its attention maps.",
+            help="Folder of a run of `ropewalk compare`; the page shows its attention maps.",
             show_default=False,
         ),
     ] = None,

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from ropewalk.checks import check_table, shown
 from ropewalk.encodings.interface import Encoding, StackShape
 
-POSITION_BITS = 63  # of an int64 that is not negative
+POSITION_BITS = 63  # a position is an int64 that is not negative
 
 
 def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:

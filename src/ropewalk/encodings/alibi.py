@@ -66,12 +66,12 @@ class ALiBi(Encoding):
     distance; it cannot distinguish a sequence from its reverse. With `symmetric=False`, half of the
     heads look back and half look ahead, each half with the slopes of H/2 heads.
 
-    The paper has no cross-attention. There, ALiBi acts only if it is built by
+    In cross-attention, which the paper does not have, ALiBi acts only if it is built by
     `build_encoder_decoder("alibi(cross=True)", …)`. It uses the symmetric formula with the distance
     between a target and a source position. So a query at target position i favors the key at
     source position i.
-    Source: Press et al. 2021, arXiv 2108.12409, section 3. For stacks that look both ways, issue 5
-    of its authors, github.com/ofirpress/attention_with_linear_biases/issues/5.
+    Source: Press et al. 2021, arXiv 2108.12409, section 3. For stacks that look both ways: issue 5
+    in its authors' repository, github.com/ofirpress/attention_with_linear_biases/issues/5.
     """
 
     def __init__(self, shape: StackShape, symmetric: bool = True) -> None:

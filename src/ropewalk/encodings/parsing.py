@@ -10,7 +10,8 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 
-#: Most characters of a name with its arguments; LongRoPE's two lists of 128 numbers take 5,000.
+#: Maximum number of characters of a name with its arguments. A LongRoPE with two lists of 128
+#: numbers has 5,000.
 LONGEST = 20_000
 
 _CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"

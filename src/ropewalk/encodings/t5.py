@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: `T5Site.rows` makes a table of all distances up to the last border, unless there are more.
+#: Maximum last border for which `T5Site.rows` makes a table, of all distances up to that border.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13

@@ -8,7 +8,7 @@ from ropewalk.checks import shown
 
 
 def text_of(question: dict[str, Any], name: str, most: int) -> str:
-    """Return a text of at most so many characters. Raises ValueError otherwise."""
+    """Return a text of at most `most` characters. Raises ValueError otherwise."""
     value = question.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a text, got {shown(value)}")

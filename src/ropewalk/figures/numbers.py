@@ -23,7 +23,7 @@ Matrix: TypeAlias = Any
 
 
 def row(name: str, value: Any, *, least: int = 1, gaps: bool = False) -> Row:
-    """Return a row of at least so many numbers; with `gaps`, nan marks numbers that are missing.
+    """Return a row of at least `least` numbers; with `gaps`, nan marks numbers that are missing.
 
     Raises ValueError that names the argument if the value is anything else.
     """

@@ -165,7 +165,7 @@ def _tidy(svg: bytes) -> bytes:
 
 
 def _with_colors(png: bytes, colors: int) -> bytes:
-    """Return the PNG file with a palette of so many colors, and the same title and description."""
+    """Return the PNG file with a palette of `colors` colors, and the same title and description."""
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 

@@ -49,8 +49,8 @@ def frequency_usage(
         inf if a pair does not rotate. A dict if they differ between the names.
     contexts: lengths in positions, by label. Pairs right of a context's line have longer
         wavelengths.
-    heads_per_layer: draws a line between layers of so many heads; a dict if there are more query
-        heads than key heads.
+    heads_per_layer: the number of heads in a layer, to draw lines between layers; a dict if there
+        are more query heads than key heads.
     layers: the numbers of the layers, by name, if they are not 0, 1, …
 
     Example:

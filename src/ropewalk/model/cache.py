@@ -66,7 +66,7 @@ class KeyValueCache:
             self._values = self._values.index_select(0, rows)
 
     def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        # The keys of a memory come at once, and never grow.
+        # The first allocation has no spare room: the keys of an encoder's output never grow.
         capacity = max(16, end if held is None else 1 << (end - 1).bit_length())
         grown = new.new_empty(*new.shape[:-2], capacity, new.shape[-1])
         if held is not None:
@@ -85,8 +85,8 @@ class Sums(NamedTuple):
 class LinearAttentionCache:
     """The sums of one layer of linear attention; their size does not depend on the tokens.
 
-    In a *branching* cache, each token of a step is a beam with its own sums, and the batch of the
-    sums is `(B * beams)`.
+    In beam search, the cache is *branching* (see `DecoderCache`): each beam has its own sums, so
+    the first axis of the sums has the size B * beams.
 
     Example:
         >>> import torch
@@ -119,7 +119,9 @@ AttentionCache: TypeAlias = KeyValueCache | LinearAttentionCache
 
 
 class DecoderCache:
-    """State of a decoder between steps: for each layer, of its own tokens and of the memory's.
+    """State of a decoder between steps.
+
+    Each layer has a cache of the target's tokens and one of the memory, the encoder's output.
 
     A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
     each of its beams, all at one position. Keys are never moved or repeated: a beam sees the cached
@@ -148,8 +150,8 @@ class DecoderCache:
             self.own = [KeyValueCache() for _ in range(layers)]
             self.memory = [KeyValueCache() for _ in range(layers)]
         self.branching, self.linear = branching, linear
-        self._beams: list[int] = []  # of each step
-        self._awaited = 0  # beams of the next step, once there has been one
+        self._beams: list[int] = []  # the number of beams in each step
+        self._awaited = 0  # the number of beams in the next step; 0 before the first step
         self._visible: Tensor | None = None  # (B, beams, T)
 
     @property

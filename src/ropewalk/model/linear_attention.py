@@ -31,7 +31,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model.cache import LinearAttentionCache, Sums
 from ropewalk.model.features import Features, rotated_dim
 
-#: Within so many tokens, all pairs are multiplied; earlier tokens are read through sums.
+#: Tokens in a chunk. Within a chunk, all pairs are multiplied; earlier chunks are read as sums.
 CHUNK = 128
 
 

@@ -66,6 +66,6 @@ class TransformerShape:
         )
 
     def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:
-        """Return an empty cache for so many layers of this kind of attention."""
+        """Return an empty cache for this number of layers with this kind of attention."""
         linear = parse_attention(self.attention) is not None
         return DecoderCache(layers, branching=branching, linear=linear)

@@ -1,6 +1,7 @@
 """A pre-norm encoder-decoder transformer; it receives its position encodings as arguments.
 
-Axes: `B` batch, `S` source or target tokens, `V` vocabulary.
+Axes: `B` batch, `S` source or target tokens, `V` vocabulary; of attention, `H` heads, `S` queries
+and `T` keys.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class DecoderLayer(nn.Module):
 
         `own` holds the positions of the target's tokens; `across` holds those of the target's and
         the memory's tokens. `masks` and `caches` are pairs: self-attention, cross-attention. If the
-        first mask is None, the target looks back at everything.
+        first mask is None, self-attention is causal.
         """
         output, own_probabilities = self.attention(
             self.attention_norm(x),
@@ -149,9 +150,9 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder with one table for source, target and output embeddings.
 
-    `encoder` and `decoder` are the encodings of the two stacks; `cross` acts in cross-attention,
-    where nothing acts by default. Embeddings are N(0, 1/width) times sqrt(width) with every
-    encoding.
+    `encoder` and `decoder` are the encodings of the two stacks; `cross` is the encoding of
+    cross-attention; by default, it has none. Embeddings are N(0, 1/width) times sqrt(width) with
+    every encoding.
 
     Example:
         >>> import torch
@@ -226,8 +227,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache has one branch for each beam. A row of target then belongs to one
-        source sentence: its S tokens are the next tokens of that sentence's beams, one per beam.
+        In beam search, the cache has one branch for each beam. A row of target then has the next
+        token of each beam of one source sentence, so S is the number of beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

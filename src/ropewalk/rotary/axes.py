@@ -182,7 +182,7 @@ def as_code(given: Axes) -> str:
 
 
 def check_axes(given: object, pairs: int) -> Axes:
-    """Return the axes of a spec of so many pairs, exponents as fractions; raise if wrong."""
+    """Return the axes of this number of pairs, with exponents as fractions; raise if wrong."""
     try:
         both = [(axis, exponent) for axis, exponent in given]  # type: ignore[attr-defined]
     except (TypeError, ValueError):

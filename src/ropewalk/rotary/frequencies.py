@@ -12,8 +12,7 @@ at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^
 below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception, for two
 reasons: even at 2^50, a model in bfloat16 rounds its queries and keys by more than this error, and
 a check of positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal
-arithmetic. theta and the fields of a scaling rule are float64 numbers, used without another
-rounding.
+arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
 
 Text has one position axis; M-RoPE has three: time, height and width."""
 
-# Limits of a frequency in radians per position: float64 can represent it and its wavelength.
+# Limits of a frequency in radians per position. Between them, float64 can represent both the
+# frequency and its wavelength.
 LEAST, MOST = Decimal("1e-307"), Decimal("1e307")
 
 RADIANS_PER_UNIT = 2 * math.pi / 2**64

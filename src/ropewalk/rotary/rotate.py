@@ -38,10 +38,10 @@ def rotate(
     write_pairing: the pairing of the result, if it is not `pairing` (DeepSeek-V3 reads interleaved
         pairs and writes halves).
     start: the first dimension that rotates. Those outside [start, start + R) do not change.
-    adjoint: apply the transpose, as the gradient does: angles are negated, x is read in
-        `write_pairing`, and the result is in `pairing`. If cos and sin contain a constant
-        factor, as in YaRN, the transpose multiplies by it again, instead of dividing. So the
-        transpose is the inverse only if cos² + sin² = 1.
+    adjoint: apply the transpose, which the gradient needs. It negates the angles and swaps the
+        pairings: x is in `write_pairing`, and the result is in `pairing`. If cos and sin contain a
+        constant factor, as in YaRN, the transpose multiplies by it again, instead of dividing. So
+        the transpose is the inverse only if cos² + sin² = 1.
     out: the tensor to write to, which may be x itself. Raises an error if a gradient is needed.
 
     Returns a tensor of x's shape and dtype. Arithmetic is in float32 (in float64 if x is float64),

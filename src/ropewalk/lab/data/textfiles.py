@@ -16,7 +16,7 @@ from ropewalk.lab.data.lines import MOST_CHARACTERS, CorpusError, check_characte
 
 Pair = tuple[str, str]
 
-SHOWN = 200  # most characters of a line's content in a message
+SHOWN = 200  # maximum number of characters of a line in a message
 
 
 def read_sides(

@@ -22,8 +22,8 @@ def can_cache(stack: nn.Module) -> bool:
 def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[list[int]]:
     """Continue prompts `(B, S)` with the likeliest token at each step, up to the end mark.
 
-    Returns the new tokens of each row without the end mark, at most `max_tokens`. If the encoding's
-    method allows no cache, each token computes everything from scratch.
+    Returns the new tokens of each row without the end mark, at most `max_tokens`. If the encoding
+    allows no cache, all tokens so far are computed again for each new one.
     """
     cache = model.shape.new_cache(len(model.layers)) if can_cache(model.layers) else None
     tokens, answers = prompts, prompts.new_empty((len(prompts), 0))
@@ -40,9 +40,10 @@ def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[
 def answer(
     model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], tokens: int
 ) -> list[list[int]]:
-    """Generate after each prompt, in batches of one prompt length; results in the given order.
+    """Return the tokens that the model generates after each prompt, in the order of the prompts.
 
-    max_tokens: most tokens of each answer, without the end mark; tokens: most tokens of a batch.
+    All prompts of a batch have the same length. max_tokens: the maximum number of tokens of each
+    answer, without the end mark. tokens: the maximum number of tokens of a batch.
     """
     found: list[list[int]] = [[] for _ in prompts]
     device = model.embedding.weight.device

@@ -12,7 +12,7 @@ from ropewalk.lab.tokens import BOS
 
 #: Words in a group: of fewer, finding the maxima takes longer than sorting them saves.
 GROUP = 64
-#: topk on CPU is several times as fast if it chooses at most one of so many.
+#: topk on CPU is several times as fast if it chooses at most one of 64 numbers.
 ONE_OF = 64
 
 

@@ -77,7 +77,7 @@ class WorkerProcess:
         return self.wait(0)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Return the exit status, or None if the cell still runs after so many seconds."""
+        """Return the exit status, or None if the cell still runs after these seconds."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -238,11 +238,11 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
     (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
     text = (
-        f"Counted without significance tests, {code(row['name'])} is {relation} "
+        f"Without significance tests and before rounding, {code(row['name'])} is {relation} "
         f"{code(first['name'])} in {count} of {len(known)} measures of quality"
     )
     few = 0 < len(known) <= FEW
-    every = "validation loss, and scores by split" + " and length" * bool(
+    every = "validation loss, and the scores of each split" + " and length" * bool(
         results.get("length_bins")
     )
     text += f" ({format_list(name for name, _ in known) if few else every})"

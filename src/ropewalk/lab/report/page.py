@@ -159,12 +159,12 @@ def _training(results: Facts) -> str:
         f"<div><h3>{label}</h3>{_plot(f'loss.{kind}', label, caption=False)}</div>"
         for kind, label in (("training", "Training loss"), ("validation", "Validation loss"))
     )
-    smoothed = " with label smoothing" if is_translation(results) else ""
+    smoothing = "label smoothing, and with " if is_translation(results) else ""
     note = (
         "Thin lines are seeds, bold lines their mean; a cross marks a run that diverged. "
-        f"Training loss is a moving mean over batches{smoothed}, and with dropout if the config "
-        "has it. So its level cannot be compared with that of validation loss. The first steps may "
-        "be off the chart."
+        "Training loss is a moving mean over batches. It is computed with "
+        f"{smoothing}dropout if the config has it. So its level cannot be compared with that of "
+        "validation loss. The first steps may be off the chart."
     )
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 

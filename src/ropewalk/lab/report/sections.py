@@ -13,7 +13,7 @@ from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.tables import Table, TableCell
 
-MENU = 80  # most characters of a sentence in a menu
+MENU = 80  # maximum number of characters of a sentence in a menu
 OPEN = 5  # sentences that are visible before the reader unfolds the others
 
 _SHAPES = {  # in a square of side 12

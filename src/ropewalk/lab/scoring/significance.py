@@ -21,7 +21,7 @@ from ropewalk.lab.scoring.bootstrap import Resampled, ScoreOf, distances, resamp
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
-#: `compare_with` needs so many items, because resamples of fewer items vary too little.
+#: Minimum number of items for `compare_with`. Resamples of fewer items vary too little.
 FEWEST = 10
 
 #: Number of resamples: enough that p near 0.05 has little noise (0.0015), and that p < 0.001 is
@@ -105,9 +105,9 @@ def compare_statistics(
 
     Simulations compared many pairs of equally good systems, with two to five seeds each. The test
     found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their
-    spread. It errs most often if the seeds of each system happen to have similar scores. With the
-    pairs sorted by the variance of their seeds' scores, the rate of errors is 4 to 14 % in the
-    first third of the pairs, and 0 to 3 % in the other two thirds (`studies/rejections.py`).
+    spread. It errs most often if the seeds of each system happen to have similar scores. In the
+    third of the pairs where the seeds' scores vary least, the rate of errors is 4 to 14 %; in the
+    other two thirds, it is 0 to 3 % (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 
@@ -219,7 +219,7 @@ def _threshold(far: Tensor, level: float) -> float:
 
     far: the distances of all resamples, `(M,)`.
     """
-    # p < level if at most so many distances are greater than or equal to the difference:
+    # p < level if no more than `most` of the distances are at least as large as the difference.
     most = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if most < 0 else far.sort(descending=True).values[most].item()
 

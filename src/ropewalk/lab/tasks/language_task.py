@@ -20,9 +20,9 @@ from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
 
 MAPPED_EXAMPLES = 3  # examples whose attention is drawn
-MAPPED_TOKENS = 40  # most tokens of such an example: beyond, a map's cells are too small to see
+MAPPED_TOKENS = 40  # maximum length of such an example: cells of a larger map are hard to see
 HELD_OUT = 200  # examples or windows for the validation loss
-SCORED_TOKENS = 4096  # most tokens of a batch in scoring
+SCORED_TOKENS = 4096  # maximum number of tokens of a batch in scoring
 
 
 @dataclass(frozen=True)

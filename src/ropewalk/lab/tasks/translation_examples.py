@@ -89,7 +89,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     return {
         "rule": f"among the sentences of {split} with fewer than {MAPPED_TOKENS} tokens, those at "
         f"the quartiles of length. The maps are of the model of seed {seed}, in all layers and "
-        f"heads, while its decoder reads the reference translation",
+        f"heads; the input of its decoder is the reference translation",
         "sentences": [
             {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
             for i in chosen

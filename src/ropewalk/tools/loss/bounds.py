@@ -24,7 +24,7 @@ def check_bounds(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Raise ValueError if passes of so many tokens do not fit into memory or into `seconds`.
+    """Raise ValueError if passes of these lengths do not fit into memory or into `seconds`.
 
     ids: tokens (N,), at least as many as the longest pass. Passes of 32, 128, 512, … tokens are
     timed; the next one runs only if the estimate is not safely short or too long already.

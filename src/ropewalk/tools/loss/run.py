@@ -16,7 +16,7 @@ from ropewalk.tools.loss.measure import PASSAGES, SECONDS, measure_loss
 from ropewalk.tools.models.source import Source, check_memory, load, quiet, read_source
 from ropewalk.tools.models.text import read_tokens, start_tokens
 
-#: How much of a text is read, in tokens: the larger one of this, and so many times `to`.
+#: How much of a text is read: MOST_TOKENS or MOST_CONTEXTS times `to` tokens, the larger one.
 MOST_TOKENS, MOST_CONTEXTS = 1_000_000, 4
 
 

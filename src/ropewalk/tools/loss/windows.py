@@ -67,7 +67,7 @@ class Work:
         return [torch.cat((self.first, self.ids[end - own : end])) for end in self.ends]
 
     def counts(self, rules: int) -> list[int]:
-        """Return the tokens of each pass that so many rules and the model as it is need."""
+        """Return the tokens of each pass, for the model as it is and this number of rules."""
         offsets = 1 + len(NEAR) + len(far_offsets(self.to, self.shifted))
         shifts = [self.shifted] * offsets * len(self.ends)
         return [*self.grid] * len(self.ends) * rules + shifts * (rules + 1)
