@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: Maximum last border for which `T5Site.rows` makes a table, of all distances up to that border.
+#: `T5Site.rows` returns None instead of a table with more distances than this on one side.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13

@@ -104,7 +104,7 @@ class LinearAttentionCache:
         self.branching = branching
 
     def hold(self, sums: Sums, tokens: int) -> None:
-        """Store these sums, after that many tokens were added to them."""
+        """Replace the sums. The new ones contain this number of additional tokens."""
         self.sums = sums
         self.length += tokens
 
@@ -210,7 +210,7 @@ class DecoderCache:
             self._visible = self._visible[rows]
 
     def _see(self, target: Tensor) -> Tensor:
-        """Let new beams see themselves and what the beams that they follow have seen."""
+        """Let each new beam see itself and all tokens that the beam before it has seen."""
         new, device = target.shape[1], target.device
         seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
         if self._visible is not None:

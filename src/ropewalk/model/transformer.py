@@ -1,7 +1,7 @@
 """A pre-norm encoder-decoder transformer; it receives its position encodings as arguments.
 
-Axes: `B` batch, `S` source or target tokens, `V` vocabulary; of attention, `H` heads, `S` queries
-and `T` keys.
+Axes: `B` batch, `S` source or target tokens, `V` vocabulary. Attention probabilities have
+the axes `H` heads, `S` queries and `T` keys.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FeedForward(nn.Module):
 class SelfAttentionLayer(nn.Module):
     """Self-attention and feed-forward, each after a norm and added to its input (pre-norm).
 
-    It is the layer of an encoder or, with `causal`, of a decoder without memory.
+    It is the layer of an encoder or, with `causal`, of a decoder-only model.
     """
 
     def __init__(self, shape: TransformerShape, own: AttentionEncoding) -> None:
@@ -150,9 +150,9 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder with one table for source, target and output embeddings.
 
-    `encoder` and `decoder` are the encodings of the two stacks; `cross` is the encoding of
-    cross-attention; by default, it has none. Embeddings are N(0, 1/width) times sqrt(width) with
-    every encoding.
+    `encoder` and `decoder` are the encodings of the two stacks; `cross` is that of
+    cross-attention (default: none). Whatever the encoding, token embeddings start as N(0, 1/width)
+    and are multiplied by sqrt(width).
 
     Example:
         >>> import torch

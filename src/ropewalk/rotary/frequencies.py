@@ -69,8 +69,8 @@ def cos_sin(
     are continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
-        turns = (positions.to(torch.int64) * frequencies).to(torch.float64)  # without full turns
-        angle = turns * RADIANS_PER_UNIT  # in [-π, π]
+        units = positions.to(torch.int64) * frequencies  # 2^64 are a full turn, and overflow
+        angle = units.to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
     else:
         angle = positions.to(torch.float64) * frequencies
     return (angle.cos() * amplitude).to(torch.float32), (angle.sin() * amplitude).to(torch.float32)

@@ -103,7 +103,7 @@ def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
 def test_a_duration_that_training_exceeds_says_so(made):
     """Fails if a page lists a start and a duration that cannot hold all of its training."""
     results = results_of(made, "first")
-    said = "without earlier runs of it"
+    said = "without earlier calls"
     results["machine"]["cells_at_once"], results["duration_s"] = 1, 1e6
     assert said not in dict(conditions(results))["Duration"]
     results["duration_s"] = 0.001

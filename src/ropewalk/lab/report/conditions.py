@@ -119,9 +119,9 @@ def _duration(run: Facts, training: float) -> str:
     """Return how long a run took; `training` is how long its training must have taken."""
     text, commands = format_duration(run["duration_s"]), run.get("sittings", 1)
     if commands > 1:
-        text += f" in {commands} runs of the command"
+        text += f", summed over {commands} calls of the command"
     if run["duration_s"] < training:
-        text += ", without earlier runs of it, whose time was not recorded"
+        text += ", without earlier calls, whose time was not recorded"
     return text
 
 

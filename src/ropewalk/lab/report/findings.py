@@ -238,7 +238,8 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
     (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
     text = (
-        f"Without significance tests and before rounding, {code(row['name'])} is {relation} "
+        f"If unrounded scores are compared without significance tests, {code(row['name'])} is "
+        f"{relation} "
         f"{code(first['name'])} in {count} of {len(known)} measures of quality"
     )
     few = 0 < len(known) <= FEW

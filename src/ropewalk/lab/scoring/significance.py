@@ -105,9 +105,9 @@ def compare_statistics(
 
     Simulations compared many pairs of equally good systems, with two to five seeds each. The test
     found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their
-    spread. It errs most often if the seeds of each system happen to have similar scores. In the
-    third of the pairs where the seeds' scores vary least, the rate of errors is 4 to 14 %; in the
-    other two thirds, it is 0 to 3 % (`studies/rejections.py`).
+    spread. It errs most often if the seeds of each system happen to have similar scores. The
+    rate of errors is 4 to 14 % in one third of the pairs, those whose seeds' scores vary least, and
+    0 to 3 % in the rest (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 
@@ -219,9 +219,9 @@ def _threshold(far: Tensor, level: float) -> float:
 
     far: the distances of all resamples, `(M,)`.
     """
-    # p < level if no more than `most` of the distances are at least as large as the difference.
-    most = math.ceil(level * (len(far) + 1)) - 2
-    return math.inf if most < 0 else far.sort(descending=True).values[most].item()
+    # p < level if at most `allowed` distances are as large as the difference, or larger.
+    allowed = math.ceil(level * (len(far) + 1)) - 2
+    return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
 
 
 def _seed_statistics(
