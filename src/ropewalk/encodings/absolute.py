@@ -60,8 +60,8 @@ class Integer(Encoding):
     than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
     small, but then neighbors differ by only 1/`length`. The length is fixed: if each sentence used
     its own length, the same distance would look different in every sentence, and a sentence that is
-    being generated has no length yet. Layers that normalize their input first, as here, hardly see
-    this encoding: LayerNorm subtracts what all columns share.
+    being generated has no length yet. Layers that normalize their input first, as those of
+    `ropewalk.model` do, hardly see this encoding: LayerNorm subtracts what all columns share.
     Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Integer Position Encoding".
     """

@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: `T5Site.rows` returns None instead of a table with more distances than this on one side.
+#: If the last border is greater than this, `T5Site.rows` returns None instead of a large table.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: building the encoding takes some microseconds for each border.
 MOST_BUCKETS = 2**13
@@ -99,9 +99,9 @@ class T5(Encoding):
     In a stack that looks both ways, each side has half of the buckets. Half of a side's buckets
     contain one distance each; the ranges of the others grow by a constant factor.
 
-    T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here q starts as
-    for every other encoding, and scores are scaled by 1/sqrt(D). So `W_q` starts `sqrt(D)` times as
-    large as in T5. The scale cancels this factor: the initial scores are those of T5. Without the
+    T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here `W_q` starts
+    as for every other encoding, `sqrt(D)` times as large as in T5, and scores are scaled by
+    1/sqrt(D). The scale cancels the factor, so the initial scores are those of T5. Without the
     scale, the variance of the scores would start at D times T5's. Use `scale=1` with the weights of
     a trained T5.
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of

@@ -33,10 +33,10 @@ def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:
 def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
     """Test every encoding against the first one and against those in `against`.
 
-    Each row's summary gets `versus_first`, and `versus` with an entry for each name in
-    `against`. Scores that depend on untrained parameters are removed first. An encoding is not
-    tested at all if it lacks a seed that another encoding has. It is not tested on a split where
-    one of its seeds has no score.
+    In `results`, an encoding's summary of a split gets `versus_first`, and `versus` with an entry
+    for each name in `against`. Scores that depend on untrained parameters are removed first. An
+    encoding is not tested at all if it lacks a seed that another encoding has. It is not tested on
+    a split where one of its seeds has no score.
 
     Raises:
         ValueError: a name in `against` is not an encoding of these results.
@@ -68,7 +68,7 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
 
 
 def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
-    """Return an encoding's statistics (seeds, items, statistics), or None if a score is missing."""
+    """Return the tensor (seeds, items, statistics) of an encoding; None if a score is missing."""
     if row["name"] in lacking_seeds(results):
         return None
     scores = [cell["scores"][split] for cell in row["cells"]]

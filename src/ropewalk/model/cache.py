@@ -66,7 +66,7 @@ class KeyValueCache:
             self._values = self._values.index_select(0, rows)
 
     def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        # The first allocation has no spare room: the keys of an encoder's output never grow.
+        # The first allocation is not doubled, because the keys of an encoder's output never grow.
         capacity = max(16, end if held is None else 1 << (end - 1).bit_length())
         grown = new.new_empty(*new.shape[:-2], capacity, new.shape[-1])
         if held is not None:
@@ -182,7 +182,7 @@ class DecoderCache:
         return positions, None if self.linear else self._see(target)
 
     def follow(self, parents: Tensor) -> None:
-        """Let the beams of the next step continue these beams of the last one: `(B, beams)`."""
+        """Let beam j of the next step continue the present beam `parents[:, j]`; `(B, beams)`."""
         if not self._awaited:
             raise RuntimeError("follow needs a branching cache, after its first step")
         if self.linear and bool(((parents < 0) | (parents >= self._awaited)).any()):
@@ -210,7 +210,7 @@ class DecoderCache:
             self._visible = self._visible[rows]
 
     def _see(self, target: Tensor) -> Tensor:
-        """Let each new beam see itself and all tokens that the beam before it has seen."""
+        """Let each new token see itself and the earlier tokens of its beam."""
         new, device = target.shape[1], target.device
         seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
         if self._visible is not None:

@@ -49,8 +49,8 @@ class FeedForward(nn.Module):
         self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # x is flattened before `inner`, which would otherwise return a view: if `relu_` changed a
-        # view in place, autograd would copy it.
+        # Without flattening x first, `inner` would return a view. Autograd copies a view that
+        # `relu_` changes in place.
         rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
         return rows.view_as(x)
 
@@ -227,8 +227,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache has one branch for each beam. A row of target then has the next
-        token of each beam of one source sentence, so S is the number of beams.
+        In beam search, the cache has one branch for each beam. The S tokens of a row of target
+        are then the next tokens of the S beams of one source sentence.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

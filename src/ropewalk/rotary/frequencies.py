@@ -69,7 +69,7 @@ def cos_sin(
     are continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
-        units = positions.to(torch.int64) * frequencies  # 2^64 are a full turn, and overflow
+        units = positions.to(torch.int64) * frequencies  # of 2^-64 turns; overflow drops full turns
         angle = units.to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
     else:
         angle = positions.to(torch.float64) * frequencies

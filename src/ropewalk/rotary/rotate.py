@@ -28,8 +28,8 @@ def rotate(
 ) -> Tensor:
     """Rotate every pair of x's dimensions by its angle (RoFormer, arXiv 2104.09864, eq. 13-15, 34).
 
-    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3. B may be missing, and there may be no axis of
-        heads, or several.
+    x: (B, H, S, D), or (B, S, H, D) with seq_dim=-3. B may be missing. There may be no axis of
+        heads, or several such axes.
     cos, sin: float32 or float64, (S, R/2); (B, S, R/2) if each sequence of the batch has its own
         positions; (B, N, S, R/2) if heads have their own angles. In the last case x must have four
         axes, and N must divide H: each of the N sets of angles serves H/N consecutive heads, as key
@@ -45,8 +45,8 @@ def rotate(
     out: the tensor to write to, which may be x itself. Raises an error if a gradient is needed.
 
     Returns a tensor of x's shape and dtype. Arithmetic is in float32 (in float64 if x is float64),
-    and the result is rounded once. Raises ValueError or TypeError that names the argument, the
-    requirement and the value.
+    and the result is rounded once. An argument that does not fit raises ValueError or TypeError,
+    which names the argument, the requirement and the value.
 
     Example:
         >>> import torch
@@ -96,7 +96,7 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
 
 
 def check_dense(name: str, x: Tensor) -> None:
-    """Raise unless x is a dense tensor: not sparse, not nested, not MKL-DNN's."""
+    """Raise if x is not a dense tensor; sparse, nested and MKL-DNN tensors are not dense."""
     if x.layout is not torch.strided or x.is_nested:
         kind = f"a nested one of layout {x.layout}" if x.is_nested else f"layout {x.layout}"
         raise TypeError(f"{name} must be a dense tensor, got {kind}; see torch.Tensor.to_dense")
@@ -112,7 +112,7 @@ def check_device(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
 
 
 def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
-    """Raise unless x can be rotated, and cos and sin are tables for it."""
+    """Raise if x cannot be rotated, or if cos and sin are not tables for it."""
     length = sequence_length("x", x, seq_dim)
     for name, table in (("cos", cos), ("sin", sin)):
         if not isinstance(table, Tensor):

@@ -117,7 +117,7 @@ def test_attention_factor_missing():
     rotary(model).attention_scaling = 1.0
     report = verify_model(model)
     assert report.faults == ("amplitude",)
-    assert "it is missing" in next(report.with_verdict("fault")).says
+    assert "the factor is missing" in next(report.with_verdict("fault")).says
 
 
 def test_the_other_pairing(monkeypatch):

@@ -42,8 +42,10 @@ def answer(
 ) -> list[list[int]]:
     """Return the tokens that the model generates after each prompt, in the order of the prompts.
 
-    All prompts of a batch have the same length. max_tokens: the maximum number of tokens of each
-    answer, without the end mark. tokens: the maximum number of tokens of a batch.
+    Prompts of the same length are put into batches.
+
+    max_tokens: the maximum number of tokens of each answer, without the end mark.
+    tokens: the maximum number of tokens of a batch.
     """
     found: list[list[int]] = [[] for _ in prompts]
     device = model.embedding.weight.device

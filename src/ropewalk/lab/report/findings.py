@@ -120,7 +120,7 @@ def _counts(results: Facts) -> list[str]:
     if first["name"] in lacking:  # its mean covers fewer seeds than theirs
         return []
     counts = [_metrics_not_ahead(results, row) for row in others if row["name"] not in lacking]
-    dependent = "These measures are not independent: all score the same models."
+    dependent = "These measures are not independent, because all of them judge the same models."
     return [*counts, dependent] if counts else []
 
 

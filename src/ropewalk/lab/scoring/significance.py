@@ -78,30 +78,28 @@ def compare_statistics(
 
     Each system is given by its statistics (Z, N, C); `score` takes their sums. Z may differ
     between systems. A resample draws items with replacement, the same ones for both systems and all
-    seeds (paired bootstrap, Koehn 2004). It also draws each system's seeds with replacement.
+    seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. With few seeds,
+    such resamples would show differences that do not exist, so the difference of a resample is
 
-    With only a few seeds, plain resamples would show differences that do not exist. Three
-    corrections prevent this:
+        observed difference + a · I + t · S
 
-    - Draws from Z seeds vary too little: their variance is (Z - 1) / Z of what it should be. So the
-      deviation that the draw of seeds causes is multiplied by sqrt(Z / (Z - 1)) (Hesterberg 2015,
-      "What teachers should know about the bootstrap").
-    - The spread of a few seeds is only a rough estimate. So the same deviation is multiplied by
-      sqrt(df / chi2(df)), drawn anew for each resample, which gives it the tails of Student's t.
-      df is the sum of Z - 1 over both systems.
-    - A seed can be good at some items and bad at others. Both draws, of seeds and of items, contain
-      the variance of this interaction (Owen 2007, "The pigeonhole bootstrap"). To count it once,
-      the deviation that the draw of items causes is made smaller.
+    - I: how much the draw of items changes the difference.
+    - S: how much the draw of seeds changes the difference. Draws from Z seeds have only (Z - 1) / Z
+      of the right variance, so each system's part is multiplied by sqrt(Z / (Z - 1)) (Hesterberg
+      2015, "What teachers should know about the bootstrap").
+    - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
+      of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
+    - a: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance due to seeds that are
+      good at some items and bad at others. I and S both contain it (Owen 2007, "The pigeonhole
+      bootstrap"), so it is removed from I.
 
-    The third correction can remove too much if the seeds happen to have nearly the same score. So
-    a second test draws items alone, without corrections. The larger p and the wider interval of the
-    two tests are returned.
+    If the seeds happen to have nearly the same score, S does not contain V, and a removes too much.
+    So a second test uses I alone. The larger p and the wider interval of the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
-    Each resample gives a difference of scores; its distance is how far it is from the mean of all M
-    differences. E is the number of resamples whose distance is at least the observed difference. p
-    is never 0, because 1 is added. The interval is symmetric. It is computed from the same
-    distances, so it excludes 0 if p < 0.05.
+    E is the number of resamples whose difference is at least as far from the mean of all M
+    differences as the observed difference is from 0. p is never 0, because 1 is added. The interval
+    is symmetric. It is computed from the same distances, so it excludes 0 if p < 0.05.
 
     Simulations compared many pairs of equally good systems, with two to five seeds each. The test
     found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their

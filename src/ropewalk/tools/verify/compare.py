@@ -207,7 +207,7 @@ def _compare_amplitude(structure: Structure, expected: float, spec: RotarySpec) 
     says = f"{measured:.6g}, specified is {expected:.6g}"
     if abs(measured / expected - 1) <= 10 * SAME:
         return right("amplitude", f"{measured:.6g}")
-    for power, word in ((0, "it is missing"), (2, "it is applied twice")):
+    for power, word in ((0, "the factor is missing"), (2, "the factor is applied twice")):
         if abs(measured / expected**power - 1) <= 10 * SAME:
             says += f": {word}"
             break
