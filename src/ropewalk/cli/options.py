@@ -92,7 +92,7 @@ Jobs = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Maximum number of models (an encoding has one per seed) trained or queued at a time.  "
+        help="Maximum number of models (an encoding has one per seed) trained or queued at once.  "
         "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
     ),
 ]

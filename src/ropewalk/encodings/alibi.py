@@ -62,9 +62,9 @@ class ALiBi(Encoding):
     relative. The bias is the same in every layer. Costs one addition per score; no parameters.
     Accepts any position. Keys can be cached.
 
-    In the paper, queries only look back. In a stack that looks both ways, `symmetric=True` gives
-    equally distant keys before and after a query the same bias; such a stack cannot distinguish a
-    sequence from its reverse. With `symmetric=False`, half of the
+    In the paper, queries only look back. In a stack that looks both ways, with `symmetric=True`,
+    the bias is the same for equally distant keys before and after a query. Such a stack cannot
+    distinguish a sequence from its reverse. With `symmetric=False`, half of the
     heads look back and half look ahead, each half with the slopes of H/2 heads.
 
     In cross-attention, which the paper does not have, ALiBi acts only if it is built by

@@ -10,8 +10,8 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 
-#: Maximum number of characters of a name with its arguments. A LongRoPE with two lists of 128
-#: numbers has 5,000.
+#: Maximum number of characters of a name with its arguments. LongRoPE with two lists of 128
+#: numbers takes 5,000 characters.
 LONGEST = 20_000
 
 _CALL = r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*"

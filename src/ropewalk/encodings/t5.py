@@ -19,7 +19,10 @@ MOST_BUCKETS = 2**13
 
 
 def bucket_borders(buckets: int, distance: int) -> list[int]:
-    """Return the least distance of each of T5's buckets on one side, except bucket 0.
+    """Return the least distance of each of T5's buckets, except bucket 0.
+
+    buckets: the number of buckets for keys before the query. (In a stack that looks both ways,
+    those for keys after the query have the same borders.)
 
     The first half of the buckets contain one distance each. The ranges of the others grow by a
     constant factor, chosen so that the last range ends at `distance`. Greater distances also go

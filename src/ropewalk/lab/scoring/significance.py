@@ -81,7 +81,7 @@ def compare_statistics(
     seeds (paired bootstrap, Koehn 2004), and each system's seeds with replacement. With few seeds,
     such resamples would show differences that do not exist, so the difference of a resample is
 
-        observed difference + a · I + t · S
+        observed difference + w · I + t · S
 
     - I: how much the draw of items changes the difference.
     - S: how much the draw of seeds changes the difference. Draws from Z seeds have only (Z - 1) / Z
@@ -89,17 +89,17 @@ def compare_statistics(
       2015, "What teachers should know about the bootstrap").
     - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
       of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
-    - a: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance due to seeds that are
+    - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance due to seeds that are
       good at some items and bad at others. I and S both contain it (Owen 2007, "The pigeonhole
-      bootstrap"), so it is removed from I.
+      bootstrap"), so w removes it from I.
 
-    If the seeds happen to have nearly the same score, S does not contain V, and a removes too much.
+    If the seeds happen to have nearly the same score, S does not contain V, and w is too small.
     So a second test uses I alone. The larger p and the wider interval of the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
     differences as the observed difference is from 0. p is never 0, because 1 is added. The interval
-    is symmetric. It is computed from the same distances, so it excludes 0 if p < 0.05.
+    is symmetric. It is computed from the same resamples, so it excludes 0 if p < 0.05.
 
     Simulations compared many pairs of equally good systems, with two to five seeds each. The test
     found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their
