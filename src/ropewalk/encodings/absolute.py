@@ -43,7 +43,7 @@ class Sinusoidal(Encoding):
             raise ValueError(
                 f"theta must be at least 1e-300, so that 1/theta is a finite float, got {theta}"
             )
-        self.theta = float(theta)  # torch takes no integer from 2^63 on
+        self.theta = float(theta)  # torch accepts only integers below 2^63
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + sinusoids(positions, x.shape[-1], self.theta).to(x.dtype)
@@ -85,13 +85,13 @@ class Binary(Encoding):
     """Add bit i of the position, 0 or 1, to column i, for the `bits` lowest bits.
 
     Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
-    that have more bits. Keys can be cached.
+    of 2^`bits` or more. Keys can be cached.
 
     By default, `bits` is the width, at most 63; the columns after the bits do not change. The
     values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in
     one. Let 2^k be the first power of two above all trained positions: from 2^k on, positions set
-    bits that were always 0 in training. Sinusoids are the smooth form: each pair of their columns
-    also changes at its own speed.
+    bits that were always 0 in training. Sinusoids are a smooth form of this: as each bit does, each
+    pair of their columns changes at its own speed.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """

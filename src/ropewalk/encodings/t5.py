@@ -12,9 +12,9 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: If the last border is greater than this, `T5Site.rows` returns None instead of a large table.
+#: Maximum number of distances in the table of `T5Site.rows`, which returns None if there are more.
 MOST_DISTANCES = 2**16
-#: Maximum number of buckets: building the encoding takes some microseconds for each border.
+#: Maximum number of buckets: computing where each of them begins takes some microseconds.
 MOST_BUCKETS = 2**13
 
 

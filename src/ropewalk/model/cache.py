@@ -1,4 +1,4 @@
-"""What generation stores of earlier tokens, so that each token is projected once."""
+"""Caches of earlier tokens, so that generation projects each token only once."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class LinearAttentionCache:
         self.branching = branching
 
     def hold(self, sums: Sums, tokens: int) -> None:
-        """Replace the sums. The new ones contain this number of additional tokens."""
+        """Replace the sums by these, which contain `tokens` more tokens."""
         self.sums = sums
         self.length += tokens
 
@@ -126,8 +126,8 @@ class DecoderCache:
     A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
     each of its beams, all at one position. Keys are never moved or repeated: a beam sees the cached
     tokens that it continues (`add_tokens`, `follow`), and all beams share the keys of their memory.
-    Linear attention (`linear`) stores sums instead of keys: each beam has its own, which are copied
-    when beams are followed.
+    Linear attention (`linear`) stores sums instead of keys. Each beam has its own sums. They are
+    copied by `follow`, which says which beam each new beam continues.
 
     Example:
         >>> import torch
@@ -182,7 +182,10 @@ class DecoderCache:
         return positions, None if self.linear else self._see(target)
 
     def follow(self, parents: Tensor) -> None:
-        """Let beam j of the next step continue the present beam `parents[:, j]`; `(B, beams)`."""
+        """Let beam j of the next step continue the present beam `parents[:, j]`.
+
+        parents: `(B, beams)`.
+        """
         if not self._awaited:
             raise RuntimeError("follow needs a branching cache, after its first step")
         if self.linear and bool(((parents < 0) | (parents >= self._awaited)).any()):

@@ -49,14 +49,16 @@ class FeedForward(nn.Module):
         self.outer = TrainedLinear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Without flattening x first, `inner` would return a view. Autograd copies a view that
-        # `relu_` changes in place.
+        # If x were not flattened first, `inner` would return a view, and autograd would copy that
+        # view because `relu_` changes it in place.
         rows: Tensor = self.outer(self.inner(x.flatten(0, -2)).relu_())
         return rows.view_as(x)
 
 
 class SelfAttentionLayer(nn.Module):
-    """Self-attention and feed-forward, each after a norm and added to its input (pre-norm).
+    """Self-attention, then a feed-forward network (pre-norm).
+
+    Each of the two reads a normalized x, and its output is added to x.
 
     It is the layer of an encoder or, with `causal`, of a decoder-only model.
     """
@@ -227,8 +229,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache has one branch for each beam. The S tokens of a row of target
-        are then the next tokens of the S beams of one source sentence.
+        In beam search, the cache has one branch for each beam. A row of target then belongs to
+        one source sentence, and has one token for each of its S beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -9,10 +9,10 @@ is stored as a fraction of a turn in fixed point,
 One full turn is 2^64. So overflow of position · w in 64-bit integers drops exactly the full turns,
 and the fraction of a turn is left. The only error that grows with the position is from rounding w,
 at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is
-below 3e-8, the rounding of cos and sin to float32. Farther positions raise no exception, for two
-reasons: even at 2^50, a model in bfloat16 rounds its queries and keys by more than this error, and
-a check of positions on a GPU would have to wait for the GPU. Frequencies are computed in decimal
-arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
+below 3e-8, the rounding of cos and sin to float32. Positions beyond 2^37 raise no exception, for
+two reasons. Even at 2^50, a model in bfloat16 rounds its queries and keys by more than the error of
+2e-4. And a check of positions on a GPU would have to wait for the GPU. Frequencies are computed in
+decimal arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def cos_sin(
     are continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
-        units = positions.to(torch.int64) * frequencies  # of 2^-64 turns; overflow drops full turns
+        # Units are 2^-64 turns. Overflow drops full turns.
+        units = positions.to(torch.int64) * frequencies
         angle = units.to(torch.float64) * RADIANS_PER_UNIT  # in [-π, π]
     else:
         angle = positions.to(torch.float64) * frequencies

@@ -1,4 +1,4 @@
-"""`rotate`: one tensor rotated by its tables.
+"""`rotate` turns the pairs of one tensor by the angles of given tables.
 
 Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 """

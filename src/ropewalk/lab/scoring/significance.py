@@ -90,11 +90,12 @@ def compare_statistics(
     - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
       of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
     - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance due to seeds that are
-      good at some items and bad at others. I and S both contain it (Owen 2007, "The pigeonhole
-      bootstrap"), so w removes it from I.
+      good at some items and bad at others. On average, I and S both contain it (Owen 2007, "The
+      pigeonhole bootstrap"), so w removes it from I.
 
-    If the seeds happen to have nearly the same score, S does not contain V, and w is too small.
-    So a second test uses I alone. The larger p and the wider interval of the two are returned.
+    If a system's few seeds happen to have nearly the same score, S is smaller than V, and w removes
+    too much from I. So a second test uses I alone. The larger p and the wider interval of the two
+    are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
@@ -205,7 +206,7 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
 
 def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Comparison:
     difference = (other.observed.mean() - first.observed.mean()).item()
-    # The distances of two tests: items and seeds drawn, and items alone.
+    # For each of the two tests: how far the difference of each resample is from their mean.
     tests = distances(first, other, torch.Generator().manual_seed(seed + 1))
     p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in tests)
     half, least = (max(_threshold(far, level) for far in tests) for level in (0.05, alpha))
@@ -215,7 +216,7 @@ def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Com
 def _threshold(far: Tensor, level: float) -> float:
     """Return the size that a difference must exceed for p < `level`; infinite if none is enough.
 
-    far: the distances of all resamples, `(M,)`.
+    far: how far the difference of each resample is from their mean, `(M,)`.
     """
     # p < level if at most `allowed` distances are as large as the difference, or larger.
     allowed = math.ceil(level * (len(far) + 1)) - 2
