@@ -141,18 +141,19 @@ def sharper_why() -> list[Evidence]:
 def costs(what: str) -> list[Evidence]:
     """Time of `train` or `decode` at the longest length, relative to no positions.
 
-    Encodings that do not change attention show how much times vary by chance.
+    Single rounds of encodings that do not change attention show how much times vary by chance.
     """
     cost = read_summary(RESULTS / COST)
     rows = {name: _cost_row(cost, name)[what] for name in (*UNTOUCHED, *RELATIVE, "rotary")}
     times = {name: row[-1]["ratio"] for name, row in rows.items()}
-    least, most = (pick(times[name] for name in UNTOUCHED) for pick in (min, max))
+    unchanged = [ratio for name in UNTOUCHED for ratio in rows[name][-1]["ratios"]]
+    least, most = min(unchanged), max(unchanged)
     found = []
     for name in (*RELATIVE, "rotary"):
         vote = FOR if times[name] > most else AGAINST if times[name] < least else NEITHER
         says = f"`{name}` × {times[name]:.2f} at {cost['lengths'][-1]:,} tokens"
         found.append(Evidence(says, None if name == "rotary" else vote, COST))
-    says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
+    says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f} in a round"
     return [*found, Evidence(says, None, COST)]
 
 

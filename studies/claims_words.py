@@ -78,17 +78,17 @@ CLAIMS = {
         "Relative biases are slow at long sequences.",
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
-        "for it if above that of every encoding that only acts on embeddings, against it if below "
-        "all of these. (These do not change attention, so their range shows the noise of timing. "
-        "All take turns, for five rounds; no significance test.) `shaw`, `transformer_xl`, "
+        "medians of three rounds, in turn. For it if above every round of the encodings that only "
+        "act on embeddings, against it if below all of these. (These do not change attention, so "
+        "their range shows the noise of timing. No significance test.) `shaw`, `transformer_xl`, "
         "`deberta` and `cope` do more than add a bias, and count too.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
-        "implemented here: for it if above that of every encoding that only acts on embeddings, "
-        "against it if below all of these. (All take turns, for five rounds; no significance "
+        "implemented here: medians of three rounds, in turn. For it if above every round of the "
+        "encodings that only act on embeddings, against it if below all of these. (No significance "
         "test.)",
     ),
     "t5-any-length": Claim(
