@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--linear", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, default=FOLDER / "results" / "cost.json")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     lengths = [int(n) for n in options.lengths.split(",")]
     rows = [("softmax", name) for name in split_names(options.encodings)]
