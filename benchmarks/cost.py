@@ -1,8 +1,9 @@
 """The cost of each position encoding: time and memory, in training and in decoding, by length.
 
 The same decoder-only model with each encoding, at lengths from 128 on. Each encoding has a process
-of its own. At each length the processes take turns for several rounds, so that a disturbance falls
-on all of them, and only times of the same round are compared. See README.md in this folder.
+of its own. At each length the processes take turns for several rounds. Only times of the same round
+are compared, and the median of the rounds counts, so that a disturbance moves few ratios. See
+README.md in this folder.
 """
 
 from __future__ import annotations

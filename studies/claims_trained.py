@@ -141,19 +141,20 @@ def sharper_why() -> list[Evidence]:
 def costs(what: str) -> list[Evidence]:
     """Time of `train` or `decode` at the longest length, relative to no positions.
 
-    Single rounds of encodings that do not change attention show how much times vary by chance.
+    The rounds of encodings that do not change attention show how much times vary by chance.
     """
     cost = read_summary(RESULTS / COST)
     rows = {name: _cost_row(cost, name)[what] for name in (*UNTOUCHED, *RELATIVE, "rotary")}
-    times = {name: row[-1]["ratio"] for name, row in rows.items()}
-    unchanged = [ratio for name in UNTOUCHED for ratio in rows[name][-1]["ratios"]]
+    rounds = {name: row[-1]["ratios"] for name, row in rows.items()}
+    unchanged = [ratio for name in UNTOUCHED for ratio in rounds[name]]
     least, most = min(unchanged), max(unchanged)
     found = []
     for name in (*RELATIVE, "rotary"):
-        vote = FOR if times[name] > most else AGAINST if times[name] < least else NEITHER
-        says = f"`{name}` × {times[name]:.2f} at {cost['lengths'][-1]:,} tokens"
+        low, high = min(rounds[name]), max(rounds[name])
+        vote = FOR if low > most else AGAINST if high < least else NEITHER
+        says = f"`{name}` × {low:.2f} to {high:.2f} at {cost['lengths'][-1]:,} tokens"
         found.append(Evidence(says, None if name == "rotary" else vote, COST))
-    says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f} in a round"
+    says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
     return [*found, Evidence(says, None, COST)]
 
 

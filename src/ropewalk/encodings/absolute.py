@@ -89,9 +89,9 @@ class Binary(Encoding):
 
     By default, `bits` is the width, at most 63; the columns after the bits do not change. The
     values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in
-    one. Let 2^k be the first power of two above all trained positions: from 2^k on, positions set
-    bits that were always 0 in training. Sinusoids are a smooth form of this: as each bit does, each
-    pair of their columns changes at its own speed.
+    one. Let 2^k be the first power of two above all trained positions. Positions of 2^k and more
+    have a bit that was always 0 in training. Sinusoids are a smooth form of this: each pair of
+    columns changes at its own speed, as each bit does here.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
     """

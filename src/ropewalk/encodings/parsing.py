@@ -27,7 +27,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
     """Read `name` or `name(key=value, …)`, with a name in `names`; return name and arguments.
 
     Values are Python literals; a bare word is a string: `rotary(pairing=interleaved, theta=1e6)`.
-    Error messages begin with `what`, a noun such as "encoding". Raises ValueError.
+    `what` is a noun for error messages, such as "encoding". Raises ValueError.
     """
     if len(text) > LONGEST:
         raise ValueError(

@@ -79,7 +79,7 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Remove scores on splits where many positions were not reached in training.
+    """Remove scores on splits that are longer than the training data, fully or for the most part.
 
     Only for encodings that learn separate parameters for each position.
     """

@@ -124,8 +124,9 @@ class DecoderCache:
     Each layer has a cache of the target's tokens and one of the memory, the encoder's output.
 
     A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
-    each of its beams, all at one position. Keys are never moved or repeated: a beam sees the cached
-    tokens that it continues (`add_tokens`, `follow`), and all beams share the keys of their memory.
+    each of its beams, all at one position. Keys are never moved or repeated: a mask lets each beam
+    see the tokens that it continues (`add_tokens`, `follow`), and all beams share the keys of their
+    memory.
     Linear attention (`linear`) stores sums instead of keys. Each beam has its own sums. They are
     copied by `follow`, which says which beam each new beam continues.
 
@@ -164,8 +165,8 @@ class DecoderCache:
     def add_tokens(self, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Register new tokens `(B, S)` that the layers are about to append.
 
-        Returns the positions `(T,)` of all tokens, the new ones last, and where the new ones may
-        look, `(B, S, T)`, or None if they look back at everything.
+        Returns the positions `(T,)` of all tokens, the new ones last, and a mask `(B, S, T)`: True
+        where a new token may look. The mask is None if there are no branches, and in linear attention.
         """
         new, device = target.shape[1], target.device
         if not self.branching:
@@ -222,7 +223,7 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep these beams, `(beams,)` or `(rows, beams)`, of these rows."""
+        """Keep the sums of these rows `(rows,)` and beams, `(beams,)` or `(rows, beams)`."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())

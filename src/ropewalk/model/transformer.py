@@ -81,7 +81,7 @@ class SelfAttentionLayer(nn.Module):
         causal: bool = False,
         cache: AttentionCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the next x `(B, S, width)` and the attention probabilities, or None."""
+        """Return the output `(B, S, width)`, and the attention probabilities or None."""
         output, probabilities = self.attention(
             self.attention_norm(x),
             placement=placement,
@@ -121,7 +121,7 @@ class DecoderLayer(nn.Module):
         caches: tuple[AttentionCache | None, AttentionCache | None],
         need_probabilities: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the next x `(B, S, width)` and the probabilities of both attentions, or None.
+        """Return the output `(B, S, width)`, and for both attentions the probabilities or None.
 
         `own` holds the positions of the target's tokens; `across` holds those of the target's and
         the memory's tokens. `masks` and `caches` are pairs: self-attention, cross-attention. If the
@@ -229,8 +229,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, the cache has one branch for each beam. A row of target then belongs to
-        one source sentence, and has one token for each of its S beams.
+        In beam search, target has a row for each source sentence, with the next token of each of
+        its beams: S is then the number of beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

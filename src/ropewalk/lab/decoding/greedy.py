@@ -58,7 +58,7 @@ def answer(
         if after is not None and len(prompts[after]) == len(prompts[i]) and not full:
             continue
         rows = torch.tensor([prompts[j] for j in batch], device=device)
-        most = max(max_tokens[j] for j in batch) + 1  # the longest may be followed by the end mark
+        most = max(max_tokens[j] for j in batch) + 1  # plus the end mark
         for j, ids in zip(batch, generate(model, rows, max_tokens=most), strict=True):
             found[j] = ids
         batch = []

@@ -89,24 +89,23 @@ def compare_statistics(
       2015, "What teachers should know about the bootstrap").
     - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
       of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
-    - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance due to seeds that are
-      good at some items and bad at others. On average, I and S both contain it (Owen 2007, "The
-      pigeonhole bootstrap"), so w removes it from I.
+    - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance of the interaction of
+      seeds and items: a seed can be good at some items and bad at others. On average, it is part of
+      the variance of I and of that of S (Owen 2007, "The pigeonhole bootstrap"); w removes it once.
 
-    If a system's few seeds happen to have nearly the same score, S is smaller than V, and w removes
-    too much from I. So a second test uses I alone. The larger p and the wider interval of the two
-    are returned.
+    If the few seeds of a system happen to have nearly the same score, the variance of S is too
+    small to contain V, and w removes too much. So a second test uses I alone. The larger p and the
+    wider interval of the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
     differences as the observed difference is from 0. p is never 0, because 1 is added. The interval
     is symmetric. It is computed from the same resamples, so it excludes 0 if p < 0.05.
 
-    Simulations compared many pairs of equally good systems, with two to five seeds each. The test
-    found a difference in 1 to 5 % of the pairs, depending on the number of seeds and on their
-    spread. It errs most often if the seeds of each system happen to have similar scores. The
-    rate of errors is 4 to 14 % in one third of the pairs, those whose seeds' scores vary least, and
-    0 to 3 % in the rest (`studies/rejections.py`).
+    Simulations compared many pairs of equally good systems, with two to five seeds each and seeds
+    that spread more or less. In each setting, the test found a difference in 1 to 5 % of the pairs.
+    Most of these errors are in the third of the pairs whose seeds' scores happen to vary least: the
+    rate is 4 to 14 % there, and 0 to 3 % in the other two thirds (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 

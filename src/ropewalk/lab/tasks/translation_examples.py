@@ -38,8 +38,8 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     }
     return {
         "split": split,
-        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of the split "
-        f"{split}, in the corpus's order; translations of seed {seed}",
+        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of “{split}”, "
+        f"in the corpus's order; translations of seed {seed}",
         "sentences": [
             {
                 "index": i,
@@ -87,7 +87,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
             )
         encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
     return {
-        "rule": f"among the sentences of the split {split} with fewer than {MAPPED_TOKENS} tokens, "
+        "rule": f"among the sentences of “{split}” with fewer than {MAPPED_TOKENS} tokens, "
         f"those at the quartiles of length. The maps are of the model of seed {seed}, in all "
         f"layers and heads; the input of its decoder is the reference translation",
         "sentences": [
