@@ -166,7 +166,7 @@ class DecoderCache:
         """Register new tokens `(B, S)` that the layers are about to append.
 
         Returns the positions `(T,)` of all tokens, the new ones last, and a mask `(B, S, T)`: True
-        where a new token may look. The mask is None if there are no branches, and in linear attention.
+        where a new token may look. The mask is None without branches, and in linear attention.
         """
         new, device = target.shape[1], target.device
         if not self.branching:
