@@ -33,10 +33,10 @@ def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:
 def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
     """Test every encoding against the first one and against those in `against`.
 
-    In `results`, an encoding's summary of a split gets `versus_first`, and `versus` with an entry
-    for each name in `against`. Scores that depend on untrained parameters are removed first. An
-    encoding is not tested at all if it lacks a seed that another encoding has. It is not tested on
-    a split where one of its seeds has no score.
+    In `results`, each encoding's summary of a split gets two new keys: `versus_first`, and
+    `versus`, a dict with an entry for each name in `against`. Scores that depend on untrained
+    parameters are removed first. An encoding is not tested at all if it lacks a seed that another
+    encoding has. It is not tested on a split where one of its seeds has no score.
 
     Raises:
         ValueError: a name in `against` is not an encoding of these results.
@@ -79,7 +79,7 @@ def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
 
 
 def _drop_untrained(results: Facts) -> None:
-    """Remove scores on splits that are longer than the training data, fully or for the most part.
+    """Remove scores on splits where most items are longer than all items in training.
 
     Only for encodings that learn separate parameters for each position.
     """

@@ -77,8 +77,8 @@ class KeyValueCache:
 class Sums(NamedTuple):
     """Sums over all keys seen, as linear attention needs them, divided by exp(scale)."""
 
-    values: Tensor  # of φ(k) v^T: (B, K, M, D)
-    features: Tensor  # of φ(k): (B, K, M)
+    values: Tensor  # the sum of φ(k) v^T: (B, K, M, D), with M features
+    features: Tensor  # the sum of φ(k): (B, K, M)
     scale: Tensor  # (B, K)
 
 
@@ -124,11 +124,10 @@ class DecoderCache:
     Each layer has a cache of the target's tokens and one of the memory, the encoder's output.
 
     A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
-    each of its beams, all at one position. Keys are never moved or repeated: a mask lets each beam
-    see the tokens that it continues (`add_tokens`, `follow`), and all beams share the keys of their
-    memory.
-    Linear attention (`linear`) stores sums instead of keys. Each beam has its own sums. They are
-    copied by `follow`, which says which beam each new beam continues.
+    each of its beams, all at one position. Keys are never moved or repeated: a mask hides the
+    tokens of other beams (`add_tokens`, `follow`), and all beams share the keys of the memory.
+    Linear attention (`linear`) stores sums instead of keys. Each beam has its own sums, which
+    `follow` copies to the beams that continue it.
 
     Example:
         >>> import torch
@@ -223,12 +222,12 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep the sums of these rows `(rows,)` and beams, `(beams,)` or `(rows, beams)`."""
+        """Keep the sums of some rows `(R,)` and of some of their beams, `(N,)` or `(R, N)`."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return the mask `(S, T)` by which the last S of T tokens look at themselves and back."""
+    """Return the causal mask `(S, T)` of the last S of T tokens."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

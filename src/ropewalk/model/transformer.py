@@ -229,8 +229,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Decode target `(B, S)` given memory; with a cache, target is the new tokens alone.
 
-        In beam search, target has a row for each source sentence, with the next token of each of
-        its beams: S is then the number of beams.
+        In beam search, a row of target is for one source sentence, and has one token for each beam.
+        S is then the number of beams.
         """
         everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(target)
         own = self_placement(everything, target.shape[1], self.decoder_encoding.for_layer(0))

@@ -10,9 +10,9 @@ One full turn is 2^64. So overflow of position · w in 64-bit integers drops exa
 and the fraction of a turn is left. The only error that grows with the position is from rounding w,
 at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^37 this error is
 below 3e-8, the rounding of cos and sin to float32. Positions beyond 2^37 raise no exception, for
-two reasons. Even at 2^50, a model in bfloat16 rounds its queries and keys by more than the error of
-2e-4. And a check of positions on a GPU would have to wait for the GPU. Frequencies are computed in
-decimal arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
+two reasons. The error of 2e-4 at 2^50 is still smaller than the rounding of queries and keys in
+bfloat16. And a check of positions on a GPU would have to wait for the GPU. Frequencies are computed
+in decimal arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
 """
 
 from __future__ import annotations

@@ -119,7 +119,9 @@ def _duration(run: Facts, training: float) -> str:
     """Return how long a run took; `training` is how long its training must have taken."""
     text, commands = format_duration(run["duration_s"]), run.get("sittings", 1)
     if commands > 1:
-        text += f", summed over {commands} calls of the command, each of which continued the run"
+        text += (
+            f", summed over {commands} calls of the command: one began the run, others continued it"
+        )
     if run["duration_s"] < training:
         text += ", without earlier calls, whose time was not recorded"
     return text

@@ -90,8 +90,9 @@ def compare_statistics(
     - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
       of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
     - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance of the interaction of
-      seeds and items: a seed can be good at some items and bad at others. On average, it is part of
-      the variance of I and of that of S (Owen 2007, "The pigeonhole bootstrap"); w removes it once.
+      seeds and items: a seed can be good at some items and bad at others. The variances of I and
+      of S both contain V in expectation, so their sum counts it twice (Owen 2007, "The pigeonhole
+      bootstrap"). The factor w removes it from I.
 
     If the few seeds of a system happen to have nearly the same score, the variance of S is too
     small to contain V, and w removes too much. So a second test uses I alone. The larger p and the
@@ -104,8 +105,8 @@ def compare_statistics(
 
     Simulations compared many pairs of equally good systems, with two to five seeds each and seeds
     that spread more or less. In each setting, the test found a difference in 1 to 5 % of the pairs.
-    Most of these errors are in the third of the pairs whose seeds' scores happen to vary least: the
-    rate is 4 to 14 % there, and 0 to 3 % in the other two thirds (`studies/rejections.py`).
+    Most errors are in pairs whose seeds happen to have similar scores: among the 33 % with the most
+    similar scores, the rate is 4 to 14 %; among the others, 0 to 3 % (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 
@@ -205,7 +206,7 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
 
 def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Comparison:
     difference = (other.observed.mean() - first.observed.mean()).item()
-    # For each of the two tests: how far the difference of each resample is from their mean.
+    # Of each test, the distances of the resampled differences from their mean.
     tests = distances(first, other, torch.Generator().manual_seed(seed + 1))
     p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in tests)
     half, least = (max(_threshold(far, level) for far in tests) for level in (0.05, alpha))
@@ -215,7 +216,7 @@ def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Com
 def _threshold(far: Tensor, level: float) -> float:
     """Return the size that a difference must exceed for p < `level`; infinite if none is enough.
 
-    far: how far the difference of each resample is from their mean, `(M,)`.
+    far: distances of the resampled differences from their mean, `(M,)`.
     """
     # p < level if at most `allowed` distances are as large as the difference, or larger.
     allowed = math.ceil(level * (len(far) + 1)) - 2

@@ -143,7 +143,7 @@ def _layer_spec(
 
 
 def softmax_factor(rope: RotarySpec, conventions: RopeConventions) -> float:
-    """Return DeepSeek-V2's factor of the scores, which latent attention has only with YaRN."""
+    """Return the factor by which DeepSeek-V2 multiplies scores; only YaRN has one."""
     rule = rope.scaling
     if conventions.head_layout == "latent" and isinstance(rule, YaRN) and rule.mscale_all_dim:
         return rule.sharpening(rule.mscale_all_dim) ** 2
