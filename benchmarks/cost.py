@@ -46,7 +46,7 @@ def in_turn(workers: Sequence[Worker], lengths: Sequence[int], rounds: int) -> l
     """Measure all workers at each length, in turn, for several rounds; return a list for each.
 
     Every second round goes backward, so that no worker always follows the same one. The first
-    worker is what the others are compared with.
+    worker is what the others are compared with. Raises RuntimeError if it fails.
     """
     rows: list[list[Any]] = [[] for _ in workers]
     for length in lengths:
@@ -56,6 +56,11 @@ def in_turn(workers: Sequence[Worker], lengths: Sequence[int], rounds: int) -> l
             for place in places if number % 2 == 0 else reversed(places):
                 answer = workers[place].measure(length)
                 found[place] += [answer] if answer else []
+        if workers[0].failure:
+            raise RuntimeError(
+                f"the first encoding, which the others are compared with, failed at {length} "
+                f"tokens: {workers[0].failure}"
+            )
         for row, worker, answers in zip(rows, workers, found, strict=True):
             failed = {"failed": worker.failure}
             row.append(failed if worker.failure else summarized(answers, found[0]))
@@ -152,6 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER / "results" / "cost.json")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {options.rounds}")
     lengths = [int(n) for n in options.lengths.split(",")]
     rows = [("softmax", name) for name in split_names(options.encodings)]
     rows += LINEAR if options.linear else ()

@@ -146,14 +146,17 @@ def costs(what: str) -> list[Evidence]:
     cost = read_summary(RESULTS / COST)
     rows = {name: _cost_row(cost, name)[what] for name in (*UNTOUCHED, *RELATIVE, "rotary")}
     rounds = {name: row[-1]["ratios"] for name, row in rows.items()}
-    unchanged = [ratio for name in UNTOUCHED for ratio in rounds[name]]
-    least, most = min(unchanged), max(unchanged)
+    unchanged = list(zip(*(rounds[name] for name in UNTOUCHED), strict=True))
     found = []
     for name in (*RELATIVE, "rotary"):
+        pairs = list(zip(rounds[name], unchanged, strict=True))
+        slower = all(own > max(others) for own, others in pairs)
+        faster = all(own < min(others) for own, others in pairs)
+        vote = FOR if slower else AGAINST if faster else NEITHER
         low, high = min(rounds[name]), max(rounds[name])
-        vote = FOR if low > most else AGAINST if high < least else NEITHER
         says = f"`{name}` × {low:.2f} to {high:.2f} at {cost['lengths'][-1]:,} tokens"
         found.append(Evidence(says, None if name == "rotary" else vote, COST))
+    least, most = min(map(min, unchanged)), max(map(max, unchanged))
     says = f"{', '.join(f'`{name}`' for name in UNTOUCHED)} × {least:.2f} to {most:.2f}"
     return [*found, Evidence(says, None, COST)]
 

@@ -78,18 +78,18 @@ CLAIMS = {
         "Relative biases are slow at long sequences.",
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
-        "the range of five rounds, in turn. For it if every round is above all rounds of the "
-        "encodings that only act on embeddings, against it if every round is below these. (They do "
-        "not change attention, so their range shows the noise of timing. No significance test.) "
+        "the range of five rounds, in turn. For it if it is above all encodings that only act on "
+        "embeddings in every round, against it if it is below all of these in every round. (They "
+        "do not change attention, and show the noise of timing. No significance test.) "
         "`shaw`, `transformer_xl`, `deberta` and `cope` do more than add a bias, and count too.",
     ),
     "bias-cache": Claim(
         "… and they get in the way of a key/value cache.",
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
-        "implemented here: the range of five rounds, in turn. For it if every round is above all "
-        "rounds of the encodings that only act on embeddings, against it if every round is below "
-        "these. (No significance test.)",
+        "implemented here: the range of five rounds, in turn. For it if it is above all encodings "
+        "that only act on embeddings in every round, against it if it is below all of these in "
+        "every round. (No significance test.)",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",

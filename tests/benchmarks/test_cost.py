@@ -2,8 +2,8 @@
 
 These fail if an encoding is measured twice before each other one was measured, if a disturbance of
 one round or a machine that becomes slower moves a ratio, if an encoding that needs too much memory
-stops the others, if a token is decoded with another number of earlier tokens than stated, or if the
-script no longer runs to the end.
+stops the others or is what they are compared with, if a token is decoded with another number of
+earlier tokens than stated, or if the script no longer runs to the end.
 """
 
 import json
@@ -92,6 +92,13 @@ def test_an_encoding_that_fails_at_a_length_stops_no_other():
     assert [at["ratio"] for at in first + third] == [1, 1, 1, 3, 3, 3]
     assert second[0]["ratio"] == 2
     assert second[1:] == [{"failed": "out of memory"}] * 2
+
+
+def test_nothing_is_reported_without_the_encoding_that_others_are_compared_with():
+    calls = []
+    workers = [Stub(1, calls, longest=8), Stub(2, calls)]
+    with pytest.raises(RuntimeError, match="failed at 64 tokens: out of memory"):
+        cost.in_turn(workers, [8, 64], 2)
 
 
 @pytest.mark.parametrize("attention", ["softmax", "elu"])
