@@ -124,10 +124,10 @@ class DecoderCache:
     Each layer has a cache of the target's tokens and one of the memory, the encoder's output.
 
     A *branching* cache serves beam search: a row is a sentence, and each step adds one token for
-    each of its beams, all at one position. Keys are never moved or repeated: a mask hides the
-    tokens of other beams (`add_tokens`, `follow`), and all beams share the keys of the memory.
-    Linear attention (`linear`) stores sums instead of keys. Each beam has its own sums, which
-    `follow` copies to the beams that continue it.
+    each beam of the sentence. All these tokens have the same position. Keys are never moved or
+    repeated: a mask hides the tokens of other beams (`add_tokens`, `follow`), and all beams share
+    the keys of the memory. Linear attention (`linear`) stores sums instead of keys. Each beam has
+    its own sums, which `follow` copies to the beams that continue it.
 
     Example:
         >>> import torch
@@ -222,7 +222,7 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep the sums of some rows `(R,)` and of some of their beams, `(N,)` or `(R, N)`."""
+        """Keep only these beams `(N,)` of these rows `(M,)`, or other beams of each row: `(M, N)`."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())

@@ -89,24 +89,25 @@ def compare_statistics(
       2015, "What teachers should know about the bootstrap").
     - t: sqrt(df / chi2(df)), a random factor; df is the sum of Z - 1 over both systems. The spread
       of a few seeds is only a rough estimate, and t gives S the tails of Student's distribution.
-    - w: sqrt(1 - V / variance of I), or 0 if V is larger. V is the variance of the interaction of
-      seeds and items: a seed can be good at some items and bad at others. The variances of I and
-      of S both contain V in expectation, so their sum counts it twice (Owen 2007, "The pigeonhole
+    - w: sqrt(max(0, 1 - V / variance of I)), where V is the variance of the interaction of seeds
+      and items: a seed can be good at some items and bad at others. The variances of I and of S
+      both contain V in expectation, so their sum counts it twice (Owen 2007, "The pigeonhole
       bootstrap"). The factor w removes it from I.
 
-    If the few seeds of a system happen to have nearly the same score, the variance of S is too
-    small to contain V, and w removes too much. So a second test uses I alone. The larger p and the
-    wider interval of the two are returned.
+    If the few seeds of a system happen to have nearly the same score, the variance of S is smaller
+    than V. Then V is not counted twice, and w removes too much. So a second test uses I alone. The
+    larger p and the wider interval of the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
     differences as the observed difference is from 0. p is never 0, because 1 is added. The interval
     is symmetric. It is computed from the same resamples, so it excludes 0 if p < 0.05.
 
-    Simulations compared many pairs of equally good systems, with two to five seeds each and seeds
-    that spread more or less. In each setting, the test found a difference in 1 to 5 % of the pairs.
-    Most errors are in pairs whose seeds happen to have similar scores: among the 33 % with the most
-    similar scores, the rate is 4 to 14 %; among the others, 0 to 3 % (`studies/rejections.py`).
+    Simulations compared many pairs of equally good systems, with two to five seeds each. The spread
+    of the seeds differed between settings. In each setting, the test found a difference in 1 to 5 %
+    of the pairs. Most errors are in pairs whose seeds happen to have similar scores: among the 33 %
+    with the most similar scores, the rate is 4 to 14 %; among the others, 0 to 3 %
+    (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 
@@ -206,7 +207,7 @@ def verdict(gain: float, p_holm: float, alpha: float = 0.05) -> str:
 
 def _compare(first: Resampled, other: Resampled, seed: int, alpha: float) -> Comparison:
     difference = (other.observed.mean() - first.observed.mean()).item()
-    # Of each test, the distances of the resampled differences from their mean.
+    # Both tests give distances of the resampled differences from their mean.
     tests = distances(first, other, torch.Generator().manual_seed(seed + 1))
     p = max((1 + int((far >= abs(difference)).sum())) / (len(far) + 1) for far in tests)
     half, least = (max(_threshold(far, level) for far in tests) for level in (0.05, alpha))
