@@ -222,7 +222,7 @@ class DecoderCache:
         return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
-        """Keep only these beams `(N,)` of these rows `(M,)`, or other beams of each row: `(M, N)`."""
+        """Keep these beams `(N,)` of these rows `(M,)`, or other beams in each row: `(M, N)`."""
         places = rows[:, None] * self._awaited + beams
         for cache in self.own:
             cache.select(places.flatten())
