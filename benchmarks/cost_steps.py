@@ -89,14 +89,14 @@ def measure(model: LanguageModel, work: str, length: int) -> float:
 class Worker:
     """A process with the model of one encoding, which measures a length when it is asked to.
 
-    failure: why the process ended, in one line of at most 200 characters, or empty.
+    failure: why the process ended, in at most 200 characters, or empty.
     """
 
     def __init__(self, work: str, encoding: str, attention: str) -> None:
         self.failure = ""
         self._process = subprocess.Popen(
             [sys.executable, __file__, work, encoding, attention],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, **KEEP_MEMORY},  # as in training
         )  # fmt: skip
         self._answer()  # wait until it is ready, for its start takes time from other processes
@@ -106,25 +106,23 @@ class Worker:
         if self.failure:
             return None
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended; the answer says why
+        with suppress(BrokenPipeError):  # it has ended, and gives no answer
             print(length, file=self._process.stdin, flush=True)
         return self._answer()
 
     def _answer(self) -> dict[str, Any] | None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if line:
-            found: dict[str, Any] = json.loads(line)
-            return found
-        _, errors = self._process.communicate()
-        said = errors.strip().splitlines() or [f"ended with status {self._process.returncode}"]
-        self.failure = said[-1][:200]
-        return None
+        found: dict[str, Any] = json.loads(line) if line else {}
+        if not found:
+            found["failed"] = f"ended with status {self._process.wait()}"
+        self.failure = found.get("failed", "")[:200]
+        return None if self.failure else found
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        if not self.failure:
+        with suppress(BrokenPipeError):
             self._process.communicate()
 
 
@@ -135,9 +133,13 @@ def main(work: str, encoding: str, attention: str) -> None:
     model = model_of(encoding, attention).train(work == "train")
     cpu = torch.device("cpu")
     held = peak_memory(cpu)
-    print(json.dumps("ready"), flush=True)
+    print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        seconds = measure(model, work, int(line))
+        try:
+            seconds = measure(model, work, int(line))
+        except Exception as error:
+            print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
+            return
         ctypes.CDLL(None).malloc_trim(0)  # or all processes together would fill the memory
         print(json.dumps({"seconds": seconds, "bytes": peak_memory(cpu) - held}), flush=True)
 

@@ -68,8 +68,8 @@ def test_a_round_in_which_the_machine_stalls_moves_no_ratio(factors, stalled, sl
     assert found == pytest.approx(factors, rel=1e-3)
 
 
-@given(FACTORS, st.integers(0, 4), st.data())
-def test_a_stall_of_one_measurement_moves_no_ratio(factors, rounds, data):
+@given(FACTORS, st.data())
+def test_a_stall_of_one_measurement_moves_no_ratio(factors, data):
     calls = []
     stalled = data.draw(st.integers(0, 5 * len(factors) - 1))
     workers = [Stub(f, calls, lambda call: 100 if call == stalled else 1.0) for f in factors]
@@ -112,6 +112,16 @@ def test_each_repetition_decodes_a_token_with_the_stated_number_of_tokens(attent
     for _ in range(3):
         step()
     assert seen == [(1, 11)] * 3
+
+
+@pytest.mark.slow  # a process that imports torch
+def test_a_process_that_is_killed_is_a_failure_with_its_status():
+    worker = steps.Worker("decode", "none", "softmax")
+    worker._process.kill()
+    worker._process.wait()
+    assert worker.measure(8) is None
+    assert worker.failure == "ended with status -9"
+    worker.close()
 
 
 @pytest.mark.slow  # six processes that import torch

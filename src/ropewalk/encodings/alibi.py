@@ -64,8 +64,8 @@ class ALiBi(Encoding):
 
     In the paper, queries only look back. In a stack that looks both ways, with `symmetric=True`,
     the bias is the same for equally distant keys before and after a query. Such a stack cannot
-    distinguish a sequence from its reverse. With `symmetric=False`, half of the
-    heads look back and half look ahead, each half with the slopes of H/2 heads.
+    distinguish a sequence from its reverse. With `symmetric=False`, half of the heads look back and
+    half look ahead, each half with the slopes of H/2 heads.
 
     In cross-attention, which the paper does not have, ALiBi acts only if it is built by
     `build_encoder_decoder("alibi(cross=True)", …)`. It uses the symmetric formula with the distance

@@ -91,9 +91,8 @@ def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError
         arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}
-        named = {
-            key: value for key, value in arguments.items() if key is not None
-        }  # the key of **mapping is None
+        # The key of **mapping is None.
+        named = {key: value for key, value in arguments.items() if key is not None}
         if call.args or len(named) < len(call.keywords):
             raise ValueError
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
