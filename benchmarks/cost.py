@@ -148,18 +148,23 @@ def drawn(results: dict[str, Any]) -> Picture:
     return Picture(draw, f"{alt}{'. '.join(told)}.", {"times": times})
 
 
+def numbers(text: str) -> list[int]:
+    """Return numbers that are separated by commas."""
+    return [int(number) for number in text.split(",")]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print tables, and write all numbers as JSON and a figure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--encodings", default=ENCODINGS, help="as in ropewalk compare")
-    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
+    parser.add_argument("--lengths", type=numbers, default=LENGTHS)
     parser.add_argument("--linear", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, default=FOLDER / "results" / "cost.json")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"--rounds must be at least 1, got {options.rounds}")
-    lengths = [int(n) for n in options.lengths.split(",")]
+    lengths = list(options.lengths)
     rows = [("softmax", name) for name in split_names(options.encodings)]
     rows += LINEAR if options.linear else ()
     names = [name if attention == "softmax" else f"{attention}: {name}" for attention, name in rows]
@@ -171,6 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         workers = [Worker(work, name, attention) for attention, name in rows]
         try:
             found = in_turn(workers, lengths, options.rounds)
+        except RuntimeError as error:
+            parser.error(str(error))
         finally:
             for worker in workers:
                 worker.close()

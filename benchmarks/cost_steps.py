@@ -130,18 +130,17 @@ def main(work: str, encoding: str, attention: str) -> None:
     """Measure the lengths that standard input names."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     torch.manual_seed(0)
-    model = model_of(encoding, attention).train(work == "train")
-    cpu = torch.device("cpu")
-    held = peak_memory(cpu)
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        try:
+    try:
+        model = model_of(encoding, attention).train(work == "train")
+        cpu = torch.device("cpu")
+        held = peak_memory(cpu)
+        print(json.dumps({"ready": True}), flush=True)
+        for line in sys.stdin:
             seconds = measure(model, work, int(line))
-        except Exception as error:
-            print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
-            return
-        ctypes.CDLL(None).malloc_trim(0)  # or all processes together would fill the memory
-        print(json.dumps({"seconds": seconds, "bytes": peak_memory(cpu) - held}), flush=True)
+            ctypes.CDLL(None).malloc_trim(0)  # or all processes together would fill the memory
+            print(json.dumps({"seconds": seconds, "bytes": peak_memory(cpu) - held}), flush=True)
+    except Exception as error:
+        print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,17 @@ def test_a_process_that_is_killed_is_a_failure_with_its_status():
     worker.close()
 
 
+@pytest.mark.slow  # a process that imports torch
+def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys):
+    words = ["--encodings", "rotary(foo=1)", "--lengths", "16", "--no-linear", "--rounds", "1"]
+    with pytest.raises(SystemExit) as ended:
+        cost.main(words)
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "ValueError" in last
+    assert "foo" in last
+
+
 @pytest.mark.slow  # six processes that import torch
 def test_the_script_runs_to_the_end_and_says_which_encoding_failed(tmp_path, capsys):
     out = tmp_path / "cost.json"
