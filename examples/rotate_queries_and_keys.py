@@ -20,7 +20,7 @@ q = torch.randn(1, 8, 12, 128)  # (B, H, S, D)
 k = torch.randn(1, 2, 12, 128)  # (B, K, S, D)
 q_rotated, k_rotated = rope(q, k)
 
-# Decode: the same tokens one by one. Append each rotated key to the cache; it never changes.
+# Decode: the same tokens one by one. The cache holds rotated keys, which never change.
 cache, worst = [], 0.0
 for past in range(12):
     q_new, k_new = rope(q[:, :, past : past + 1], k[:, :, past : past + 1], offset=past)

@@ -43,7 +43,7 @@ class Sinusoidal(Encoding):
             raise ValueError(
                 f"theta must be at least 1e-300, so that 1/theta is a finite float, got {theta}"
             )
-        self.theta = float(theta)  # torch rejects integers of 2^63 or more, not such floats
+        self.theta = float(theta)  # torch accepts floats of 2^63 or more, but no such ints
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + sinusoids(positions, x.shape[-1], self.theta).to(x.dtype)

@@ -76,8 +76,9 @@ class Deberta(LayerSites):
     Acts on scores; relative. Costs two projections of the table's rows whose distances occur, and
     then, for queries and again for keys, a product with the projected rows and one look-up per
     score. The table has `2 * distance * width` parameters, and each layer has `2 * width * H * D`
-    more. Accepts any position. Keys can be cached. With `cross=True`, the distance is the one
-    between target and source positions.
+    more. Accepts any position. Keys can be cached. With `cross=True` (see
+    `build_encoder_decoder`), it also acts in cross-attention: i is then a target position and j a
+    source position.
 
     Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code and transformers use δ(i, j), as here.
     Rows of distances that training never meets keep their random initial values.

@@ -110,7 +110,7 @@ class Rotary(Encoding):
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
-    rotary_dim: R; only these first dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
+    rotary_dim: R; only the first R dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
     pairing: which dimensions form a pair, `half` (i and i + R/2) or `interleaved` (2i, 2i + 1).
     reverse: rotate in the other direction (nanochat).
     frequency: one frequency for all pairs, in radians per position, instead of theta^(-2i/R).
@@ -123,9 +123,9 @@ class Rotary(Encoding):
         tokens so far: otherwise early and late tokens would use different lengths. No cache could
         then match a full recomputation, not even a cache of unrotated keys: these keys come from
         hidden states that were computed with another length.
-    learned: make the frequencies parameters, which start at the values that the other arguments
-        define. True: one set for the stack; `layer`: one set per layer; `head`: one per key head of
-        each layer (as in RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
+    learned: train the frequencies, from the values that the other arguments define. True: one set
+        for the stack; `layer`: one set per layer; `head`: one per key head of each layer (as in
+        RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
     values: True also rotates each value by the position n of its key, and rotates the output back
         by the position m of its query. In total, a value is rotated by n - m, so the encoding stays
         relative (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the
@@ -227,7 +227,7 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
                 f"{name} must be left out with frequency={frequency}, which is the same for all "
                 f"pairs: {name} sets or changes the frequency of each pair"
             )
-    # theta^-e with e = -1 is the frequency itself, without rounding.
+    # A pair's frequency is theta^-e: with theta = frequency and e = -1, no bit is lost.
     return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
 
 

@@ -54,7 +54,8 @@ class Shaw(LayerSites):
     Acts on scores and values; relative. Costs a product of each query with the 2L + 1 vectors and
     one look-up per score, and as much again for the values. Has `2 * (2L + 1) * D` parameters per
     layer, shared by its heads. Accepts any position; distances beyond L count as L. Keys can be
-    cached. With `cross=True`, the distance is the one between target and source positions.
+    cached. With `cross=True` (see `build_encoder_decoder`), it also acts in cross-attention:
+    i is then a target position and j a source position.
     Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
     `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
 
@@ -72,7 +73,7 @@ class Shaw(LayerSites):
         per_head: bool = False,
     ) -> None:
         super().__init__()
-        check_int("distance", distance, 1, ", so that before and after differ")
+        check_int("distance", distance, 1, ", so that keys before and after the query differ")
         check_bool("values", values)
         numbers = (2 * distance + 1) * shape.head_dim * shape.layers * (2 if values else 1)
         check_table("distance", distance, numbers * (shape.heads if per_head else 1))

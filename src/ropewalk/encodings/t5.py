@@ -12,7 +12,7 @@ from ropewalk.encodings.bias import PairBias
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
 
-#: Maximum distance in the table of `T5Site.rows`; if the last border is greater, it returns None.
+#: Maximum distance in a table of biases; `T5Site.rows` returns None if a bucket begins beyond it.
 MOST_DISTANCES = 2**16
 #: Maximum number of buckets: computing where each of them begins takes some microseconds.
 MOST_BUCKETS = 2**13

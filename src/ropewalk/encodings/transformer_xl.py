@@ -53,8 +53,9 @@ class TransformerXL(LayerSites):
     cached.
 
     The paper obtains the distances by shifting rows of the score matrix; here they are computed
-    from positions. So the encoding also works in stacks that look both ways, as in XLNet; with
-    `cross=True`, the distance is the one between target and source positions.
+    from positions. So the encoding also works in stacks that look both ways, as in XLNet, and with
+    `cross=True` (see `build_encoder_decoder`) in cross-attention, where the query has a target
+    position and the key a source position.
     Source: Dai et al. 2019, arXiv 1901.02860, section 3.3 (RoFormer, arXiv 2104.09864, eq. 7);
     each layer has its own u and v, as with `--untie_r` of kimiyoung/transformer-xl and in XLNet.
     """

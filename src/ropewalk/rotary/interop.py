@@ -122,8 +122,8 @@ def from_freqs(freqs: Tensor) -> Tables:
 def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
     """Convert tables to rotary-embedding-torch's `freqs` (…, S, R): angles in [-π, π], twice each.
 
-    They differ by full turns from those that it computes, and rotate the same way. Raises
-    ValueError for tables with an amplitude, which angles cannot express.
+    These angles differ by full turns from those that rotary-embedding-torch computes, and rotate
+    the same way. Raises ValueError for tables with an amplitude, which angles cannot express.
 
     Example:
         >>> import torch
@@ -135,12 +135,12 @@ def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
     _check_same_shape(cos, sin)
     cos, sin = _wide(cos), _wide(sin)
     squared = cos**2 + sin**2
-    # Rounding to float32 changes the sum by less; the usual amplitudes change it by more.
+    # Rounding to float32 changes cos² + sin² by less than 1e-5, the usual amplitudes by more.
     if squared.numel() and (worst := (squared - 1).abs().max().item()) > 1e-5:
         raise ValueError(
-            f"cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a sum "
-            f"{worst:.2g} off; divide tables with an amplitude by it and scale q and k by it; pass "
-            f"float32 tables instead of 16-bit ones"
+            f"cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a "
+            f"difference of {worst:.2g}; if the tables have an amplitude, divide them by it, and "
+            f"multiply q and k by it; if the tables have 16 bits, pass float32 tables"
         )
     return _twice(torch.atan2(sin, cos), "interleaved")
 
@@ -157,8 +157,9 @@ def onnx_rotary_embedding(
 ) -> Tensor:
     """Rotate as `rotate` does, by one node of ONNX's RotaryEmbedding (opset 23).
 
-    To export the tables too, let the module take positions and call `RotaryEmbedding.tables`: then
-    the integer arithmetic is part of the graph, and far positions stay exact in onnxruntime.
+    To export the tables too, export a module that takes positions and calls
+    `RotaryEmbedding.tables`. The graph then computes angles in integers, as ropewalk does, so far
+    positions stay exact in onnxruntime.
 
     Arguments and result are those of `rotate`, with these restrictions: x has four axes and an even
     D, tables have no head axis, pairs are written as they were read, and `start` is 0. In ONNX, x
@@ -254,12 +255,14 @@ def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
         )
     first, second = table.chunk(2, -1) if pairing == "half" else (table[..., ::2], table[..., 1::2])
     if not torch.equal(first, second):
+        columns, other_columns = "i and i + R/2", "2i and 2i + 1"
         other = "interleaved" if pairing == "half" else "half"
-        columns = "i and i + R/2" if pairing == "half" else "2i and 2i + 1"
+        if pairing == "interleaved":
+            columns, other_columns = other_columns, columns
         raise ValueError(
             f"{name} must have the same value in columns {columns}, got some that differ by up to "
-            f"{(first - second).abs().max().item():.2g}; in tables of the "
-            f"other layout ({other}), other columns are equal"
+            f"{(first - second).abs().max().item():.2g}; the table may have the other layout "
+            f"({other}), with the same value in columns {other_columns}"
         )
     return _wide(first).contiguous()
 

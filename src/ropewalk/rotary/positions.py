@@ -185,7 +185,7 @@ def coordinates(height: int, width: int) -> Tensor:
 
     Example:
         >>> from ropewalk import positions
-        >>> positions.coordinates(1, 2)  # one row: height 0; two columns: width -π and π
+        >>> positions.coordinates(1, 2)  # vertical, then horizontal
         tensor([[ 0.0000,  0.0000],
                 [-3.1416,  3.1416]], dtype=torch.float64)
     """

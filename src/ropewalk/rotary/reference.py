@@ -14,11 +14,12 @@ from ropewalk.rotary.spec import Pairing
 
 
 class Layout(NamedTuple):
-    """Where pairs are in a tensor and how they rotate, for the operator and the kernels.
+    """Where pairs are in a tensor and how they rotate.
 
     read_interleaved, write_interleaved: whether pairs are read, and written, as 2i and 2i + 1; if
         not, as i and i + R/2. start: the first dimension that rotates. seq_dim: -2 for (B, H, S,
-        D), -3 for (B, S, H, D). adjoint: negate the angles, and exchange the two pairings.
+        D), -3 for (B, S, H, D). adjoint: negate the angles, and exchange
+        `read_interleaved` and `write_interleaved`.
     """
 
     read_interleaved: bool
@@ -86,7 +87,7 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
     """Reshape a table (S, R/2), (B, S, R/2) or (B, N, S, R/2) so that it broadcasts with x.
 
-    N, the number of heads with their own angles, is 1 or divides the number of heads of x.
+    The table has N sets of angles; each set serves the same number of consecutive heads of x.
     """
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]

@@ -66,7 +66,7 @@ class RotarySpec:
     Example:
         >>> from ropewalk import RotarySpec, scaling
         >>> spec = RotarySpec(head_dim=8, scaling=scaling.Linear(4.0))
-        >>> [round(positions) for positions in spec.wavelengths().tolist()]  # per full turn
+        >>> [round(positions) for positions in spec.wavelengths().tolist()]
         [25, 251, 2513, 25133]
     """
 

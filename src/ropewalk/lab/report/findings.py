@@ -31,8 +31,8 @@ from ropewalk.lab.report.seeds import lacking_seeds, lacking_sentences, seeds_te
 from ropewalk.lab.report.tables import NO_SCORE, least_shown
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
-NAMED = 6  # encodings in a title, and those that each get sentences of their own
-FEW = 3  # measures of quality that are named
+NAMED = 6  # up to this many encodings are named in the title and have their own sentences
+FEW = 3  # up to this many measures of quality are named
 
 
 def title(results: Facts) -> str:
@@ -173,7 +173,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
             counts = f"a difference of more than {limit} counts as better or worse"
             score = first["summary"][split][tested["key"]]["mean"]
             if not is_score(score + (least if tested["higher_is_better"] else -least), tested):
-                counts = f"only a loss of more than {limit} counts"
+                counts = f"only a score worse by more than {limit} counts as a difference"
             numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."
@@ -220,7 +220,7 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
     taken: list[tuple[str, float | None, float | None, int]] = []
     for split in splits:
         for metric in metrics(results):
-            if metric["key"] == "perplexity":  # the exponential of the loss, which is counted
+            if metric["key"] == "perplexity":  # it follows from the loss, which is counted
                 continue
             here, there = (x["summary"][split][metric["key"]]["mean"] for x in (row, first))
             sign = 1 if metric["higher_is_better"] else -1
@@ -259,7 +259,7 @@ def _bin_mean(row: Facts, split: str, place: int) -> float | None:
 
 
 def _solved(results: Facts) -> list[str]:
-    """Return how many seeds solve each split, if answers are right or wrong."""
+    """Return how many seeds solve each split, if the metric has a threshold for it (`solved`)."""
     metric, sentences = headline_metric(results), []
     if metric.get("solved") is None:
         return []
