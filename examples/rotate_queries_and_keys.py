@@ -29,7 +29,7 @@ for past in range(12):
 worst = max(worst, (torch.cat(cache, dim=-2) - k_rotated).abs().max().item())
 print(f"prefill against decode, largest difference: {worst:.1e}")
 
-# The score of a query and a key 5 positions before it is the same at any position.
+# If the key is 5 positions before the query, their score is the same at any position.
 query, key = torch.nn.functional.normalize(torch.randn(2, 1, 1, 1, 128), dim=-1)
 print("\nscore of one query and one key, 5 positions apart:")
 for position in (5, 5_000, 131_072, 10_000_000, 2_000_000_000):

@@ -183,7 +183,7 @@ def test_freqs_of_the_installed_rotary_embedding_torch():
         (
             lambda cos, sin: interop.to_freqs(1.1 * cos, 1.1 * sin),
             ValueError,
-            "cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a difference of 0.21",
+            "since angles have no amplitude, got a difference of 0.21",
         ),
     ],
 )

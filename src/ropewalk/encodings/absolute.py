@@ -82,18 +82,20 @@ class Integer(Encoding):
 
 
 class Binary(Encoding):
-    """Add bit i of the position, 0 or 1, to column i, for the `bits` lowest bits.
+    """Add the lowest bits of the position to the first columns: bit i, 0 or 1, to column i.
 
     Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
     of 2^`bits` or more. Keys can be cached.
 
-    By default, `bits` is the width, at most 63; the columns after the bits do not change. The
-    values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8 in
-    one. Let 2^k be the first power of two above all trained positions. Positions of 2^k and more
+    The values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8
+    in one. Let 2^k be the first power of two above all trained positions. Positions of 2^k and more
     have a bit that was always 0 in training. Sinusoids are a smooth form of this: each pair of
     columns changes at its own speed, as each bit does here.
     Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Binary Position Encoding".
+
+    bits: how many of the lowest bits are added. None: the width, or 63 if the width is larger.
+        Nothing is added to the other columns.
     """
 
     def __init__(self, shape: StackShape, bits: int | None = None) -> None:

@@ -11,7 +11,7 @@ from ropewalk.encodings.relative import LayerSites, ScoringSite, distances, pick
 
 
 class ShawSite(ScoringSite):
-    """Add a vector of the clipped distance to each key and to each value."""
+    """Add to each key, and to each value, a vector that the clipped distance selects."""
 
     name = "shaw"
 
@@ -40,7 +40,7 @@ class ShawSite(ScoringSite):
         return placement.memoize((ShawSite, self.distance), clip)
 
     def _table(self, table: nn.Embedding, dtype: torch.dtype) -> Tensor:
-        """Return the table `(2L + 1, D)` that heads share, or `(H, 2L + 1, D)`."""
+        """Return the table `(count, D)` that heads share, or `(H, count, D)`."""
         weight = table.weight.to(dtype)
         return weight if len(weight) == self.count else weight.unflatten(0, (-1, self.count))
 

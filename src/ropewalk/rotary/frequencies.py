@@ -12,7 +12,8 @@ at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^
 below 3e-8, the rounding of cos and sin to float32. Positions beyond 2^37 raise no exception, for
 two reasons. The error of 2e-4 at 2^50 is still smaller than the rounding of queries and keys in
 bfloat16. And a check of positions on a GPU would have to wait for the GPU. Frequencies are computed
-in decimal arithmetic. theta and the fields of a scaling rule are float64 numbers, used as they are.
+in decimal arithmetic, from the exact values of theta and of the fields of a scaling rule, which are
+float64 numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair: the index of its position axis, and the exponent e of its frequency theta^-e.
+"""For each pair of dimensions: the index of its position axis, and e of its frequency theta^-e.
 
 Text has one position axis; M-RoPE has three: time, height and width."""
 
@@ -40,8 +41,8 @@ RADIANS_PER_UNIT = 2 * math.pi / 2**64
 
 def precision(theta: float) -> Context:
     """Return a decimal context of 60 digits, more if theta < 1."""
-    # Without the Underflow trap, a number too small for a Decimal would be 0: a pair that does not
-    # rotate.
+    # Without the Underflow trap, a frequency too small for a Decimal would become 0, and its pair
+    # would not rotate.
     traps = [InvalidOperation, DivisionByZero, Overflow, Underflow]
     return Context(prec=60 + max(0, -Decimal(theta).adjusted()), traps=traps)
 
@@ -64,9 +65,10 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor]:
     """Return amplitude · cos and amplitude · sin of each angle, float32, computed in float64.
 
-    positions: (..., R/2), for each pair the position on its axis (see `Axes`). frequencies: (...,
-    R/2), int64 as `to_fixed_point` returns them, or float64 in radians per position if positions
-    are continuous. With int64 and amplitude 1, results are within 1e-7 up to |position| = 2^31.
+    positions: (..., R/2), where R is rotary_dim: for each pair, the position on its axis (see
+    `Axes`). frequencies: (..., R/2), int64 as `to_fixed_point` returns them, or float64 in radians
+    per position if positions are continuous. With int64 and amplitude 1, results are within 1e-7 up
+    to |position| = 2^31.
     """
     if frequencies.dtype == torch.int64:
         # Units are 2^-64 turns. Overflow drops full turns.

@@ -65,7 +65,7 @@ def to_freqs_cis(cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def from_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
-    """Return tables of transformers' cos and sin (…, S, R), which have every column twice.
+    """Convert transformers' cos and sin (…, S, R), which have every column twice, to tables.
 
     pairing: which two columns belong to one pair. `half`: i and i + R/2, torch.cat((freqs, freqs),
     -1) (Llama and most). `interleaved`: 2i and 2i + 1, repeat_interleave(2) (GPT-J, Cohere). This
@@ -103,9 +103,10 @@ def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
 
 
 def from_freqs(freqs: Tensor) -> Tables:
-    """Return tables of rotary-embedding-torch's `freqs` (…, S, R): angles, each twice in a row.
+    """Convert rotary-embedding-torch's `freqs` (…, S, R), angles, to tables.
 
-    x-transformers' are the same. Raises ValueError if the two angles of a pair differ.
+    Columns 2i and 2i + 1 have the same angle. The `freqs` of x-transformers are the same.
+    Raises ValueError if the two angles of a pair differ.
     Source: lucidrains/rotary-embedding-torch, `RotaryEmbedding.forward`.
 
     Example:
@@ -135,7 +136,7 @@ def to_freqs(cos: Tensor, sin: Tensor) -> Tensor:
     _check_same_shape(cos, sin)
     cos, sin = _wide(cos), _wide(sin)
     squared = cos**2 + sin**2
-    # Rounding to float32 changes cos² + sin² by less than 1e-5, the usual amplitudes by more.
+    # Rounding to float32 changes cos² + sin² by less than 1e-5; an amplitude changes it by more.
     if squared.numel() and (worst := (squared - 1).abs().max().item()) > 1e-5:
         raise ValueError(
             f"cos and sin must have cos² + sin² = 1, since angles have no amplitude, got a "

@@ -104,10 +104,10 @@ class RotaryEmbedding(nn.Module):
         key_positions: the positions of k, with T in place of S (default: those of q).
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
-            depends on it: an int or (B,). An int must be greater than the last position. It may be
-            less if no greater length changes the frequencies (LongRoPE beyond its original
-            length). This is not checked for `positions` on a GPU (a check would have to
-            wait for the GPU), nor under torch.compile.
+            depends on it: an int or (B,). An int must be greater than the last position, unless
+            frequencies no longer change from `length` on (LongRoPE beyond its original length).
+            This is not checked for `positions` on a GPU (a check would have to wait for the GPU),
+            nor under torch.compile.
 
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
         and k, with their shapes and dtypes. Raises ValueError or TypeError that names the argument,

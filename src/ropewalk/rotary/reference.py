@@ -87,7 +87,7 @@ def _arithmetic(x: Tensor) -> torch.dtype:
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:
     """Reshape a table (S, R/2), (B, S, R/2) or (B, N, S, R/2) so that it broadcasts with x.
 
-    The table has N sets of angles; each set serves the same number of consecutive heads of x.
+    A table (B, N, S, R/2) has N sets of angles; each set serves H/N consecutive heads of x.
     """
     if table.ndim == 4:
         heads = x.shape[1 if seq_dim == -2 else 2]

@@ -71,7 +71,7 @@ class RotarySpec:
     """
 
     head_dim: int
-    # With `| Any`, a caller may pass None, and type checkers accept each use as an int.
+    # With `| Any`, a caller may pass None, and type checkers let code use the field as an int.
     rotary_dim: int | Any = None
     theta: float = 10_000.0
     pairing: Pairing = "half"

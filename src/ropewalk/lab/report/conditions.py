@@ -84,7 +84,7 @@ def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tupl
     machine = run["machine"]
     facts = [
         ("Command", run["command"]),
-        ("Commit when scored", _commit(run)),
+        ("Git commit when scored", _commit(run)),
         ("Started", _started(run, training)),
         ("Duration", _duration(run, training)),
         ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),

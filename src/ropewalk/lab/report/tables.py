@@ -115,7 +115,7 @@ def runs_table(results: Facts) -> Table:
     columns = [
         "encoding",
         "seed",
-        "ended",
+        "outcome",
         "steps",
         "training time",
         "peak memory, MiB",
