@@ -63,9 +63,9 @@ class RotarySite(AttentionEncoding):
         return self._apply_tables(tables, output, adjoint=True)[0]
 
     def _tables(self, positions: Tensor, placement: Placement) -> Tables:
-        # The placement keeps its positions alive, so their id is a safe key.
+        # The placement keeps its positions alive, so `id(positions)` stays unique.
         key = self.rope, id(positions)
-        # Positions beyond the stated length are allowed: the laboratory tests extrapolation.
+        # Extrapolation is allowed, because the laboratory measures it.
         return placement.memoize(
             key, lambda: self.rope.tables(positions, self.length, extrapolate=True)
         )
@@ -123,7 +123,7 @@ class Rotary(Encoding):
         tokens so far: otherwise early and late tokens would use different lengths. No cache could
         then match a full recomputation, not even a cache of unrotated keys: these keys come from
         hidden states that were computed with another length.
-    learned: train the frequencies, from the values that the other arguments define. True: one set
+    learned: train the frequencies; the other arguments define where they start. True: one set
         for the stack; `layer`: one set per layer; `head`: one per key head of each layer (as in
         RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
     values: True also rotates each value by the position n of its key, and rotates the output back

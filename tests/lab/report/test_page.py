@@ -73,7 +73,7 @@ def test_all_numbers_are_there(page, facts):
         "1 h 12 min, summed over 2 calls of the command: one began the run, others continued it",
         "2.13.0",
     ]
-    overlap = "6 pairs of 120 (5.0 %); source sentences 17, target sentences 19"
+    overlap = "6 of 120 pairs (5.0 %), 17 of the source sentences, 19 of the target sentences"
     for text in (*facts["signatures"].values(), *conditions, overlap, "line 7 was blank"):
         assert text in page.text
 

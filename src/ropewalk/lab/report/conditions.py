@@ -21,8 +21,9 @@ def corpus_facts(results: Facts) -> list[tuple[str, str]]:
         if pairs.get(split):
             share = format_number(100 * seen["pairs"] / pairs[split])
             text = (
-                f"{format_count(seen['pairs'], 'pair')} of {pairs[split]:,} ({share} %); "
-                f"source sentences {seen['source']:,}, target sentences {seen['target']:,}"
+                f"{seen['pairs']:,} of {pairs[split]:,} pairs ({share} %), "
+                f"{seen['source']:,} of the source sentences, "
+                f"{seen['target']:,} of the target sentences"
             )
             facts.append((f"{split} items also in training", text))
     facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))

@@ -54,7 +54,7 @@ def task_description(results: Facts) -> str:
 
 
 def headline(results: Facts) -> str:
-    """Return the result on the first test split and, if splits are lengths, on the longest."""
+    """Return the result on the first test split and, if each has one length, on the longest."""
     text = _headline(results, results["splits"][0])
     if is_translation(results) or len(results["splits"]) == 1:
         return text
@@ -114,7 +114,7 @@ def findings(results: Facts) -> list[str]:
 
 
 def _counts(results: Facts) -> list[str]:
-    """Return in how many measures each row's mean is better than the first row's, and worse."""
+    """Count the measures in which each row's mean is better, or worse, than the first row's."""
     first, *others = results["encodings"]
     lacking = lacking_seeds(results)
     if first["name"] in lacking:  # its mean covers fewer seeds than theirs
@@ -173,7 +173,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
             counts = f"a difference of more than {limit} counts as better or worse"
             score = first["summary"][split][tested["key"]]["mean"]
             if not is_score(score + (least if tested["higher_is_better"] else -least), tested):
-                counts = f"only a score worse by more than {limit} counts as a difference"
+                counts = f"worse by more than {limit} counts; better by that much is impossible"
             numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."

@@ -96,8 +96,8 @@ def compare_statistics(
 
     In expectation, the variance of S contains V; but if the few seeds of a system happen to have
     nearly the same score, it is smaller than V. Then V is not counted twice, and w removes too
-    much. So a second test uses I alone. The larger p and the wider interval of the two are
-    returned.
+    much. So a second test uses the observed difference + I. The larger p and the wider interval of
+    the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
@@ -107,8 +107,8 @@ def compare_statistics(
     Simulations compared many pairs of equally good systems, with two to five seeds each. The spread
     of the seeds differed between settings. In each setting, the test found a difference in 1 to 5 %
     of the pairs. Most errors are in pairs in which the seeds of each system happen to differ
-    little: among the third with the smallest differences between seeds, the rate is 4 to 14 %;
-    among the others, 0 to 3 % (`studies/rejections.py`).
+    little: among the one third of pairs whose seeds differ least, the rate is 4 to 14 %; among the
+    others, 0 to 3 % (`studies/rejections.py`).
 
     alpha: sets `Comparison.detectable`.
 
