@@ -14,7 +14,7 @@ from ropewalk.encodings.relative import distances
 
 #: Maximum distance in a table of biases; `T5Site.rows` returns None if a bucket begins beyond it.
 MOST_DISTANCES = 2**16
-#: Maximum number of buckets: computing where each of them begins takes some microseconds.
+#: Maximum number of buckets; for each, computing where it begins takes some microseconds.
 MOST_BUCKETS = 2**13
 
 

@@ -38,10 +38,10 @@ class RotaryEmbedding(nn.Module):
 
     For contiguous positions, cos and sin are usually rows of a cached table. It grows in powers of
     two to at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has at
-    most 8 MiB if R = 128. A module caches at most two tables on each device: a rule that depends on
-    `length` has several sets of frequencies, and the two latest are kept. A call that includes
-    position 16,384 or a later one computes its own rows: a decode at position 10,000,000 computes
-    one row. Cached and computed rows are equal.
+    most 8 MiB if R = 128. A module caches at most two tables on each device: a scaling rule that
+    depends on `length` has several sets of frequencies, and the two latest are kept. A call that
+    includes position 16,384 or a later one computes its own rows: a decode at position 10,000,000
+    computes one row. Cached and computed rows are equal.
 
     Example:
         >>> import torch
@@ -52,7 +52,7 @@ class RotaryEmbedding(nn.Module):
         >>> rotated_q.shape, rotated_k.shape
         (torch.Size([2, 8, 16, 64]), torch.Size([2, 2, 16, 64]))
 
-        A decode rotates the next token at its offset, with the same result:
+        In decoding, the last token alone is rotated at offset 15, with the same result as above:
 
         >>> _, next_k = rope(q[:, :, 15:], k[:, :, 15:], offset=15)
         >>> torch.equal(next_k, rotated_k[:, :, 15:])
@@ -170,7 +170,7 @@ class RotaryEmbedding(nn.Module):
 
         by: each key's new position minus its old one: an int, or integers (S,) or (B, S); (A, S) or
         (A, B, S) if the spec has several axes. length: the one with which the keys
-        were rotated. Their amplitude does not change.
+        were rotated. The amplitude is not applied again.
         """
         if isinstance(by, (int, torch.SymInt)):
             check_within_int64("by", by)

@@ -32,7 +32,7 @@ def check_pairing(name: str, value: object) -> None:
 
 
 def check_blocks(blocks: object, rotary_dim: int, pairing: Pairing, write_pairing: Pairing) -> None:
-    """Raise unless blocks are sizes that divide R rotated dimensions into parts of whole pairs."""
+    """Raise unless blocks are even sizes that sum to the number of rotated dimensions."""
     if not isinstance(blocks, (list, tuple)):
         raise TypeError(f"blocks must be a tuple of ints, got {shown(blocks)}")
     for size in blocks:

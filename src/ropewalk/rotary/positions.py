@@ -141,10 +141,10 @@ def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Te
     """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
     segments: in the order of the sequence: an int n for n tokens of text, (H, W) for an image, (T,
-    H, W) for a video; (T, H, W, step) if frames are `step` apart. H and W count the patches that
-    the language model sees, after merging: in Qwen, those of `image_grid_thw` or `video_grid_thw`
-    divided by `spatial_merge_size`. For a text token, the three numbers are the same. Each
-    segment begins one after the greatest position so far.
+    H, W) for a video; (T, H, W, step) if the time grows by `step` per frame. H and W count
+    the patches that the language model sees, after merging: in Qwen, those of `image_grid_thw` or
+    `video_grid_thw` divided by `spatial_merge_size`. For a text token, the three numbers are the
+    same. Each segment begins one after the greatest position so far.
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1; Qwen2.5-VL for `step`.
 
     Example:

@@ -123,7 +123,7 @@ def test_where_it_did_not_win_is_said():
     assert (
         "If unrounded scores are compared without significance tests, `rotary(theta=1e6)` is "
         "better than `sinusoidal` in 10 of 10 measures of quality (validation loss, and the scores "
-        "of each split and length)."
+        "of each split and range of lengths)."
     ) in said
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0

@@ -243,7 +243,7 @@ def _metrics_not_ahead(results: Facts, row: Facts) -> str:
         f"{code(first['name'])} in {count} of {len(known)} measures of quality"
     )
     few = 0 < len(known) <= FEW
-    every = "validation loss, and the scores of each split" + " and length" * bool(
+    every = "validation loss, and the scores of each split" + " and range of lengths" * bool(
         results.get("length_bins")
     )
     text += f" ({format_list(name for name, _ in known) if few else every})"

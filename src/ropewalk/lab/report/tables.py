@@ -123,8 +123,8 @@ def runs_table(results: Facts) -> Table:
     ]
     for split in splits:
         columns += [column_title(metric, split) for metric in metrics(results)]
-        columns += [f"brevity penalty {split}"] if is_translation(results) else []
-        columns.append(f"time to {'decode' if is_translation(results) else 'score'} {split}")
+        columns += [f"brevity penalty on {split}"] if is_translation(results) else []
+        columns.append(f"{'decoding' if is_translation(results) else 'scoring'} time on {split}")
     rows = []
     for row in results["encodings"]:
         for cell in row["cells"]:
