@@ -39,14 +39,14 @@ def drawn(exactness: dict[str, Any], libraries: dict[str, Any]) -> Picture:
         return figure
 
     ends = {label: points[-1] for label, points in errors.items()}
-    told = [f"{label}, {short(error)} at {short(at)}" for label, (at, error) in ends.items()]
+    told = [f"{label}: {short(error)} at {short(at)}" for label, (at, error) in ends.items()]
     bars = [
-        f"{name}, " + " and ".join(f"{value:.1f} ({dtype})" for dtype, value in each.items())
+        f"{name}: " + " and ".join(f"{value:.1f} ({dtype})" for dtype, value in each.items())
         for name, each in times.items()
     ]
     alt = (
-        f"Left: the worst error of cos and sin by position: {'; '.join(told)}. Right: the time to "
-        f"rotate q and k, as a multiple of copying them: {'; '.join(bars)}."
+        f"Left: the worst error of cos and sin by position. {'; '.join(told)}. Right: the time to "
+        f"rotate q and k, as a multiple of copying them. {'; '.join(bars)}."
     )
     return Picture(draw, alt, {"errors": errors, "times": times})
 

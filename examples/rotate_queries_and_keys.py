@@ -10,7 +10,7 @@ import ropewalk as rw
 
 torch.manual_seed(0)
 
-# Llama 3's head, without its scaling rule. "half" pairs dimension i with i + 64.
+# Head size and theta of Llama 3, without its scaling rule. "half" pairs dimension i with i + 64.
 spec = rw.RotarySpec(head_dim=128, theta=500_000.0, pairing="half")
 rope = rw.RotaryEmbedding(spec)
 print(spec)

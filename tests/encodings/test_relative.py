@@ -379,7 +379,7 @@ def test_tables_start_as_random_rows_of_length_one(name):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("shaw(distance=0)", ValueError, "distance must be at least 1, so that keys before"),
+        ("shaw(distance=0)", ValueError, "distance must be at least 1; with 0, all keys"),
         ("shaw(distance=1.5)", TypeError, "distance must be an int, got 1.5 of type float"),
         ("shaw(values=1)", TypeError, "values must be True or False, got 1"),
         ("shaw(per_head=no)", TypeError, "per_head must be True or False, got 'no'"),

@@ -58,9 +58,9 @@ class Integer(Encoding):
     Tutorials start with it to show what goes wrong. m soon becomes much larger than the numbers in
     embeddings, which are about 1, and it has no bound: positions beyond the trained ones are larger
     than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
-    small, but then neighbors differ by only 1/`length`. The length is fixed: if each sentence used
-    its own length, the same distance would look different in every sentence, and a sentence that is
-    being generated has no length yet. Layers that normalize their input first, as those of
+    small, but then neighbors differ by only 1/`length`. `length` is the same for all sentences: if
+    each used its own, the same distance would look different in every sentence, and a sentence that
+    is being generated has no length yet. Layers that normalize their input first, as those of
     `ropewalk.model` do, hardly see this encoding: LayerNorm subtracts what all columns share.
     Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
     art positional encoding", 2024, "Integer Position Encoding".

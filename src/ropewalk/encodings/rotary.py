@@ -71,7 +71,7 @@ class RotarySite(AttentionEncoding):
         )
 
     def _unit_tables(self, positions: Tensor, placement: Placement) -> Tables:
-        """Return tables without the amplitude: it sharpens scores, but would only scale values."""
+        """Return tables without the scaling rule's amplitude, which is meant for scores alone."""
         amplitude = self.rope.spec.amplitude_at(self.length)
         cos, sin = self._tables(positions, placement)
         if amplitude == 1:
@@ -225,9 +225,9 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
         if given:
             raise ValueError(
                 f"{name} must be left out with frequency={frequency}, which is the same for all "
-                f"pairs: {name} sets or changes the frequency of each pair"
+                f"pairs: {name} would give each pair a frequency of its own"
             )
-    # A pair's frequency is theta^-e: with theta = frequency and e = -1, no bit is lost.
+    # (0, -1): position axis 0, frequency theta^1, which is exactly `frequency`.
     return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
 
 

@@ -73,7 +73,7 @@ class Shaw(LayerSites):
         per_head: bool = False,
     ) -> None:
         super().__init__()
-        check_int("distance", distance, 1, ", so that keys before and after the query differ")
+        check_int("distance", distance, 1, "; with 0, all keys would get the same vector")
         check_bool("values", values)
         numbers = (2 * distance + 1) * shape.head_dim * shape.layers * (2 if values else 1)
         check_table("distance", distance, numbers * (shape.heads if per_head else 1))

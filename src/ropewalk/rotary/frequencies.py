@@ -12,8 +12,8 @@ at most |position| · 2^-65 turns: 4e-10 radians at 2^31, 2e-4 at 2^50. Up to 2^
 below 3e-8, the rounding of cos and sin to float32. Positions beyond 2^37 raise no exception, for
 two reasons. The error of 2e-4 at 2^50 is still smaller than the rounding of queries and keys in
 bfloat16. And a check of positions on a GPU would have to wait for the GPU. Frequencies are computed
-in decimal arithmetic, from the exact values of theta and of the fields of a scaling rule, which are
-float64 numbers.
+in decimal arithmetic. theta and the fields of a scaling rule are float64 numbers; they are
+converted to decimals exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair of dimensions: the index of its position axis, and e of its frequency theta^-e.
+"""For each pair of dimensions: the index of its position axis, and e; its frequency is theta^-e.
 
 Text has one position axis; M-RoPE has three: time, height and width."""
 

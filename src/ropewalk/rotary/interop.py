@@ -158,9 +158,9 @@ def onnx_rotary_embedding(
 ) -> Tensor:
     """Rotate as `rotate` does, by one node of ONNX's RotaryEmbedding (opset 23).
 
-    To export the tables too, export a module that takes positions and calls `tables` of ropewalk's
-    own `RotaryEmbedding`. The graph then computes angles in integers, as ropewalk does. Therefore,
-    far positions stay exact in onnxruntime.
+    To let the graph compute the tables too, export a module that takes positions and calls `tables`
+    of ropewalk's own `RotaryEmbedding`. The graph then computes angles in integers, as ropewalk
+    does. Therefore, far positions stay exact in onnxruntime.
 
     Arguments and result are those of `rotate`, with these restrictions: x has four axes and an even
     D, tables have no head axis, pairs are written as they were read, and `start` is 0. In ONNX, x

@@ -1,7 +1,8 @@
 """Positions of tokens, as tensors that `RotaryEmbedding` takes.
 
 If each token has one coordinate, positions are (S,) or (B, S). If it has A coordinates (such as row
-and column), these come as the first dimension: (A, S). More than 2^31 positions are an error.
+and column), these come as the first dimension: (A, S). A tensor has at most 2^31 positions; their
+values may be greater.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_the_legend_explains_only_what_the_tables_show():
     ("limit", "possible", "said"),
     [
         (20.0, True, "a difference of more than 20.0 counts as better or worse"),
-        (99.9, True, "worse by more than 99.9 counts; better by that much is impossible"),
+        (99.9, True, "a score worse by more than 99.9 counts as worse"),
         (100.1, False, "no score would count"),
     ],
 )

@@ -54,7 +54,7 @@ def task_description(results: Facts) -> str:
 
 
 def headline(results: Facts) -> str:
-    """Return the result on the first test split and, if each has one length, on the longest."""
+    """Return the result on the first test split; if the splits are lengths, also on the last."""
     text = _headline(results, results["splits"][0])
     if is_translation(results) or len(results["splits"]) == 1:
         return text
@@ -173,7 +173,7 @@ def _comparison(results: Facts, row: Facts, split: str) -> str:
             counts = f"a difference of more than {limit} counts as better or worse"
             score = first["summary"][split][tested["key"]]["mean"]
             if not is_score(score + (least if tested["higher_is_better"] else -least), tested):
-                counts = f"worse by more than {limit} counts; better by that much is impossible"
+                counts = f"a score worse by more than {limit} counts as worse"
             numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
         return f"{on}, no difference is shown between {name} and {base} ({numbers})."
     return f"{on}, {name} is {versus['verdict']} than {base} ({numbers})."

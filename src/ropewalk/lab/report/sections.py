@@ -239,7 +239,7 @@ def _scale(*, both: bool) -> str:
         bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
     return (
         f'<div class="scales">{bars}</div><p class="note">Color intensity is '
-        f"proportional to the square root of the {'absolute ' * both}value. "
+        f"proportional to the square root of the weight{' or the size of the difference' * both}. "
         "All maps share one scale.</p>"
     )
 
