@@ -44,8 +44,9 @@ Numbers without a mark are there for comparison and do not count.
 The column “rule” says what counts for a claim and what counts against it. A difference is shown if
 p < 0.05 after Holm's correction; the test resamples seeds and test items together
 ([method](../src/ropewalk/lab/scoring/significance.py)). Parentheses contain the 95 % interval and
-p. If no difference is shown, they contain ±x: an observed difference above x would have been shown
-(without ±x, no possible difference would, or each item has the same score with both). An interval
+p. If no difference is shown, they contain ±x: an observed difference above x would have been shown,
+if scores can differ that much (without ±x, no possible difference would, or each item has the same
+score with both). An interval
 is for one comparison alone, but p is corrected for the number of encodings of a result that are
 compared with the one named after “against”. So an interval can exclude 0 while no difference is
 shown, and p can differ from that on the linked page, where the pair may be tested the other way

@@ -79,8 +79,8 @@ CLAIMS = {
         f"{ALIBI}, about T5's bias; {TUTORIALS}",
         "Time of a training step at the longest length, relative to `none`, as implemented here: "
         "the range of five rounds, in turn. For it if it is above all encodings that only act on "
-        "embeddings in every round, against it if it is below all of these in every round. (They "
-        "do not change attention, and show the noise of timing. No significance test.) "
+        "embeddings in the same round, in all five; against it if it is below all of these in all "
+        "five. (They do not change attention, and show the noise of timing. No significance test.) "
         "`shaw`, `transformer_xl`, `deberta` and `cope` do more than add a bias, and count too.",
     ),
     "bias-cache": Claim(
@@ -88,8 +88,8 @@ CLAIMS = {
         TUTORIALS,
         "Time to decode a token with a cache of the longest length, relative to `none`, as "
         "implemented here: the range of five rounds, in turn. For it if it is above all encodings "
-        "that only act on embeddings in every round, against it if it is below all of these in "
-        "every round. (No significance test.)",
+        "that only act on embeddings in the same round, in all five; against it if it is below all "
+        "of these in all five. (No significance test.)",
     ),
     "t5-any-length": Claim(
         "T5's bias scales to any length.",
@@ -181,7 +181,7 @@ CLAIMS = {
         "most 11 tokens away. T5's clipping, at 128, is not tested.",
     ),
     "every-layer": Claim(
-        "Positions should enter at every layer.",
+        "Positions should enter at every layer, not at the first or the last alone.",
         f"{ALIBI}; {TUTORIALS}",
         f"Loss with rotation in only the first of three layers (`rotary_only`) or only the last, "
         f"compared with `rotary`: {BETTER}. Rotation in two layers, or in the middle one alone, is "
