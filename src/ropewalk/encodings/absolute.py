@@ -82,7 +82,7 @@ class Integer(Encoding):
 
 
 class Binary(Encoding):
-    """Add the lowest bits of the position to the first columns: bit i, 0 or 1, to column i.
+    """Add the lowest bits of the position to the first columns: the value of bit i to column i.
 
     Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
     of 2^`bits` or more. Keys can be cached.

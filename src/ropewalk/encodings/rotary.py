@@ -105,8 +105,8 @@ class Rotary(Encoding):
     Acts on queries and keys of every layer; relative. Costs one pass over q and k (and over v and
     the output, if values rotate); cos and sin are computed once for all layers with the same
     frequencies. No parameters unless learned. Accepts any position. Keys can be stored in the cache
-    after rotation. The encoding acts in cross-attention only on request (`cross=True`); the
-    distance is then target position minus source position.
+    after rotation. With `cross=True` (see `build_encoder_decoder`), it also acts in
+    cross-attention; the distance is then target position minus source position.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
@@ -227,7 +227,7 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
                 f"{name} must be left out with frequency={frequency}, which is the same for all "
                 f"pairs: {name} would give each pair a frequency of its own"
             )
-    # (0, -1): position axis 0, frequency theta^1, which is exactly `frequency`.
+    # Each pair is on position axis 0; its frequency theta^-e with e = -1 is theta itself.
     return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
 
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
-"""For each pair of dimensions: the index of its position axis, and e; its frequency is theta^-e.
+"""For each pair of dimensions: its position axis, and the exponent e of its frequency theta^-e.
 
 Text has one position axis; M-RoPE has three: time, height and width."""
 

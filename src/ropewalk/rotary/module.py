@@ -105,7 +105,7 @@ class RotaryEmbedding(nn.Module):
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
             depends on it: an int or (B,). An int must be greater than the last position, unless
-            every greater `length` has the same frequencies (LongRoPE beyond its original length).
+            no longer sequence has other frequencies (LongRoPE beyond its original length).
             This is not checked for `positions` on a GPU (a check would have to wait for the GPU),
             nor under torch.compile.
 

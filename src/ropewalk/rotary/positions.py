@@ -257,7 +257,7 @@ def _patches(sizes: Sequence[int]) -> Tensor:
 
 
 def _check_count(name: str, value: object, count: int) -> None:
-    """Raise if an argument requests more positions than any sequence has."""
+    """Raise if an argument requests more than 2^31 positions."""
     if count > MOST:
         raise ValueError(f"{name} must give at most 2^31 positions, got {shown(value)}")
 

@@ -95,7 +95,7 @@ def compare_statistics(
       bootstrap"). The factor w removes it from I.
 
     In expectation, the variance of S contains V; but if the few seeds of a system happen to have
-    nearly the same score, S varies less than V. Then V is not counted twice, and w removes too
+    nearly the same score, the variance of S is smaller than V. Then V is not counted twice, and w removes too
     much. So a second test uses the observed difference + I. The larger p and the wider interval of
     the two are returned.
 
