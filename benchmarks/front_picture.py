@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LINES = {  # name in exactness.json -> name in the picture
     "Llama, .bfloat16()": "transformers after .bfloat16()",
     "transformers, Llama": "transformers, float32",
-    "float64 product": "float64 product",
+    "float64 product": "torch, float64 angles",
     "ropewalk": "ropewalk",
 }
 FORM = "into new memory"

@@ -227,7 +227,7 @@ def _with_one_frequency(spec: RotarySpec, frequency: float) -> RotarySpec:
                 f"{name} must be left out with frequency={frequency}, which is the same for all "
                 f"pairs: {name} would give each pair a frequency of its own"
             )
-    # Each pair is on position axis 0; its frequency theta^-e with e = -1 is theta itself.
+    # `axes` has (position axis, e) for each pair; e = -1 gives theta^-e = theta, exactly.
     return replace(spec, theta=frequency, axes=((0, -1),) * spec.pairs)
 
 

@@ -37,7 +37,7 @@ def bucket_borders(buckets: int, distance: int) -> list[int]:
             near = round(border)
             if abs(border - near) > Decimal("1e-30"):
                 growing.append(int(border.to_integral_value(ROUND_CEILING)))
-            else:  # too close to a whole number for 60 digits: compare powers, which are exact
+            else:  # 60 digits cannot tell which side it is on; integer powers can
                 at_most_near = distance**k * exact ** (wide - k) <= near**wide
                 growing.append(near if at_most_near else near + 1)
     return [*range(1, exact + 1), *growing]

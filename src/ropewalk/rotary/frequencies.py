@@ -67,8 +67,8 @@ def cos_sin(
 
     positions: (..., R/2), where R is rotary_dim: for each pair, the position on its axis (see
     `Axes`). frequencies: (..., R/2), int64 as `to_fixed_point` returns them, or float64 in radians
-    per position if positions are continuous. With int64 and amplitude 1, results are within 1e-7 up
-    to |position| = 2^31.
+    per position if positions are continuous. With int64 and amplitude 1, the error is at
+    most 1e-7 up to |position| = 2^31; beyond, see the module's docstring.
     """
     if frequencies.dtype == torch.int64:
         # Units are 2^-64 turns. Overflow drops full turns.

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def from_freqs_cis(freqs_cis: Tensor) -> Tables:
-    """Return tables of Meta's `freqs_cis`, complex (…, S, R/2): cos + i·sin.
+    """Convert Meta's `freqs_cis`, complex (…, S, R/2), cos + i·sin, to tables.
 
     Raises TypeError for real numbers. Some ports have (…, S, R/2, 2), which torch.view_as_complex
     converts. Source: meta-llama/llama, `precompute_freqs_cis`; its pairs are interleaved.
@@ -105,7 +105,7 @@ def to_transformers(cos: Tensor, sin: Tensor, *, pairing: Pairing) -> Tables:
 def from_freqs(freqs: Tensor) -> Tables:
     """Convert rotary-embedding-torch's `freqs` (…, S, R), angles, to tables.
 
-    Columns 2i and 2i + 1 have the same angle. The `freqs` of x-transformers are the same.
+    Columns 2i and 2i + 1 have the same angle. The `freqs` of x-transformers have the same format.
     Raises ValueError if the two angles of a pair differ.
     Source: lucidrains/rotary-embedding-torch, `RotaryEmbedding.forward`.
 

@@ -31,10 +31,10 @@ class RotaryEmbedding(nn.Module):
 
     For integer positions up to ±2^31, the errors of cos and sin are at most 1e-7 times the
     amplitude, whatever the dtype of q and k. Farther on, the angle's error is at most
-    |position| · 2^-65 turns: 4e-7 radians at position 2^41, 2e-4 at 2^50. (Unix times in
-    milliseconds are below 2^41.) If the spec has `continuous`, positions may be floats, and angles
-    are float64 products. The module has no parameters and no buffers, so `.half()`, `to_empty`
-    and state dicts do not change it.
+    |position| · 2^-65 turns: 4e-7 radians at position 2^41, 2e-4 at 2^50. (Positions that are Unix
+    times in milliseconds are below 2^41.) If the spec has `continuous`, positions may be floats,
+    and angles are float64 products. The module has no parameters and no buffers, so `.half()`,
+    `to_empty` and state dicts do not change it.
 
     For contiguous positions, cos and sin are usually rows of a cached table. It grows in powers of
     two to at most 16,384 rows. With R rotated dimensions a row has 4·R bytes, so a table has at
@@ -105,7 +105,7 @@ class RotaryEmbedding(nn.Module):
         offset: without positions, q (and k) are at offset, offset + 1, ...
         length: the number of tokens of the complete sequence, cached ones too, if the scaling rule
             depends on it: an int or (B,). An int must be greater than the last position, unless
-            no longer sequence has other frequencies (LongRoPE beyond its original length).
+            all longer sequences have the same frequencies (LongRoPE beyond its original length).
             This is not checked for `positions` on a GPU (a check would have to wait for the GPU),
             nor under torch.compile.
 

@@ -180,7 +180,7 @@ class RotarySpec:
         return frequencies.as_floats(_frequencies(self, self.length_key(length)))
 
     def wavelengths(self, length: int | None = None) -> Tensor:
-        """Return each pair's positions per full turn, float64 (R/2,); inf if it does not rotate."""
+        """Return in how many positions each pair makes a full turn, (R/2,) float64; inf: never."""
         return 2 * math.pi / self.inverse_frequencies(length).abs()
 
     def amplitude_at(self, length: int | None = None) -> float:

@@ -90,7 +90,7 @@ def _headline(results: Facts, split: str) -> str:
 def findings(results: Facts) -> list[str]:
     """Return, in one or two sentences each, what the numbers show and what they do not.
 
-    Many encodings share one sentence for each split; the tables have their numbers.
+    If there are more than NAMED encodings, write one sentence per split for all of them.
     """
     rows, splits = results["encodings"], results["splits"]
     if len(rows) > NAMED:

@@ -95,9 +95,9 @@ def compare_statistics(
       bootstrap"). The factor w removes it from I.
 
     In expectation, the variance of S contains V; but if the few seeds of a system happen to have
-    nearly the same score, the variance of S is smaller than V. Then V is not counted twice, and w removes too
-    much. So a second test uses the observed difference + I. The larger p and the wider interval of
-    the two are returned.
+    nearly the same score, the variance of S is smaller than V. Then V is not counted twice, and w
+    removes too much. So a second test uses the observed difference + I. The larger p and the wider
+    interval of the two are returned.
 
     p is two-sided, by the shift method (Noreen 1989; Riezler and Maxwell 2005): (1 + E) / (1 + M).
     E is the number of resamples whose difference is at least as far from the mean of all M
