@@ -41,9 +41,10 @@ def end_with(work: Callable[[], int | None]) -> NoReturn:
     except Exception:
         sys.excepthook(*sys.exc_info())
         status = 1
-    # From here on, these would change the exit status. torchrun sends SIGTERM to all processes as
-    # soon as one has failed.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # From here on, signals would change the exit status, or print a traceback at exit. torchrun
+    # sends SIGTERM to all processes as soon as one has failed.
+    handled = {n for n in signal.valid_signals() if signal.getsignal(n) is interrupt_once}
+    for number in {signal.SIGINT, signal.SIGTERM, *handled}:
         signal.signal(number, signal.SIG_IGN)
     own = threading.main_thread()
     if all(thread is own or thread.daemon for thread in threading.enumerate()):

@@ -1,0 +1,28 @@
+"""A process that ends ignores the signals that it handled before.
+
+Fails if a signal that arrives at exit prints a traceback or changes the exit status.
+"""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+AT_EXIT = """
+import atexit, os, signal, sys
+from ropewalk.lab.ending import end_with, interrupt_once
+
+number = int(sys.argv[1])
+signal.signal(number, interrupt_once)
+atexit.register(lambda: [os.kill(os.getpid(), number), print("after it")])
+end_with(lambda: 3)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"])
+def test_a_signal_at_exit_changes_nothing(name):
+    words = [sys.executable, "-c", AT_EXIT, str(int(getattr(signal, name)))]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "after it\n", "")
