@@ -209,7 +209,7 @@ CLAIMS = {
         "perplexity at least 1.2 times, or at most 50 % exact.",
     ),
     "sizes": Claim(
-        "Rotary is better than sinusoids at every size.",
+        "With softmax attention, rotary is better than sinusoids at every size.",
         "EleutherAI, “Rotary Embeddings: A Relative Revolution” (2021), up to 6 billion parameters",
         f"Loss compared with `sinusoidal`, at three sizes of 0.2 to 3.7 million parameters: "
         f"{BETTER}. Only softmax attention and the next token of tales count: in linear attention "
