@@ -29,7 +29,7 @@ FLOORS = [
     {"ropewalk"},
     {"scaling", "axes", "positions", "interop"},
     {"rotary", "figures"},
-    {"files", "locks", "machine"},
+    {"files", "locks", "machine", "bootstrap"},
     {"checks"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ropewalk.bootstrap import Resampled, ScoreOf, distances, resample
 from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics, check_lengths
-from ropewalk.lab.scoring.bootstrap import Resampled, ScoreOf, distances, resample
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 

@@ -7,11 +7,10 @@ these passages only, and is too narrow if dependence reaches farther than a bloc
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
+from ropewalk.bootstrap import mean_half_width
 from ropewalk.tools.loss.facts import Difference
 
 PASSAGES, BLOCKS = "passages", "blocks"
@@ -29,20 +28,13 @@ def unit_of(passages: int) -> str:
 def difference(first: Tensor, second: Tensor) -> Difference:
     """Return the mean of first - second, losses of the same tokens (P, T), with its interval.
 
-    The interval is symmetric. It is as wide as the resampled means of the units (Efron 1979),
-    widened as Student's t is, because few units vary too little.
+    The interval is symmetric, from resampled means of the units.
     """
     apart = first - second
-    units = _units(apart)
-    mean, count = float(apart.mean()), len(units)
-    if count < FEWEST_UNITS:
+    units, mean = _units(apart), float(apart.mean())
+    if len(units) < FEWEST_UNITS:
         return Difference(mean, None, None)
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randint(count, (DRAWS, count), generator=generator)
-    away = math.sqrt(count / (count - 1)) * (units[drawn].mean(1) - units.mean())
-    normal = torch.randn(DRAWS, count - 1, dtype=torch.float64, generator=generator)
-    away *= ((count - 1) / normal.square().sum(1)).sqrt()
-    half = float(away.abs().quantile(0.95))
+    half = mean_half_width(units, DRAWS)
     return Difference(mean, mean - half, mean + half)
 
 

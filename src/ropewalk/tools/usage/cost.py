@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ropewalk.bootstrap import ratio_interval
+
 BLOCK = 32  # predicted tokens that are drawn together, because neighbors are alike
 LEAST_BLOCKS = 10  # fewer give intervals that are too narrow
 DRAWS = 2_000
-SEED = 0
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -35,15 +36,10 @@ def least_rows(length: int) -> int:
 def interval(differences: Tensor) -> tuple[float, float]:
     """Return the 95 % interval of the mean of differences `(B, S)`, without those that are NaN.
 
-    Blocks of up to 32 consecutive tokens of a row are drawn with replacement, 2,000 times, the same
-    for each call. The percentile bootstrap: Efron and Tibshirani 1993, chapter 13.
+    Blocks of up to 32 consecutive tokens of a row are resampled, the same for each call.
     """
     parts = differences.split(BLOCK, 1)
     sums = torch.cat([part.nansum(1) for part in parts])
     counts = torch.cat([(~part.isnan()).sum(1) for part in parts])
     sums, counts = sums[counts > 0], counts[counts > 0].double()
-    generator = torch.Generator().manual_seed(SEED)
-    drawn = torch.randint(len(sums), (DRAWS, len(sums)), generator=generator)
-    means = sums[drawn].sum(1) / counts[drawn].sum(1)
-    low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return low, high
+    return ratio_interval(sums, counts, DRAWS)
