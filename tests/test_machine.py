@@ -4,6 +4,7 @@ These fail when a name is taken that torch knows and nothing can be computed on,
 runs on with torch's own list of backends, or when a process counts the memory of its parent.
 """
 
+import re
 import subprocess
 import sys
 
@@ -42,3 +43,18 @@ def test_peak_memory_is_that_of_the_process_alone():
     code = "import torch; from ropewalk.machine import *; print(peak_memory(torch.device('cpu')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**25 < int(done.stdout) < peak_memory(torch.device("cpu")) - len(held) // 2
+
+
+def test_what_does_not_fit_is_refused_with_the_first_way_out_that_does(monkeypatch):
+    words = {"rule": "--model must fit into memory", "what": "its weights need"}
+    ways = {"--dtype bfloat16": 3 * 2**30, "a smaller model": 0}
+    monkeypatch.setattr(machine, "available_memory", lambda device: 2**30)
+    machine.check_fits(2**30, torch.device("cpu"), **words)
+    says = "its weights need 6.0 GiB, cpu has 1.0 GiB free; try a smaller model"
+    with pytest.raises(ValueError, match=re.escape(f"{words['rule']}: {says}") + "$"):
+        machine.check_fits(6 * 2**30, torch.device("cpu"), **words, ways=ways)
+    monkeypatch.setattr(machine, "memory", lambda device: 4 * 2**30)
+    with pytest.raises(ValueError, match=r"cpu has 4\.0 GiB; try --dtype bfloat16$"):
+        machine.check_fits(6 * 2**30, torch.device("cpu"), **words, ways=ways, of_total=True)
+    monkeypatch.setattr(machine, "available_memory", lambda device: None)
+    machine.check_fits(2**60, torch.device("cpu"), **words)

@@ -7,7 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -87,6 +87,32 @@ def available_memory(device: torch.device) -> int | None:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return memory(device)
+
+
+def check_fits(
+    needed: float,
+    device: torch.device,
+    *,
+    rule: str,
+    what: str,
+    ways: Mapping[str, float] | None = None,
+    of_total: bool = False,
+) -> None:
+    """Raise ValueError if more bytes are needed than the device has free, or has in total.
+
+    rule: what must hold, such as "--model must fit into memory".
+    what: what needs the bytes, as a subject with its verb, such as "its weights need".
+    ways: ways out, with the bytes that each would need; the first that fits is named.
+    """
+    limit = memory(device) if of_total else available_memory(device)
+    if limit is None or needed <= limit:
+        return
+    way = next((way for way, less in (ways or {}).items() if less <= limit), None)
+    raise ValueError(
+        f"{rule}: {what} {needed / 2**30:,.1f} GiB, "
+        f"{device} has {limit / 2**30:,.1f} GiB{'' if of_total else ' free'}"
+        f"{'' if way is None else f'; try {way}'}"
+    )
 
 
 def cores() -> int:

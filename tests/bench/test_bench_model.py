@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from tiny_models import FEW, GPTJ, tiny_model
 
-from ropewalk import ModelSpec
+from ropewalk import ModelSpec, machine
 from ropewalk.bench.model import run as model_run
 from ropewalk.bench.model import steps as model_steps
 from ropewalk.bench.model.bounds import check_step
@@ -517,15 +517,15 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeyp
     source = read_source(config)
     count = sum(p.numel() for p in load(source, torch.float32, CPU).parameters())
     for trains, factor in ((False, 1), (True, 2)):
-        monkeypatch.setattr(model_source, "available_memory", lambda _: count * 4 * factor - 1)  # noqa: B023
+        monkeypatch.setattr(machine, "available_memory", lambda _: count * 4 * factor - 1)  # noqa: B023
         way = "--work prefill,decode" if trains else "--dtype bfloat16"
-        says = rf"GiB \({count:,} parameters in float32\), free are .* GiB; try {way}$"
+        says = rf"its {count:,} weights in float32.* GiB, cpu has .* GiB free; try {way}$"
         with pytest.raises(ValueError, match=says):
             model_source.check_memory(source, torch.float32, CPU, trains)
-    monkeypatch.setattr(model_source, "available_memory", lambda _: 1)
+    monkeypatch.setattr(machine, "available_memory", lambda _: 1)
     with pytest.raises(ValueError, match="try a config with fewer layers"):
         model_source.check_memory(source, torch.float32, CPU, trains=True)
-    monkeypatch.setattr(model_source, "available_memory", lambda _: count * 8)
+    monkeypatch.setattr(machine, "available_memory", lambda _: count * 8)
     model_source.check_memory(source, torch.float32, CPU, trains=True)
 
 
@@ -542,8 +542,8 @@ def test_a_step_that_takes_too_long_or_too_much_memory_is_refused(config, monkey
     with pytest.raises(ValueError, match=r"--tokens must be fewer: .* would take about .* 60 s"):
         check_step(model, long, plan, tick)
     check_step(model, long, replace(plan, seconds=1e9), tick)
-    monkeypatch.setattr("ropewalk.bench.model.bounds.available_memory", lambda _: 1000)
-    with pytest.raises(ValueError, match=r"needs at least .* GiB, free are 0\.0 GiB"):
+    monkeypatch.setattr("ropewalk.machine.available_memory", lambda _: 1000)
+    with pytest.raises(ValueError, match=r"needs at least .* GiB, cpu has 0\.0 GiB free"):
         check_step(model, long, plan, tick)
 
 

@@ -155,7 +155,7 @@ def test_mistakes_are_one_line_before_any_model_is_loaded(
 def test_a_model_that_does_not_fit_into_memory(usage, run, model, text, monkeypatch):
     for module in ("ropewalk.lab.text_model", "ropewalk.tools.models.source"):
         monkeypatch.setattr(f"{module}.load_model", None)
-        monkeypatch.setattr(f"{module}.available_memory", lambda device: 1000)
+    monkeypatch.setattr("ropewalk.machine.available_memory", lambda device: 1000)
     for words in ((run, "--encoding", "rotary(theta=100)", "--seed", 1), (model, "--window", 64)):
         status, _, err = usage(*words, "--text", text, "--tokens", 700)
         assert status == 2

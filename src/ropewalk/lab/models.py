@@ -22,7 +22,7 @@ from ropewalk.lab.checkpoint import (
 )
 from ropewalk.lab.config import Config, first_line
 from ropewalk.lab.distributed.group import share_on_device
-from ropewalk.machine import memory, pick_device
+from ropewalk.machine import check_fits, pick_device
 from ropewalk.model import LanguageModel, Transformer, initialize
 
 Model = Transformer | LanguageModel
@@ -53,18 +53,18 @@ def fewest_parameters(config: Config, vocabulary: int) -> int:
 def check_memory(config: Config, vocabulary: int) -> None:
     """Raise ValueError if the model's training cannot fit in the device's total memory."""
     device = pick_device(config.device)
-    has = memory(device)
     count = fewest_parameters(config, vocabulary)
     needs = (
         count * BYTES_OF_TRAINING * share_on_device(config.parallel, on_gpu=device.type != "cpu")
     )
-    if has is not None and needs > has:
-        raise ValueError(
-            f"the model must fit in memory: its {count:,} parameters need about "
-            f"{needs / 1e9:,.1f} GB to be trained, and "
-            f"device={config.device} has {has / 1e9:,.1f} GB; choose a smaller "
-            f"width or feed_forward, or fewer layers"
-        )
+    check_fits(
+        needs,
+        device,
+        rule="the model must fit into memory",
+        what=f"the training of its {count:,} parameters needs about",
+        ways={"a smaller width or feed_forward, or fewer layers": 0},
+        of_total=True,
+    )
 
 
 def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:

@@ -21,7 +21,7 @@ from ropewalk.lab.models import load_model
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.tasks.masked_text import masked
 from ropewalk.lab.tokens import PAD, Tokens
-from ropewalk.machine import available_memory
+from ropewalk.machine import check_fits
 from ropewalk.model import LanguageModel
 
 MODEL_FILE = "model.safetensors"
@@ -40,12 +40,12 @@ class TextModel:
 
     def load(self, device: torch.device) -> LanguageModel:
         """Return the model in eval mode. Raises ValueError if it does not fit into memory."""
-        size, free = self.file.stat().st_size, available_memory(device)
-        if free is not None and size > free:
-            raise ValueError(
-                f"MODEL must fit into memory: {shown_path(self.file)} has {size / 2**30:.1f} GiB, "
-                f"free are {free / 2**30:.1f} GiB"
-            )
+        check_fits(
+            self.file.stat().st_size,
+            device,
+            rule="MODEL must fit into memory",
+            what=f"{shown_path(self.file)} needs",
+        )
         model, _ = load_model(self.file, device)
         if not isinstance(model, LanguageModel):
             raise ValueError(

@@ -15,6 +15,7 @@ from in_processes import finish, free_port, run, start
 from parallel_training import new_trainer
 from tiny_tasks import config_of, translation_config
 
+from ropewalk import machine
 from ropewalk.lab import models
 from ropewalk.lab.compare import compare
 from ropewalk.lab.distributed import checkpoints, group
@@ -132,9 +133,9 @@ def test_memory_is_that_of_all_processes_of_a_device(torchrun):
     assert group.share_on_device("ddp", on_gpu=True) == 1
     assert group.share_on_device("fsdp", on_gpu=True) == 0.25
     needs = fewest_parameters(translation_config(), 100) * models.BYTES_OF_TRAINING
-    torchrun.setattr(models, "memory", lambda device: needs)
+    torchrun.setattr(machine, "memory", lambda device: needs)
     check_memory(translation_config(parallel="fsdp"), 100)
-    with pytest.raises(ValueError, match="the model must fit in memory"):
+    with pytest.raises(ValueError, match="the model must fit into memory"):
         check_memory(translation_config(parallel="ddp"), 100)
     torchrun.delenv("RANK")
     check_memory(translation_config(parallel="ddp"), 100)

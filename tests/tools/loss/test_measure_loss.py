@@ -14,7 +14,6 @@ from tiny_models import tiny_model
 from torch.nn import functional as F
 
 from ropewalk import patch, scaling, tools
-from ropewalk.tools.loss import bounds
 from ropewalk.tools.loss.findings import findings
 from ropewalk.tools.loss.interval import difference
 from ropewalk.tools.loss.shifts import measure_shifts
@@ -273,7 +272,7 @@ class TestBadInput:
         assert doing == []
 
     def test_a_pass_that_does_not_fit_into_memory_is_refused(self, monkeypatch):
-        monkeypatch.setattr(bounds, "available_memory", lambda _: 1000)
+        monkeypatch.setattr("ropewalk.machine.available_memory", lambda _: 1000)
         with pytest.raises(ValueError, match=re.escape("to must be smaller: a pass of 256 tokens")):
             measure(tiny_model("llama", **SIZES))
 

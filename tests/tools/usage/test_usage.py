@@ -6,7 +6,6 @@ rotate, or if anything in the model differs afterwards.
 """
 
 import json
-import sys
 
 import pytest
 import torch
@@ -353,7 +352,6 @@ def test_other_arguments_are_refused(monkeypatch):
         tools.usage(Transformer(shape, *both), text())
     with pytest.raises(ValueError, match=r"fractions must be at most 1, all pairs, got 1\.5"):
         tools.usage(model_of(), text(), fractions=(1.5,))
-    module = sys.modules["ropewalk.tools.usage.usage"]
-    monkeypatch.setattr(module, "available_memory", lambda device: 1000)
+    monkeypatch.setattr("ropewalk.machine.available_memory", lambda device: 1000)
     with pytest.raises(ValueError, match="tokens must have shorter rows"):
         tools.usage(model_of(), text())

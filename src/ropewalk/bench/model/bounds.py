@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.bench.model.plan import DECODE, TRAINING, ModelPlan
-from ropewalk.machine import available_memory
+from ropewalk.machine import check_fits
 from ropewalk.tools.models.cost import least_bytes, work_of
 
 PATIENCE = 60.0  # seconds of one step, unless --seconds is more
@@ -28,13 +28,12 @@ def check_step(
     """
     count, trains = tokens.shape[1], TRAINING in plan.work
     logits = count if trains or DECODE in plan.work else 0
-    needed = least_bytes(model, count, logits, trains=trains)
-    free = available_memory(plan.device)
-    if free is not None and needed > free:
-        raise ValueError(
-            f"--tokens must be fewer: one step with {count:,} tokens needs at least "
-            f"{needed / 2**30:.1f} GiB, free are {free / 2**30:.1f} GiB"
-        )
+    check_fits(
+        least_bytes(model, count, logits, trains=trains),
+        plan.device,
+        rule="--tokens must be fewer",
+        what=f"one step with {count:,} tokens needs at least",
+    )
     most, passes = max(PATIENCE, plan.seconds), 3 if trains else 1
     length = SHORT
     while length < count:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ropewalk.machine import available_memory
+from ropewalk.machine import check_fits
 from ropewalk.tools.loss.passes import keeps_logits, run_pass
 from ropewalk.tools.models.cost import least_bytes, work_of
 
@@ -31,12 +31,12 @@ def check_bounds(
     """
     longest = max(passes)
     logits = scored + 1 if keeps_logits(model) else longest
-    needed, free = least_bytes(model, longest, logits), available_memory(ids.device)
-    if free is not None and needed > free:
-        raise ValueError(
-            f"to must be smaller: a pass of {longest:,} tokens needs at least "
-            f"{needed / 2**30:.1f} GiB, free are {free / 2**30:.1f} GiB"
-        )
+    check_fits(
+        least_bytes(model, longest, logits),
+        ids.device,
+        rule="to must be smaller",
+        what=f"a pass of {longest:,} tokens needs at least",
+    )
     work, length = sum(work_of(model, each) for each in passes), FIRST
     while length <= longest:
         try:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_int, shown
 from ropewalk.files import shown_path
-from ropewalk.machine import available_memory
+from ropewalk.machine import check_fits
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.models.weights import count_weights
 from ropewalk.tools.verify.load_model import (
@@ -160,21 +160,19 @@ def check_memory(
     """
     count = _weight_count(source)
     needed = count * dtype.itemsize * (2 if trains else 1)
-    free = available_memory(device)
-    if free is None or needed <= free:
-        return
-    kind = "its weights and gradients" if trains else "its weights"
     ways = {
         "--work prefill,decode": 2 if trains else 1,
         "--dtype bfloat16": dtype.itemsize // 2,
         "--work prefill,decode --dtype bfloat16": dtype.itemsize // 2 * (2 if trains else 1),
     }
-    enough = [way for way, factor in ways.items() if factor > 1 and needed / factor <= free]
     smaller = "a smaller model" if source.has_weights else "a config with fewer layers"
-    raise ValueError(
-        f"{source.name} must fit into memory: {kind} need {needed / 2**30:.1f} GiB "
-        f"({count:,} parameters in {str(dtype).removeprefix('torch.')}), free are "
-        f"{free / 2**30:.1f} GiB; try {enough[0] if enough else smaller}"
+    kind = str(dtype).removeprefix("torch.")
+    check_fits(
+        needed,
+        device,
+        rule=f"{source.name} must fit into memory",
+        what=f"its {count:,} weights in {kind}{' and their gradients' if trains else ''} need",
+        ways={way: needed / factor for way, factor in ways.items() if factor > 1} | {smaller: 0},
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_number, shown
-from ropewalk.machine import available_memory
+from ropewalk.machine import check_fits
 from ropewalk.model import LanguageModel
 from ropewalk.tools.usage.cost import BLOCK, LEAST_BLOCKS, blocks_of
 from ropewalk.tools.usage.facts import Cost, Usage
@@ -165,10 +165,9 @@ def _check_ids(name: str, ids: Tensor, vocabulary: int, least: int | None = None
 
 
 def _check_memory(subject: Model, length: int) -> None:
-    free = available_memory(subject.device)
-    needed = 4 * numbers_of(subject, length, attention=True)
-    if free is not None and needed > free:
-        raise ValueError(
-            f"tokens must have shorter rows: the attention of all layers and the logits for "
-            f"{length:,} tokens need {needed / 2**30:.1f} GiB, free are {free / 2**30:.1f} GiB"
-        )
+    check_fits(
+        4 * numbers_of(subject, length, attention=True),
+        subject.device,
+        rule="tokens must have shorter rows",
+        what=f"the attention of all layers and the logits for {length:,} tokens need",
+    )
