@@ -1,8 +1,9 @@
-"""The house: floors that import downward only, no circles, files of a readable size, a true tree.
+"""The house: floors that import downward only, no circles, and a map of folders that is true.
 
-These fail when a module imports from its own floor or a higher one, when modules import one
-another in a circle of any length, when a file grows past 300 lines, and when README's tree names
-what is not there or passes over what is. Imports inside functions and under TYPE_CHECKING count.
+These fail when a module imports from its own floor or a higher one, when modules or the parts of a
+folder import one another in a circle of any length, and when the map in README or docs/house.md
+names what is not there or passes over a folder. Imports inside functions and under TYPE_CHECKING
+count. Each test lists all offenders.
 """
 
 import ast
@@ -14,25 +15,27 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "ropewalk"
-MAX_LINES = 300
 
-# From the top; rooms that share a floor do not import one another. `ropewalk` itself gathers the
-# public names of rotary/, and stands on its floor.
-FLOORS = [
-    {"cli"},
-    {"explorer", "testing"},
-    {"lab"},
-    {"bench"},
-    {"tools"},
-    {"model"},
-    {"encodings"},
-    {"ropewalk"},
-    {"scaling", "axes", "positions", "interop"},
-    {"rotary", "figures"},
-    {"files", "locks", "machine", "bootstrap"},
-    {"checks"},
-]
-FLOOR = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
+# Each folder from the top; parts that share a floor do not import one another. `ropewalk` itself
+# gathers the public names of rotary/, and stands on its floor.
+FLOORS = {
+    "ropewalk": [
+        {"cli"},
+        {"explorer", "testing"},
+        {"lab"},
+        {"bench"},
+        {"tools"},
+        {"model"},
+        {"encodings"},
+        {"ropewalk"},
+        {"scaling", "axes", "positions", "interop"},
+        {"rotary", "figures"},
+        {"files", "locks", "machine", "bootstrap"},
+        {"checks"},
+    ],
+}
+
+UNFINISHED = {"ropewalk.lab"}  # its parts still import one another in a circle
 
 
 def module_name(path: Path, source: Path = SOURCE) -> str:
@@ -41,13 +44,14 @@ def module_name(path: Path, source: Path = SOURCE) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-SCRIPT_FOLDERS = ("benchmarks", "examples", "studies")
-SCRIPTS = sorted(path for folder in SCRIPT_FOLDERS for path in (ROOT / folder).rglob("*.py"))
+FOLDERS = sorted({module.rpartition(".")[0] for module in MODULES if "." in module})
 
 
-def room_of(module: str) -> str:
+def part_of(module: str, folder: str) -> str:
+    """Return the name of the file or folder inside `folder` that holds `module`."""
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    depth = folder.count(".") + 1
+    return parts[depth] if len(parts) > depth else parts[-1]
 
 
 def imports_of(module: str, source: str, is_package: bool, known: set[str]) -> set[str]:
@@ -92,21 +96,49 @@ def circle_in(graph: dict[str, set[str]]) -> list[str]:
     return next((found for module in sorted(graph) if (found := visit(module, []))), [])
 
 
+def arrows_in(folder: str) -> list[tuple[str, str, str, str]]:
+    """Return (part, other part, module, imported module) for the imports among a folder's parts."""
+    inside = f"{folder}."
+    return [
+        (part_of(module, folder), part_of(other, folder), module, other)
+        for module in GRAPH
+        for other in sorted(GRAPH[module])
+        if (module + ".").startswith(inside) and (other + ".").startswith(inside)
+        if part_of(module, folder) != part_of(other, folder)
+    ]
+
+
 def test_no_modules_import_one_another_in_a_circle():
     assert circle_in(GRAPH) == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_floor_imports_only_from_below(module):
-    room = room_of(module)
-    others = {other for other in GRAPH[module] if room_of(other) != room}
-    if module == "ropewalk":  # it imports names on first use; type checkers read where from
-        others -= {"ropewalk.tools.patch"}
-    assert not {other for other in others if FLOOR[room_of(other)] >= FLOOR[room]}
+def test_no_parts_of_a_folder_import_one_another_in_a_circle():
+    """A folder's own __init__ gathers public names, so it is not a part of the folder."""
+    circles = []
+    for folder in sorted(set(FOLDERS) - UNFINISHED):
+        graph: dict[str, set[str]] = {}
+        for part, other, module, imported in arrows_in(folder):
+            if folder not in (module, imported):
+                graph.setdefault(part, set()).add(other)
+        if circle := circle_in(graph):
+            circles.append((folder, circle))
+    assert circles == []
 
 
-def test_every_room_has_a_floor():
-    assert {room_of(module) for module in MODULES} <= FLOOR.keys()
+def test_each_floor_imports_only_from_below():
+    upward = []
+    for folder, floors in FLOORS.items():
+        floor = {part: height for height, parts in enumerate(reversed(floors)) for part in parts}
+        parts = {part_of(module, folder) for module in MODULES if module.startswith(f"{folder}.")}
+        assert parts <= floor.keys(), f"{folder}: parts without a floor"
+        upward += [
+            f"{module} imports {other}"
+            for part, below, module, other in arrows_in(folder)
+            # It imports names on first use; type checkers read where from.
+            if (module, other) != ("ropewalk", "ropewalk.tools.patch")
+            if floor[below] >= floor[part]
+        ]
+    assert upward == []
 
 
 @pytest.mark.parametrize(
@@ -131,52 +163,36 @@ def test_a_circle_of_any_length_is_seen():
     assert circle_in(graph) == []
 
 
-@pytest.mark.parametrize("path", [*MODULES.values(), *SCRIPTS], ids=lambda path: path.stem)
-def test_a_file_is_at_most_300_lines(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{lines} lines; split it where it reads best"
-
-
-def tree_of(page: str) -> set[str]:
-    """Return the paths that a page's tree names; a line may name several files, with commas."""
+def paths_in(page: str) -> set[str]:
+    """Return the paths that a page's tree names; a line may name several, with commas."""
     block = re.search(r"```(?:text)?\n(src/ropewalk/\n.*?)```", page, re.DOTALL)
     assert block, "the page has no tree that begins with src/ropewalk/"
     folders: list[tuple[int, str]] = []
-    found = set()
+    paths = set()
     for line in block[1].splitlines():
         indent = len(line) - len(line.lstrip())
         folders = [(n, folder) for n, folder in folders if n < indent]
         names = re.match(r"[^\s,]+(, [^\s,]+)*", line.strip())[0].split(", ")
-        found |= {"".join(folder for _, folder in folders) + name for name in names}
+        paths |= {"".join(folder for _, folder in folders) + name for name in names}
         if names[0].endswith("/"):
             folders.append((indent, names[0]))
-    return found
-
-
-def missing_from(tree: set[str]) -> list[str]:
-    """Return the modules that a tree names neither themselves nor by an unopened folder."""
-    opened = {path.rpartition("/")[0] + "/" for path in tree if not path.endswith("/")}
-    opened |= {path.rstrip("/").rpartition("/")[0] + "/" for path in tree if path.count("/") > 1}
-    closed = {path for path in tree if path.endswith("/")} - opened
-    inside = [str(path.relative_to(ROOT)) for path in MODULES.values()]
-    return [
-        path
-        for path in inside
-        if path not in tree
-        and not path.rpartition("/")[2].startswith("__")
-        and not any(path.startswith(folder) for folder in closed)
-    ]
+    return paths
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/house.md"])
 def test_the_tree_is_true(page):
-    """Nothing is named that is not there; each file is named, or a folder that it is in."""
-    tree = tree_of((ROOT / page).read_text(encoding="utf-8"))
-    assert not [path for path in tree if not (ROOT / path).exists()]
-    assert missing_from(tree) == []
+    """Nothing is named that is not there; each folder and file of the package's top is named."""
+    paths = paths_in((ROOT / page).read_text(encoding="utf-8"))
+    assert not [path for path in paths if not (ROOT / path).exists()]
+    top = {
+        f"src/ropewalk/{path.name}" + "/" * path.is_dir()
+        for path in PACKAGE.iterdir()
+        if not path.name.startswith("__") and (path.is_dir() or path.suffix == ".py")
+    }
+    assert not top - paths
 
 
-def test_a_file_that_the_tree_lacks_is_seen():
-    tree = tree_of((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))
-    spec = "src/ropewalk/rotary/spec.py"
-    assert missing_from(tree - {spec}) == [spec]
+def test_the_map_names_every_folder():
+    paths = paths_in((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))
+    folders = {f"{path.parent.relative_to(ROOT)}/" for path in MODULES.values()}
+    assert not folders - paths
