@@ -1,11 +1,12 @@
-"""Memory and time of preparing a large corpus: generated pairs are tokenized into a store.
+"""Memory and time of preparing a large corpus: pairs of two files are tokenized into a store.
 
-    python benchmarks/corpus.py --smoke            20,000 pairs
+    python benchmarks/corpus.py --smoke            200,000 pairs
     python benchmarks/corpus.py --pairs 4500000    the size of WMT 2014 German-English
     python benchmarks/corpus.py --random-ids       random ids in a store: only planning
 
-The memory is the largest sum of the proportional set sizes (PSS) of this process and its children,
-read from /proc/PID/smaps_rollup twice a second. A page that several processes map counts once.
+The files are written first: each pair joins two different pairs of the built-in corpus. The memory
+is the largest sum of the proportional set sizes (PSS) of this process and its children, read from
+/proc/PID/smaps_rollup twice a second. A page that several processes map counts once.
 After a kill, the same command with the same --out goes on, and the report says so.
 """
 
@@ -26,6 +27,7 @@ from ropewalk import machine
 from ropewalk.files import write_json
 from ropewalk.lab.batches import make_batch, plan_epoch
 from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.data.store import MappedSplit, write_index, write_part
 from ropewalk.lab.data.stream import BLOCK_PAIRS
 from ropewalk.lab.progress import Watcher
@@ -40,14 +42,14 @@ def main() -> None:
     """Prepare a run, draw two epochs and read every batch once; print and write the facts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=4_500_000)
-    parser.add_argument("--smoke", action="store_true", help="20,000 pairs")
+    parser.add_argument("--smoke", action="store_true", help="200,000 pairs")
     parser.add_argument("--out", type=Path, help="the run folder, which is kept")
     parser.add_argument("--json", type=Path, help="write the facts there")
-    parser.add_argument("--random-ids", action="store_true", help="do not generate or tokenize")
+    parser.add_argument("--random-ids", action="store_true", help="write and tokenize no text")
     options = parser.parse_args()
-    pairs = 20_000 if options.smoke else options.pairs
+    pairs = 200_000 if options.smoke else options.pairs
     with TemporaryDirectory() as temporary:
-        run = options.out or Path(temporary)
+        run = options.out or Path(temporary) / "run"
         facts = measure_store(pairs, run) if options.random_ids else measure(pairs, run)
     for name, value in facts.items():
         print(f"{name}: {value}")
@@ -56,8 +58,9 @@ def main() -> None:
 
 
 def measure(pairs: int, run: Path) -> dict[str, Any]:
-    """Return peak memory and times of a corpus of generated pairs."""
-    config = make_config(settings={"examples": pairs, "batch_tokens": 4096, "device": "cpu"})
+    """Return peak memory and times of a corpus of two files."""
+    data = write_corpus(pairs, run.with_name(f"{run.name}-text"))
+    config = make_config(settings={"data": data, "batch_tokens": 4096, "device": "cpu"})
     found = sorted((run / "pairs").glob("*.ids.npy"))
     facts: dict[str, Any] = {"pairs": pairs, "parts_of_earlier_sessions": len(found)}
     with Peak() as peak, Watcher(Console()) as watcher:
@@ -80,6 +83,25 @@ def measure(pairs: int, run: Path) -> dict[str, Any]:
     size = sum(path.stat().st_size for path in (run / "pairs").iterdir())
     facts["disk_mib"] = round(size / 2**20) if pairs > 10**5 else round(size / 2**20, 1)
     return facts | {"cores": machine.cores(), "load": machine.load(), "cpu": machine.processor()}
+
+
+def write_corpus(pairs: int, folder: Path) -> str:
+    """Write this many different pairs; return the names of both files as `--data` takes them."""
+    train = load_corpus("phrases").splits["train"]
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / "corpus.de", folder / "corpus.en"
+    with (
+        paths[0].open("w", encoding="utf-8") as sources,
+        paths[1].open("w", encoding="utf-8") as targets,
+    ):
+        for number in range(pairs):
+            first = number % len(train)
+            second = (first + 1 + number // len(train)) % len(train)
+            for file, one, other in zip(
+                (sources, targets), train[first], train[second], strict=True
+            ):
+                file.write(f"{one} {other}\n")
+    return ",".join(map(str, paths))
 
 
 def measure_store(pairs: int, folder: Path) -> dict[str, Any]:

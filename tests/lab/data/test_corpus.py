@@ -7,20 +7,24 @@ line or the way out.
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import os
+import re
 import sys
+from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from bounds import bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ropewalk.lab.config_reader import make_config
 from ropewalk.lab.data import splits as splits_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
+from ropewalk.lab.data.phrases import LONGEST, SHORTEST, SIZES, read_phrases
 from ropewalk.lab.data.texts import load_texts
 
 # Characters that end lines for str.splitlines, umlauts, and letters of four bytes.
@@ -164,16 +168,55 @@ def test_overlap_counts_sentences_and_pairs():
     }
 
 
-def test_phrases_turn_round_and_speak_two_languages(monkeypatch):
-    made = {"train": [("ja", "yes")], "validation": [("nein", "no")], "long": [("so", "so")]}
-    fake = SimpleNamespace(generate=lambda: made)
-    monkeypatch.setitem(sys.modules, "ropewalk.lab.data.phrases", fake)
-    assert load_corpus("phrases").splits["train"] == (("ja", "yes"),)
-    turned = load_corpus("phrases", source="en", target="de")
-    assert turned.splits["validation"] == (("no", "nein"),)
-    assert turned.test_splits == ("long",)
+def test_the_built_in_pairs_are_the_same_for_ever():
+    lines = [f"{name}\t{a}\t{b}\n" for name, pairs in read_phrases().items() for a, b in pairs]
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert digest == "70995e66f2d91b0fb0a357db33a494c38d01fcaf3cb4baade5967241ef9ccd16"
+    assert SIZES["train"] == make_config().examples
+
+
+def test_built_in_sentences_occur_once_and_long_ones_are_longer():
+    corpus = load_corpus("phrases")
+    for side in (0, 1):
+        sentences = [pair[side] for pairs in corpus.splits.values() for pair in pairs]
+        assert len(set(sentences)) == len(sentences)
+        for name, pairs in corpus.splits.items():
+            lengths = {len(pair[side].split()) for pair in pairs}
+            usual = min(lengths) >= SHORTEST and max(lengths) <= LONGEST
+            assert usual == (name != "long")
+            assert usual or LONGEST < min(lengths) <= max(lengths) <= 2 * LONGEST
+
+
+def test_training_has_each_built_in_word_often():
+    splits = load_corpus("phrases").splits
+    for side in (0, 1):
+        words = {
+            name: Counter(
+                word for pair in pairs for word in re.sub("[,.?]", "", pair[side]).lower().split()
+            )
+            for name, pairs in splits.items()
+        }
+        known = words.pop("train")
+        assert all(known[word] >= 20 for counts in words.values() for word in counts)
+
+
+def test_phrases_turn_round_and_fewer_examples_are_the_first_ones():
+    corpus, turned = load_corpus("phrases"), load_corpus("phrases", source="en", target="de")
+    assert turned.splits["test"] == tuple(pair[::-1] for pair in corpus.splits["test"])
+    assert turned.test_splits == ("test", "long")
+    few = load_corpus("phrases", examples=5)
+    assert few.splits == {**corpus.splits, "train": corpus.splits["train"][:5]}
     with pytest.raises(CorpusError, match="must be 'de' and 'en' for phrases, got 'de' and 'fr'"):
         load_corpus("phrases", target="fr")
+    with pytest.raises(CorpusError, match=r"at most 14000, .* got 14001; .*write_phrases\.py"):
+        load_corpus("phrases", examples=14_001)
+
+
+def test_the_number_of_pairs_is_a_field_of_built_in_pairs_only():
+    assert "examples" not in make_config().facts()
+    assert make_config(settings={"examples": 300}).training()["examples"] == 300
+    with pytest.raises(ValueError, match=r"examples counts generated pairs, got 5 with data=x"):
+        make_config(settings={"examples": 5, "data": "x"})
 
 
 # ---------------------------------------------------------------- mistakes and their messages

@@ -1,8 +1,8 @@
 """Parallel corpora: where sentence pairs come from and how they are split.
 
-One string names a corpus: `phrases` (the built-in generator), `multi30k` (downloaded once, then
-read from the cache), a folder with `train.de`, `train.en.gz`, ... or with `train.jsonl`,
-`train.tsv` or `train.csv`, two files as `SOURCE_FILE,TARGET_FILE`, one CSV or TSV file, or
+One string names a corpus: `phrases` (built in), `multi30k` (downloaded once, then read from the
+cache), a folder with `train.de`, `train.en.gz`, ... or with `train.jsonl`, `train.tsv` or
+`train.csv`, two files as `SOURCE_FILE,TARGET_FILE`, one CSV or TSV file, or
 `hf:NAME:CONFIG@REVISION` (a data set of the Hugging Face hub). Text is UTF-8, one sentence per
 line. Only white space at the ends of a line is removed.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from ropewalk.checks import shown
 from ropewalk.lab.data.lines import CorpusError, nearest
 from ropewalk.lab.data.multi30k import read_multi30k
+from ropewalk.lab.data.phrases import SIZES, read_phrases
 from ropewalk.lab.data.splits import (
     VALIDATION_NAMES,
     Corpus,
@@ -25,9 +26,8 @@ from ropewalk.lab.data.splits import (
     split_pairs,
     stream_held_out,
 )
-from ropewalk.lab.data.stream import LARGE_PAIRS, FileStream, is_large
+from ropewalk.lab.data.stream import FileStream, is_large
 from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides, read_table, stream_pairs
-from ropewalk.lab.presets import TRANSLATION_EXAMPLES
 
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
@@ -51,11 +51,11 @@ def load_corpus(
 ) -> Corpus:
     """Read the corpus that `data` names; the module docstring lists the possible values.
 
-    `examples` is the number of generated training pairs. With `stream`, the training pairs of a
-    large corpus are left to `Corpus.stream`.
+    `examples` is the number of training pairs that are taken of "phrases". With `stream`, the
+    training pairs of a large corpus are left to `Corpus.stream`.
 
     `source` and `target` are language codes: the endings of a folder's files, or the fields of its
-    `.jsonl` files. "phrases" always means the built-in generator and "multi30k" the download;
+    `.jsonl` files. "phrases" always means the built-in pairs and "multi30k" the download;
     write "./multi30k" for a folder of that name.
 
     Raises:
@@ -64,7 +64,7 @@ def load_corpus(
     if source == target:
         raise CorpusError(f"source and target must be two languages, got {source!r} for both")
     if data == "phrases":
-        return _from_phrases(source, target, examples, stream)
+        return _from_phrases(source, target, examples)
     if data == "multi30k":
         notes: list[str] = []
         splits = read_multi30k(source, target, notes)
@@ -98,27 +98,25 @@ def load_corpus(
     )
 
 
-def _from_phrases(source: str, target: str, examples: int | None, stream: bool) -> Corpus:
+def _from_phrases(source: str, target: str, examples: int | None) -> Corpus:
     if {source, target} != {"de", "en"}:
         raise CorpusError(
             f"source and target must be 'de' and 'en' for phrases, got {source!r} and {target!r}"
         )
-    from ropewalk.lab.data.phrases import generate  # lazy: other corpora need no grammar
-
-    swap = source == "en"
-    if examples is not None and examples != TRANSLATION_EXAMPLES:
-        from ropewalk.lab.data.phrases.many import PhraseStream
-
-        phrases = PhraseStream(examples, swap=swap)
-        if stream and examples > LARGE_PAIRS:
-            return Corpus("phrases", source, target, phrases.held_out, stream=phrases)
-        train = tuple(pair for block in phrases.blocks(Path(), 0) for pair in block.pairs)
-        return Corpus("phrases", source, target, {"train": train, **phrases.held_out})
+    known = SIZES["train"]
+    if examples is not None and examples > known:
+        raise CorpusError(
+            f"examples must be at most {known}, the training pairs of phrases, got {examples}; for "
+            "more, give your own pairs with --data, or write generated ones to a folder: python "
+            "studies/write_phrases.py --examples N --out FOLDER, in a clone of ropewalk"
+        )
     splits = {
-        name: tuple((english, german) if swap else (german, english) for german, english in pairs)
-        for name, pairs in generate().items()
+        name: tuple(
+            (english, german) if source == "en" else (german, english) for german, english in pairs
+        )
+        for name, pairs in read_phrases().items()
     }
-    return Corpus("phrases", source, target, splits)
+    return Corpus("phrases", source, target, splits | {"train": splits["train"][:examples]})
 
 
 def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus:

@@ -7,8 +7,8 @@ verb).
 
 from __future__ import annotations
 
-from ropewalk.lab.data.phrases.lexemes import Determiner, Pronoun
-from ropewalk.lab.data.phrases.syntax import (
+from phrases.lexemes import Determiner, Pronoun
+from phrases.syntax import (
     Clause,
     Coordination,
     Nominal,

@@ -7,8 +7,8 @@ too; other constituents do not.
 
 from __future__ import annotations
 
-from ropewalk.lab.data.phrases.lexemes import Pronoun
-from ropewalk.lab.data.phrases.syntax import (
+from phrases.lexemes import Pronoun
+from phrases.syntax import (
     Clause,
     Coordination,
     Nominal,

@@ -1,4 +1,4 @@
-"""The built-in corpus: its sentences are unambiguous, equal in both languages, and not odd.
+"""The generator of phrases: its sentences are unambiguous, equal in both languages, and not odd.
 
 These tests would fail if a clause lacked what its verb requires, if English words belonged to
 another clause than the German ones, if a pronoun meant the same person twice, if an adverb
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ropewalk.lab.data.phrases import lexemes as w
-from ropewalk.lab.data.phrases.english import english
-from ropewalk.lab.data.phrases.german import german
-from ropewalk.lab.data.phrases.grammar import Grammar
-from ropewalk.lab.data.phrases.nouns import NOUNS
-from ropewalk.lab.data.phrases.syntax import (
+from phrases import lexemes as w
+from phrases.english import english
+from phrases.german import german
+from phrases.grammar import Grammar
+from phrases.nouns import NOUNS
+from phrases.syntax import (
     Clause,
     Coordination,
     Main,
@@ -27,12 +27,13 @@ from ropewalk.lab.data.phrases.syntax import (
     Prepositional,
     Sentence,
 )
-from ropewalk.lab.data.phrases.verbs import COPULA, VERBS, Verb
+from phrases.verbs import COPULA, VERBS, Verb
 
 
-@pytest.fixture(scope="module")
-def sentences() -> list[Sentence]:
-    grammar = Grammar(20, every=True)
+@pytest.fixture(scope="module", params=[pytest.param(20, marks=pytest.mark.slow)])
+def sentences(request) -> list[Sentence]:
+    """Many sentences; every test that reads them, or their parts, is slow."""
+    grammar = Grammar(request.param, every=True)
     drawn = [grammar.sentence() for _ in range(8_000)]
     return drawn + [grammar.long() for _ in range(500)]
 
@@ -135,6 +136,7 @@ def test_of_two_pronouns_the_accusative_comes_first() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", [*w.PRONOUNS, None, _noun("Frau")])
 def test_no_pronoun_is_used_twice_in_a_clause(subject: Nominal | None) -> None:
     grammar, both = Grammar(0, every=True), 0

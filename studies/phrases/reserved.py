@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.lab.data.phrases.nouns import NOUNS, TABLES
-from ropewalk.lab.data.phrases.syntax import (
+from phrases.nouns import NOUNS, TABLES
+from phrases.syntax import (
     Clause,
     Coordination,
     Nominal,
@@ -20,7 +20,7 @@ from ropewalk.lab.data.phrases.syntax import (
     Prepositional,
     Sentence,
 )
-from ropewalk.lab.data.phrases.verbs import VERBS
+from phrases.verbs import VERBS
 
 Combination = tuple[str, str]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.lab.data.phrases import lexemes as w
-from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases.constituents import Constituents
-from ropewalk.lab.data.phrases.syntax import (
+from phrases import lexemes as w
+from phrases import pools
+from phrases.constituents import Constituents
+from phrases.syntax import (
     Clause,
     Content,
     Main,
@@ -24,7 +24,7 @@ from ropewalk.lab.data.phrases.syntax import (
     closes_with_relative,
     kind_of,
 )
-from ropewalk.lab.data.phrases.verbs import COPULA, Verb
+from phrases.verbs import COPULA, Verb
 
 
 class Grammar(Constituents):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ropewalk.lab.data.phrases.lexemes import (
+from phrases.lexemes import (
     Adjective,
     Adverb,
     Conjunction,
@@ -13,8 +13,8 @@ from ropewalk.lab.data.phrases.lexemes import (
     Modal,
     Pronoun,
 )
-from ropewalk.lab.data.phrases.nouns import Noun
-from ropewalk.lab.data.phrases.verbs import Verb
+from phrases.nouns import Noun
+from phrases.verbs import Verb
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ropewalk.lab.data.phrases import lexemes as w
-from ropewalk.lab.data.phrases import pools
-from ropewalk.lab.data.phrases.nouns import Noun
-from ropewalk.lab.data.phrases.syntax import (
+from phrases import lexemes as w
+from phrases import pools
+from phrases.nouns import Noun
+from phrases.syntax import (
     Clause,
     Coordination,
     Nominal,
@@ -26,7 +26,7 @@ from ropewalk.lab.data.phrases.syntax import (
     Relative,
     kind_of,
 )
-from ropewalk.lab.data.phrases.verbs import COPULA, Verb
+from phrases.verbs import COPULA, Verb
 
 T = TypeVar("T")
 

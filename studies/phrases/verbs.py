@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.lab.data.phrases.nouns import english_s
+from phrases.nouns import english_s
 
 
 @dataclass(frozen=True, eq=False)

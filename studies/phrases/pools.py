@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from ropewalk.lab.data.phrases import lexemes as w
-from ropewalk.lab.data.phrases.nouns import NOUNS, Noun
-from ropewalk.lab.data.phrases.reserved import RESERVED
-from ropewalk.lab.data.phrases.syntax import Nominal, NounPhrase
-from ropewalk.lab.data.phrases.verbs import VERBS, Verb
+from phrases import lexemes as w
+from phrases.nouns import NOUNS, Noun
+from phrases.reserved import RESERVED
+from phrases.syntax import Nominal, NounPhrase
+from phrases.verbs import VERBS, Verb
 
 SINGULAR = tuple(d for d, n in w.DETERMINERS if d.singular is not None for _ in range(n))
 PLURAL = tuple(d for d, n in w.DETERMINERS if d.plural is not None for _ in range(n))
