@@ -20,9 +20,8 @@ from cost_steps import LAYERS, SHAPE, Worker
 
 from ropewalk.encodings import split_names
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import blank, calm, names_beside, title, width_of
-from ropewalk.figures.numbers import short
-from ropewalk.figures.palette import Scheme, style
+from ropewalk.figures.drawing import Scheme, blank, calm, names_beside, style, title, width_of
+from ropewalk.figures.plot_data import short
 from ropewalk.files import readable_json, write_bytes
 from ropewalk.machine import cores
 

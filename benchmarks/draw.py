@@ -22,7 +22,7 @@ from exactness_report import drawn as drawn_errors
 
 from ropewalk.bench.output import picture_of
 from ropewalk.figures import Picture
-from ropewalk.figures.html import picture_html
+from ropewalk.figures.picture import picture_html
 from ropewalk.files import read_json, write_bytes
 
 ROOT = FOLDER.parent

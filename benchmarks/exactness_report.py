@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from common import table
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import blank, calm, names_beside, note, title
-from ropewalk.figures.numbers import short
-from ropewalk.figures.palette import Scheme, style
+from ropewalk.figures.drawing import Scheme, blank, calm, names_beside, note, style, title
+from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

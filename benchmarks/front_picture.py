@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import blank, calm, note, plain, title
-from ropewalk.figures.numbers import short
-from ropewalk.figures.palette import Scheme, style
+from ropewalk.figures.drawing import Scheme, blank, calm, note, plain, style, title
+from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

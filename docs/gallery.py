@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.figures import Picture
-from ropewalk.figures.html import picture_html
+from ropewalk.figures.picture import picture_html
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gallery.md"

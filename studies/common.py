@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.figures import Picture
-from ropewalk.figures.html import picture_html
+from ropewalk.figures.picture import picture_html
 from ropewalk.files import Facts, read_json, readable_json, write_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

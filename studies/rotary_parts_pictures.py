@@ -8,9 +8,18 @@ import torch
 from common import Facts
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import blank, calm, heat_map, names_beside, scale, title, width_of
-from ropewalk.figures.numbers import short
-from ropewalk.figures.palette import Scheme, style
+from ropewalk.figures.drawing import (
+    Scheme,
+    blank,
+    calm,
+    heat_map,
+    names_beside,
+    scale,
+    style,
+    title,
+    width_of,
+)
+from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from ropewalk import figures
-from ropewalk.figures.palette import DARK, LIGHT
+from ropewalk.figures.drawing import DARK, LIGHT
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 

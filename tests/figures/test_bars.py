@@ -2,8 +2,8 @@
 
 import pytest
 
-from ropewalk.figures.bars import Bar, bars
-from ropewalk.figures.palette import DARK, LIGHT, style
+from ropewalk.figures.drawing import DARK, LIGHT, style
+from ropewalk.figures.score_pictures import Bar, bars
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ropewalk import figures
-from ropewalk.figures.palette import style
+from ropewalk.figures.drawing import style
 
 pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.figures.data import Curve, ceiling, mean_curve, smoothed
+from ropewalk.figures.plot_data import Curve, ceiling, mean_curve, smoothed
 
 CURVES = st.lists(st.floats(0, 10), min_size=1, max_size=30)
 

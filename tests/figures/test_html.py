@@ -9,8 +9,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.figures.html import picture_html, scheme_css, script_json
-from ropewalk.figures.palette import DARK, LIGHT
+from ropewalk.figures.drawing import DARK, LIGHT
+from ropewalk.figures.interactive import scheme_css, script_json
+from ropewalk.figures.picture import picture_html
 
 
 @given(

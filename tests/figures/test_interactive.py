@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.figures import interactive
-from ropewalk.figures.data import Curve, Outcome
-from ropewalk.figures.palette import style
+from ropewalk.figures.drawing import style
+from ropewalk.figures.plot_data import Curve, Outcome
 
 OUTCOMES = {
     "sinusoidal": Outcome((36.5, 37.9), 37.2),

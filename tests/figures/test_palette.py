@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from ropewalk.figures.palette import COLORS, DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, style
+from ropewalk.figures.drawing import COLORS, DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, style
 
 
 def test_colors_can_be_seen_and_told_apart():

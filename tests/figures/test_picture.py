@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from ropewalk import figures
-from ropewalk.figures.numbers import increasing, like, named, positive, row, short, table
-from ropewalk.figures.palette import DARK, LIGHT
+from ropewalk.figures.drawing import DARK, LIGHT
+from ropewalk.figures.plot_data import increasing, like, named, positive, row, short, table
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 Image = pytest.importorskip("PIL.Image")

@@ -96,7 +96,7 @@ def print_notes(console: Console, results: Facts) -> None:
 
 def picture_of(results: Facts) -> Picture:
     """Return every table as bars, times as multiples of copying."""
-    from ropewalk.figures.bars import Bar, bars
+    from ropewalk.figures.score_pictures import Bar, bars
 
     panels = {
         table_title(timed): [

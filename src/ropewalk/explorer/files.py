@@ -7,7 +7,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from ropewalk.explorer.data import page_data
-from ropewalk.figures.palette import COLORS, DARK, LIGHT, Scheme
+from ropewalk.figures.drawing import COLORS, DARK, LIGHT, Scheme
 
 #: What the page may load: its own files. Inline scripts and other hosts are refused, on any host.
 POLICY = (

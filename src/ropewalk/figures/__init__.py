@@ -10,39 +10,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.figures.attention import attention_maps
-    from ropewalk.figures.comparison import score_by_encoding, score_by_length
-    from ropewalk.figures.data import Curve, Outcome
-    from ropewalk.figures.encodings import bias_by_distance, position_similarity, position_vectors
-    from ropewalk.figures.errors import angle_error
-    from ropewalk.figures.losses import loss_by_context
+    from ropewalk.figures.attention_pictures import (
+        attention_maps,
+        moved_together,
+        score_by_distance,
+    )
+    from ropewalk.figures.encoding_pictures import (
+        bias_by_distance,
+        position_similarity,
+        position_vectors,
+    )
+    from ropewalk.figures.loss_pictures import loss_by_context, loss_curves
     from ropewalk.figures.picture import Picture
-    from ropewalk.figures.rotation import corkscrew, cos_sin_tables, pair_planes
-    from ropewalk.figures.scores import moved_together, score_by_distance
-    from ropewalk.figures.training import loss_curves
-    from ropewalk.figures.usage import frequency_usage
-    from ropewalk.figures.wavelengths import wavelengths_by_pair
+    from ropewalk.figures.plot_data import Curve, Outcome
+    from ropewalk.figures.rope_pictures import corkscrew, cos_sin_tables, pair_planes
+    from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
+    from ropewalk.figures.wavelength_pictures import (
+        angle_error,
+        frequency_usage,
+        wavelengths_by_pair,
+    )
 
 _HOMES = {
-    "Curve": "data",
-    "Outcome": "data",
+    "Curve": "plot_data",
+    "Outcome": "plot_data",
     "Picture": "picture",
-    "angle_error": "errors",
-    "attention_maps": "attention",
-    "bias_by_distance": "encodings",
-    "corkscrew": "rotation",
-    "cos_sin_tables": "rotation",
-    "frequency_usage": "usage",
-    "loss_by_context": "losses",
-    "loss_curves": "training",
-    "moved_together": "scores",
-    "pair_planes": "rotation",
-    "position_similarity": "encodings",
-    "position_vectors": "encodings",
-    "score_by_distance": "scores",
-    "score_by_encoding": "comparison",
-    "score_by_length": "comparison",
-    "wavelengths_by_pair": "wavelengths",
+    "angle_error": "wavelength_pictures",
+    "attention_maps": "attention_pictures",
+    "bias_by_distance": "encoding_pictures",
+    "corkscrew": "rope_pictures",
+    "cos_sin_tables": "rope_pictures",
+    "frequency_usage": "wavelength_pictures",
+    "loss_by_context": "loss_pictures",
+    "loss_curves": "loss_pictures",
+    "moved_together": "attention_pictures",
+    "pair_planes": "rope_pictures",
+    "position_similarity": "encoding_pictures",
+    "position_vectors": "encoding_pictures",
+    "score_by_distance": "attention_pictures",
+    "score_by_encoding": "score_pictures",
+    "score_by_length": "score_pictures",
+    "wavelengths_by_pair": "wavelength_pictures",
 }
 
 __all__ = [

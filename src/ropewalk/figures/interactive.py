@@ -1,14 +1,21 @@
-"""Plotly figures as plain `{"data": […], "layout": {…}}`; a page adds colors of text and grid.
+"""Pages in one file, which load nothing, and the plotly figures in them.
 
+A figure is plain `{"data": […], "layout": {…}}`, to which a page adds the colors of text and grid.
 Encodings are in the order of the comparison, which sets their color and shape.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from string import Template
 from typing import Any
 
-from ropewalk.figures.data import (
+from ropewalk.figures.drawing import DARK, LIGHT, Style, style
+from ropewalk.figures.plot_data import (
     Curve,
     Outcome,
     ceiling,
@@ -17,7 +24,73 @@ from ropewalk.figures.data import (
     shift,
     spans_decades,
 )
-from ropewalk.figures.palette import Style, style
+
+#: A page under this policy cannot reach a network.
+OFFLINE = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+)
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<title>$title</title>
+<link rel="icon" href="data:,">
+<style>$css</style>
+</head>
+<body>
+$body
+<script type="application/json" id="data">$data</script>
+$scripts
+</body>
+</html>
+""")
+
+
+def html_page(
+    title: str, body: str, *, css: str, scripts: Sequence[str], data: Any, policy: str = OFFLINE
+) -> str:
+    """Return a complete page; `body` is HTML, and scripts find `data` as JSON in `#data`."""
+    return _PAGE.substitute(
+        title=escape(title),
+        body=body,
+        css=css,
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+        data=script_json(data),
+        policy=policy,
+    )
+
+
+def scheme_css() -> str:
+    """Return CSS with the colors of the reader's scheme as `--page`, `--ink`, … (see `Scheme`)."""
+    light, dark = (
+        f":root {{ {' '.join(f'--{name}: {color};' for name, color in asdict(scheme).items())} }}\n"
+        for scheme in (LIGHT, DARK)
+    )
+    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that is safe in a script element: no `<`, and null for non-finite numbers."""
+    text = json.dumps(
+        without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def without_nan(value: Any) -> Any:
+    """Return the value with every number that is not finite replaced by null, as in JSON."""
+    if isinstance(value, dict):
+        return {name: without_nan(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
 
 Spec = dict[str, Any]
 

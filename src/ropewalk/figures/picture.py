@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
-from ropewalk.figures.palette import DARK, LIGHT, Scheme
+from ropewalk.figures.drawing import DARK, LIGHT, Scheme
 from ropewalk.files import write_bytes
 
 if TYPE_CHECKING:
@@ -143,6 +143,16 @@ class Picture:
 
     def __repr__(self) -> str:
         return f"Picture({self.alt!r})"
+
+
+def picture_html(stem: str, form: str, alt: str) -> str:
+    """Return the HTML of a picture in a Markdown page: of the files of `Picture.both`, the one for
+    the reader's scheme.
+    """
+    return f"""<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.{form}">
+  <img alt="{escape(alt)}" src="{stem}-light.{form}">
+</picture>"""
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import AWKWARD, attention, examples, results
 
-from ropewalk.figures.html import scheme_css
-from ropewalk.figures.palette import LIGHT
+from ropewalk.figures.drawing import LIGHT
+from ropewalk.figures.interactive import scheme_css
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.page import pack_weights, report

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import results, write_run
 
-from ropewalk.figures.numbers import short
+from ropewalk.figures.plot_data import short
 from ropewalk.files import readable_json
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report.formats import format_number

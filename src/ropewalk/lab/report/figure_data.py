@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.figures.data import Curve, Outcome, finite, smoothed
+from ropewalk.figures.plot_data import Curve, Outcome, finite, smoothed
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import bin_label
 from ropewalk.lab.report.metrics import column_title, headline_metric

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from ropewalk.figures import interactive
-from ropewalk.figures.html import html_page, scheme_css
+from ropewalk.figures.interactive import html_page, scheme_css
 from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ropewalk.figures.attention import attention_maps
-from ropewalk.figures.comparison import score_by_encoding, score_by_length
+from ropewalk.figures.attention_pictures import attention_maps
+from ropewalk.figures.loss_pictures import loss_curves
 from ropewalk.figures.picture import Picture
-from ropewalk.figures.training import loss_curves
+from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
 from ropewalk.files import Facts
 from ropewalk.lab.report.figure_data import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.metrics import (

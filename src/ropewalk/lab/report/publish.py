@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ropewalk.figures.html import without_nan
+from ropewalk.figures.interactive import without_nan
 from ropewalk.figures.picture import Picture
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, write_bytes
 from ropewalk.lab.published import write_published

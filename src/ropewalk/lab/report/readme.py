@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ropewalk.figures.html import picture_html
+from ropewalk.figures.picture import picture_html
 from ropewalk.files import Facts
 from ropewalk.lab.data.real.catalogue import REAL_TEXTS
 from ropewalk.lab.report import conditions, findings, tables, tuned

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from html import escape
 from textwrap import shorten
 
-from ropewalk.figures.palette import style
+from ropewalk.figures.drawing import style
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.metrics import is_translation

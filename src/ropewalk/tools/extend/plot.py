@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ropewalk.figures.wavelengths import wavelengths_by_pair
+from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.extend.facts import Extension
 
 

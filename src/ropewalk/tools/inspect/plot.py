@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.figures.wavelengths import wavelengths_by_pair
+from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.ranges import ranges
 

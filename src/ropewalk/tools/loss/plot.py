@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ropewalk.figures.losses import loss_by_context
+from ropewalk.figures.loss_pictures import loss_by_context
 from ropewalk.tools.loss.facts import LossMeasurement
 from ropewalk.tools.loss.findings import has_intervals, named_shifts
 from ropewalk.tools.loss.windows import NEAR

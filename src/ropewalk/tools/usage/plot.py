@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.figures.picture import Picture
-from ropewalk.figures.usage import frequency_usage
+from ropewalk.figures.wavelength_pictures import frequency_usage
 from ropewalk.tools.usage.facts import Layer, Norms, Usage
 
 Table = list[list[float]]

@@ -6,8 +6,9 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.drawing import blank, heat_map, note, scale, title
-from ropewalk.figures.numbers import (
+from ropewalk.figures.drawing import COLORS, Scheme, blank, heat_map, note, scale, title
+from ropewalk.figures.picture import Picture
+from ropewalk.figures.plot_data import (
     Matrix,
     Numbers,
     Row,
@@ -18,12 +19,11 @@ from ropewalk.figures.numbers import (
     short,
     table,
 )
-from ropewalk.figures.palette import COLORS, Scheme
-from ropewalk.figures.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 MOST_PLANES, MOST_HANDS, MOST_PATHS, MOST_TURNS = 64, 4096, 4, 160
 _LONG = 14  # length of the axis of positions, in the units of the other two axes

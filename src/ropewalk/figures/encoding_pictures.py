@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.drawing import blank, calm, heat_map, scale, title
-from ropewalk.figures.numbers import (
+from ropewalk.figures.drawing import COLORS, Scheme, blank, calm, heat_map, scale, style, title
+from ropewalk.figures.picture import Picture
+from ropewalk.figures.plot_data import (
     MOST_SHADES,
     Matrix,
     Numbers,
@@ -21,12 +22,11 @@ from ropewalk.figures.numbers import (
     span,
     table,
 )
-from ropewalk.figures.palette import COLORS, Scheme, style
-from ropewalk.figures.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 _MOST_NAMED = 8  # heads that a legend names
 
