@@ -20,7 +20,7 @@ import front_picture
 from common import FOLDER
 from exactness_report import drawn as drawn_errors
 
-from ropewalk.bench.output import picture_of
+from ropewalk.bench.bench_report import picture_of
 from ropewalk.figures import Picture
 from ropewalk.figures.picture import picture_html
 from ropewalk.files import read_json, write_bytes

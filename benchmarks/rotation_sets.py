@@ -19,8 +19,7 @@ import torch
 from common import FOLDER, conditions, table
 
 from ropewalk.bench.contenders import ropewalk
-from ropewalk.bench.copying import copying
-from ropewalk.bench.workloads import IN_PLACE, WORKLOADS, Case
+from ropewalk.bench.workloads import IN_PLACE, WORKLOADS, Case, copying
 from ropewalk.files import write_json
 from ropewalk.rotary.kernels import cpu
 

@@ -22,13 +22,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ropewalk import rotate
-from ropewalk.bench import contenders, peers
+from ropewalk.bench import contenders
+from ropewalk.bench.bench_options import check_target, make_plan, using_threads
+from ropewalk.bench.bench_report import duration, picture_of, print_notes, print_part
+from ropewalk.bench.clock import peak_call_memory, time_rows
 from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Rotation
-from ropewalk.bench.correctness import allowed, worst_error
-from ropewalk.bench.output import duration, picture_of, print_notes, print_part
-from ropewalk.bench.plan import check_target, make_plan, using_threads
-from ropewalk.bench.run import measure, write_results
-from ropewalk.bench.timing import peak_call_memory, time_rows
+from ropewalk.bench.rotation_bench import allowed, measure, worst_error, write_results
 from ropewalk.bench.workloads import (
     GRADIENT,
     IN_PLACE,
@@ -68,7 +67,7 @@ def turned_by(q, k, case, extra=0.0, sign=1):
 @pytest.fixture(scope="module")
 def measured():
     heard = []
-    plan = tiny_plan(chosen=(*CONTENDERS, *peers.PEERS), dtype="float32,bfloat16")
+    plan = tiny_plan(chosen=(*CONTENDERS, *contenders.PEERS), dtype="float32,bfloat16")
     results = measure(plan, ["ropewalk", "bench"], lambda facts: heard.append(dict(facts)))
     assert [("rows" in facts) for facts in heard] == [False] + [True] * len(results["tables"])
     return results
@@ -275,7 +274,7 @@ def stand_in(monkeypatch, name, **members):
         monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(".".join(parts[:i])))
     for member, value in members.items():
         setattr(sys.modules[name], member, value)
-    monkeypatch.setattr(peers, "_needs_gpu", lambda module, case: None)
+    monkeypatch.setattr(contenders, "_needs_gpu", lambda module, case: None)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -289,7 +288,7 @@ def test_flash_attn_is_called_with_the_arguments_it_documents(form, monkeypatch)
 
     stand_in(monkeypatch, "flash_attn.layers.rotary", apply_rotary_emb=apply_rotary_emb)
     case = case_of(form)
-    assert worst_error(peers.flash_attn(case), case) < allowed(case.dtype)
+    assert worst_error(contenders.flash_attn(case), case) < allowed(case.dtype)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -315,14 +314,14 @@ def test_liger_is_called_with_the_arguments_it_documents(form, monkeypatch):
 
     stand_in(monkeypatch, "liger_kernel.transformers.rope", liger_rotary_pos_emb=Rope.apply)
     case = case_of(form)
-    rotated = peers.liger(case)
+    rotated = contenders.liger(case)
     assert (rotated is None) == (form == WITH_TABLES)
     if rotated is not None:
         assert worst_error(rotated, case) < allowed(case.dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("contender", peers.PEERS, ids=lambda contender: contender.name)
+@pytest.mark.parametrize("contender", contenders.PEERS, ids=lambda contender: contender.name)
 def test_every_library_that_is_installed_is_called_as_it_wants(contender, dtype):
     work = replace(TINY, head_dim=16, length=40)
     for form in FORMS:
@@ -345,7 +344,7 @@ def test_what_the_compiler_makes_of_the_formula_is_the_same_rotation():
             assert worst_error(rotation, case_of(form)) < 1e-5
 
 
-def test_rows_are_sampled_in_every_round_and_five_times_at_least():
+def test_rows_are_sampled_in_every_round_and_six_times_at_least():
     counts = {"a": 0, "b": 0}
 
     def count(name):
@@ -353,7 +352,7 @@ def test_rows_are_sampled_in_every_round_and_five_times_at_least():
 
     runs = {name: (lambda name=name: count(name)) for name in counts}
     assert {name: len(s) for name, s in time_rows(runs, CPU, 3, 0).items()} == {"a": 3, "b": 3}
-    assert {name: len(s) for name, s in time_rows(runs, CPU, None, 0).items()} == {"a": 5, "b": 5}
+    assert {name: len(s) for name, s in time_rows(runs, CPU, None, 0).items()} == {"a": 6, "b": 6}
     assert min(counts.values()) > 8
 
 

@@ -23,20 +23,31 @@ from rich.console import Console
 from tiny_models import FEW, GPTJ, tiny_model
 
 from ropewalk import ModelSpec, machine
-from ropewalk.bench.model import run as model_run
-from ropewalk.bench.model import steps as model_steps
-from ropewalk.bench.model.bounds import check_step
-from ropewalk.bench.model.findings import findings
-from ropewalk.bench.model.inside import Stopwatch
-from ropewalk.bench.model.movement import ENDS, compare, logit_movement, not_relative
-from ropewalk.bench.model.output import print_model_notes, print_model_part
-from ropewalk.bench.model.passage import PASSAGE, passage
-from ropewalk.bench.model.plan import WORK, make_model_plan
-from ropewalk.bench.model.rounds import Step, interval_rank, ratio, time_steps
-from ropewalk.bench.model.run import measure_model
-from ropewalk.bench.model.steps import AFTER, BEFORE, WATCHED, WITHOUT, Views, speeds, view_of
-from ropewalk.bench.model.without import WithoutRotation
-from ropewalk.bench.run import write_results
+from ropewalk.bench import model_bench
+from ropewalk.bench.bench_options import WORK, make_model_plan
+from ropewalk.bench.bench_report import findings, print_model_notes, print_model_part
+from ropewalk.bench.clock import Ratio, Step, interval_rank, time_steps
+from ropewalk.bench.logit_movement import (
+    ENDS,
+    PASSAGE,
+    compare,
+    logit_movement,
+    not_relative,
+    passage,
+)
+from ropewalk.bench.model_bench import (
+    AFTER,
+    BEFORE,
+    WATCHED,
+    WITHOUT,
+    Views,
+    check_step,
+    measure_model,
+    speeds,
+    view_of,
+)
+from ropewalk.bench.rotation_bench import write_results
+from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.cli.bench import bench
 from ropewalk.tools import load_model
 from ropewalk.tools import rotating as model_parts
@@ -90,8 +101,8 @@ def config(tmp_path_factory):
 def measured(config):
     heard = []
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(model_run, "patch_model", Swapped)
-        patching.setattr(model_steps, "MOST_DECODED", 2)
+        patching.setattr(model_bench, "patch_model", Swapped)
+        patching.setattr(model_bench, "MOST_DECODED", 2)
         plan = make_model_plan(config, rounds=6, device="cpu", tokens=16, dtype="float32,bfloat16")
         results = measure_model(plan, ["ropewalk", "bench"], lambda facts: heard.append(facts))
     heard = [facts for facts in heard if "now" not in facts]
@@ -109,11 +120,11 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test(count, rank):
 
 def test_ratios_are_taken_within_rounds():
     below = [1.0, 10.0, 2.0, 5.0, 1.0, 4.0]
-    found = ratio([2 * x for x in below], below)
-    assert found == {"median": 2.0, "low": 2.0, "high": 2.0, "rounds": 6}
-    wide = ratio([1, 2, 3, 4, 5, 6, 7, 8, 9], [10] * 9)
-    assert (wide["low"], wide["median"], wide["high"]) == (0.2, 0.5, 0.8)
-    assert ratio([1.0] * 5, [1.0] * 5)["low"] is None
+    found = Ratio.of([2 * x for x in below], below)
+    assert found == Ratio(2.0, 2.0, 2.0, 6)
+    wide = Ratio.of([1, 2, 3, 4, 5, 6, 7, 8, 9], [10] * 9)
+    assert (wide.low, wide.median, wide.high) == (0.2, 0.5, 0.8)
+    assert Ratio.of([1.0] * 5, [1.0] * 5).low is None
 
 
 def test_only_a_run_is_timed_and_never_its_preparation():
@@ -474,13 +485,13 @@ def test_tokens_are_as_many_as_fit_into_the_seconds(seconds, lengths, config, mo
         now[0] += 0.01  # 32 tokens take this long
         return now[0]
 
-    monkeypatch.setattr(model_steps, "time", SimpleNamespace(perf_counter=tick))
+    monkeypatch.setattr(model_bench, "time", SimpleNamespace(perf_counter=tick))
     views = SimpleNamespace(before=lambda **given: None)
     plan = make_model_plan(config, device="cpu", seconds=seconds)
     tokens = torch.zeros(1, 512, dtype=torch.long)
-    found = [model_steps._length(work, views, tokens, plan) for work in WORK]
+    found = [model_bench._length(work, views, tokens, plan) for work in WORK]
     assert tuple(found) == lengths
-    assert model_steps._length("decode", views, tokens, replace(plan, tokens=7)) == 7
+    assert model_bench._length("decode", views, tokens, replace(plan, tokens=7)) == 7
 
 
 def test_a_passage_is_english_if_the_model_brings_its_tokenizer(tmp_path):

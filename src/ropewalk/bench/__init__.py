@@ -1,1 +1,1 @@
-"""Time of a rotation on this machine, compared with copying and with other libraries."""
+"""Time of a rotation and of models here: `ropewalk bench`, and the clock of `benchmarks/`."""

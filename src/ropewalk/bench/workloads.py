@@ -1,5 +1,6 @@
-"""What is rotated: the sizes of q and k, their positions, and the forms of a rotation.
+"""What is rotated, and the limit of a rotation: copying, which moves the same bytes.
 
+A workload has the sizes of q and k and their positions; it is rotated in one of several forms.
 Axes: B batch, H query heads, K key heads, S sequence, D head_dim.
 """
 
@@ -11,6 +12,8 @@ from math import prod
 
 import torch
 from torch import Tensor
+
+from ropewalk.bench.clock import Run
 
 THETA = 10_000.0
 
@@ -88,3 +91,17 @@ def _tensors(case: Case, seq_dim: int, seed: int) -> tuple[Tensor, Tensor]:
     shapes = case.workload.q(seq_dim), case.workload.k(seq_dim)
     q, k = (torch.randn(shape, generator=generator).to(case.device, case.dtype) for shape in shapes)
     return q, k
+
+
+COPIES = {IN_PLACE: "copy_ into existing memory", GRADIENT: "clone, both ways"}
+
+
+def copying(case: Case) -> Run:
+    """Return a call that copies the q and k of this case, and their gradients if it has them."""
+    tensors: list[Tensor] = list(case.tensors(-2))
+    if case.form == IN_PLACE:
+        pairs = [(torch.empty_like(x).copy_(x), x) for x in tensors]  # pages touched once
+        return lambda: [there.copy_(x) for there, x in pairs]
+    if case.form == GRADIENT:
+        tensors += case.tensors(-2, seed=1)
+    return lambda: [x.clone() for x in tensors]

@@ -80,9 +80,9 @@ def bench(
     part of a step that rotation takes, and how far logits move at far positions.
     """
     with errors():
-        from ropewalk.bench.output import picture_of, print_notes, print_part
-        from ropewalk.bench.plan import SECONDS, check_target, make_plan
-        from ropewalk.bench.run import measure, write_results
+        from ropewalk.bench.bench_options import SECONDS, check_target, make_plan
+        from ropewalk.bench.bench_report import picture_of, print_notes, print_part
+        from ropewalk.bench.rotation_bench import measure, write_results
 
         numbers, picture = path_of("--out", out), path_of("--figure", figure)
         given: dict[str, Any] = {"work": work, "threads": threads, "rounds": rounds}
@@ -119,10 +119,10 @@ def bench(
 
 def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
     """Measure a model; what its code prints goes to standard error."""
-    from ropewalk.bench.model.output import print_model_notes, print_model_part
-    from ropewalk.bench.model.plan import make_model_plan
-    from ropewalk.bench.model.run import measure_model
-    from ropewalk.bench.run import write_results
+    from ropewalk.bench.bench_options import make_model_plan
+    from ropewalk.bench.bench_report import print_model_notes, print_model_part
+    from ropewalk.bench.model_bench import measure_model
+    from ropewalk.bench.rotation_bench import write_results
 
     plan = make_model_plan(path, **given)
     console = Console(soft_wrap=True, file=sys.stdout)

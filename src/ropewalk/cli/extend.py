@@ -104,7 +104,7 @@ def extend(
     shifted positions.
     """
     with errors():
-        from ropewalk.bench.plan import check_target
+        from ropewalk.bench.bench_options import check_target
         from ropewalk.tools.extend import extend as run
         from ropewalk.tools.extend.as_text import summary_blocks
         from ropewalk.tools.extend.engines import ENGINES
@@ -159,7 +159,7 @@ def _tokens(option: str, text: str) -> int:
 
 def _loss_plan(model: str | None, text: str | None, options: dict[str, Any]) -> LossPlan | None:
     """Return what to measure with --model, or None without it."""
-    from ropewalk.bench.plan import DTYPES, read_names, read_seconds, read_whole
+    from ropewalk.bench.bench_options import DTYPES, read_names, read_seconds, read_whole
     from ropewalk.machine import pick_device
     from ropewalk.tools.loss.run import MOST_TOKENS, LossPlan
 

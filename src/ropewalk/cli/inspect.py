@@ -41,7 +41,7 @@ def inspect(
     ignored by an inference engine such as vLLM.
     """
     with errors():
-        from ropewalk.bench.plan import check_target
+        from ropewalk.bench.bench_options import check_target
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
         from ropewalk.tools.inspect.as_text import comparison_blocks, report_blocks
         from ropewalk.tools.inspect.plot import save_wavelengths

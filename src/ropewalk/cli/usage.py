@@ -75,7 +75,7 @@ def usage(
     and the loss if only the fastest share p of the pairs rotates (p-RoPE, without training).
     """
     with errors():
-        from ropewalk.bench.plan import check_target
+        from ropewalk.bench.bench_options import check_target
         from ropewalk.lab.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure

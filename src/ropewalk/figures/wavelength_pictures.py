@@ -1,4 +1,4 @@
-"""Pictures by pair: wavelengths against contexts, the norm that heads give each, errors of angles."""
+"""Pictures by pair: wavelengths against contexts, shares of a norm, and errors of angles."""
 
 from __future__ import annotations
 

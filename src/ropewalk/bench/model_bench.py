@@ -1,15 +1,18 @@
-"""Steps of a model: prefill, decode and training, before and after `patch`, and without rotation.
+"""Measurement of a model before and after `patch`, and without rotation: speed and logits.
 
-Views share the weights of one model, so that they take turns without loading or undoing anything.
+Steps are prefill, decode and training. Views share the weights of one model, so that they take
+turns without loading or undoing anything. A step that would take too long or too much memory is
+refused before it begins.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import ceil, isnan
 from statistics import median
 from typing import Any
@@ -17,11 +20,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.bench.model.inside import Stopwatch
-from ropewalk.bench.model.plan import DECODE, PREFILL, TRAINING, ModelPlan
-from ropewalk.bench.model.rounds import LEAST_ROUNDS, Step, ratio, time_steps
-from ropewalk.bench.model.without import WithoutRotation
+from ropewalk.bench.bench_options import DECODE, PREFILL, TRAINING, ModelPlan, using_threads
+from ropewalk.bench.clock import LEAST_ROUNDS, Ratio, Step, finish, time_steps
+from ropewalk.bench.contenders import kernel_serves
+from ropewalk.bench.logit_movement import logit_movement, passage
+from ropewalk.bench.rotation_bench import device_name
+from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.files import Facts
+from ropewalk.machine import check_fits, conditions
+from ropewalk.machine import load as machine_load
+from ropewalk.tools.models.cost import least_bytes, work_of
+from ropewalk.tools.models.source import (
+    Source,
+    check_memory,
+    load,
+    quiet,
+    random_tokens,
+    read_source,
+)
 
 BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
 WATCHED = {BEFORE: "before, watched", AFTER: "after, watched"}  # with a stopwatch
@@ -108,15 +124,16 @@ def speeds(
         "seconds_inside": {name: list(values) for name, values in inside.items()},
         "tokens_per_sample": count,
         "tokens_per_second": {name: count / median(values) for name, values in samples.items()},
-        "times_as_fast": ratio(before, after),
+        "times_as_fast": asdict(Ratio.of(before, after)),
         "rotation": {
-            name: ratio(values, samples[WATCHED[name]]) for name, values in inside.items()
+            name: asdict(Ratio.of(values, samples[WATCHED[name]]))
+            for name, values in inside.items()
         },
         "left_out": None,
         "why_not_left_out": why_not,
     }
     if WITHOUT in samples:
-        facts["left_out"] = ratio(before, samples[WITHOUT])
+        facts["left_out"] = asdict(Ratio.of(before, samples[WITHOUT]))
     return facts
 
 
@@ -130,8 +147,7 @@ def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
         views.before(input_ids=few, use_cache=False)
         began = time.perf_counter()
         views.before(input_ids=few, use_cache=False)
-        if plan.device.type != "cpu":
-            torch.accelerator.synchronize(plan.device)
+        finish(plan.device)
     passes = FORWARDS[work] * (time.perf_counter() - began) / least
     fits = (n for n in LENGTHS if n <= tokens.shape[1] and passes * n <= plan.seconds)
     return next(fits, min(least, tokens.shape[1]))
@@ -198,3 +214,152 @@ def _each(views: Views, step_of: Callable[[nn.Module], Step]) -> dict[str, Step]
 
 
 _MAKERS = {PREFILL: _prefill, DECODE: _decode, TRAINING: _training}
+
+
+PATIENCE = 60.0  # seconds of one step, unless --seconds is more
+SHORT = 32  # tokens of the first timed pass
+
+
+def check_step(
+    model: nn.Module,
+    tokens: Tensor,
+    plan: ModelPlan,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Raise ValueError if a step with these tokens (1, S) does not fit into memory or time.
+
+    Passes of 32, 128, 512, … tokens are timed; the next one runs only if no estimate is too long.
+    """
+    count, trains = tokens.shape[1], TRAINING in plan.work
+    logits = count if trains or DECODE in plan.work else 0
+    check_fits(
+        least_bytes(model, count, logits, trains=trains),
+        plan.device,
+        rule="--tokens must be fewer",
+        what=f"one step with {count:,} tokens needs at least",
+    )
+    most, passes = max(PATIENCE, plan.seconds), 3 if trains else 1
+    length = SHORT
+    while length < count:
+        try:
+            taken = _seconds(model, tokens[:, :length], plan, clock)
+        except Exception:  # the step itself reports what the model's code raises
+            return
+        whole = passes * taken * work_of(model, count) / work_of(model, length)
+        if whole > most:
+            raise ValueError(
+                f"--tokens must be fewer: one step with {count:,} tokens would take about "
+                f"{whole:,.0f} s, more than {most:,.0f} s; --seconds can allow more"
+            )
+        if whole < most / 10:
+            return
+        length *= 4
+
+
+def _seconds(
+    model: nn.Module, tokens: Tensor, plan: ModelPlan, clock: Callable[[], float]
+) -> float:
+    for _ in range(2 if tokens.shape[1] == SHORT else 1):  # the first pass warms up
+        began = clock()
+        with torch.no_grad():
+            model(input_ids=tokens, use_cache=False)
+        finish(plan.device)
+    return clock() - began
+
+
+def measure_model(
+    plan: ModelPlan,
+    command: Sequence[str] = (),
+    watch: Callable[[Facts], None] = lambda facts: None,
+) -> Facts:
+    """Measure a model; `watch` receives the conditions, then the facts of each dtype.
+
+    Between these it receives {"now": what is being done}.
+
+    Raises ValueError if the path is not that of a causal language model with a rope, or if its
+    weights do not fit into memory.
+    """
+    began = time.monotonic()
+    source = read_source(plan.path, plan.trust_remote_code)
+    for dtype in plan.dtypes:
+        check_memory(source, dtype, plan.device, TRAINING in plan.work)
+    results: Facts = conditions(command, plan.threads, ["torch", "transformers"])
+    results["machine"]["device"] = device_name(plan.device)
+    results["kernel"] = kernel_serves(plan.device)
+    results["path"] = str(plan.path)
+    opening: Facts | None = dict(results)
+    results["models"] = []
+    with using_threads(plan.threads):
+        for dtype in plan.dtypes:
+            results["models"].append(_measure_dtype(plan, source, dtype, watch, opening))
+            opening = None
+            watch(results["models"][-1])
+    results["machine"]["load_after"] = machine_load()
+    results["duration_s"] = round(time.monotonic() - began, 1)
+    return results
+
+
+def _measure_dtype(
+    plan: ModelPlan,
+    source: Source,
+    dtype: torch.dtype,
+    watch: Callable[[Facts], None],
+    opening: Facts | None,
+) -> Facts:
+    """Return the facts of one dtype; `watch` gets `opening` when nothing can be refused anymore."""
+    name = str(dtype).removeprefix("torch.")
+    watch({"now": f"{'loading' if source.has_weights else 'building'} the model in {name}"})
+    gc.collect()  # the model in the dtype before
+    model = load(source, dtype, plan.device)
+    text, kind = passage(source)
+    tokens = random_tokens(source, plan.tokens or LENGTHS[0]).to(plan.device)
+    patched: list[Any] = []
+    with quiet():
+        views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
+        if plan.tokens is not None:
+            check_step(views.before, tokens, plan)
+        if opening is not None:
+            watch(opening)
+        facts = {"dtype": name, **_model_facts(model, source)}
+        facts["patch"] = {
+            "says": str(patched[0]),
+            "tables": list(patched[0].tables),
+            "taken": list(patched[0].taken),
+            "left": [list(each) for each in patched[0].left],
+        }
+        facts["speed"] = []
+        for work in plan.work:
+            watch({"now": f"timing {work} in {name}"})
+            facts["speed"].append(time_work(work, views, tokens, plan))
+        watch({"now": f"moving a passage to far positions in {name}"})
+        text = text.to(plan.device)
+        facts["logits"] = {"tokens": kind} | logit_movement(
+            views.before, views.after, text, source.spec, facts["config_positions"]
+        )
+    return facts
+
+
+def _model_facts(model: nn.Module, source: Source) -> Facts:
+    config = source.config.get_text_config(decoder=True)
+    return {
+        "model": type(model).__name__,
+        "model_type": config.model_type,
+        "layers": getattr(config, "num_hidden_layers", None),
+        "width": getattr(config, "hidden_size", None),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "weights": "loaded" if source.has_weights else "random",
+        "input": "text only" if source.of_many else "text",
+        "attention": getattr(model.config, "_attn_implementation", None),
+        "config_positions": getattr(config, "max_position_embeddings", None),
+    }
+
+
+def patch_model(model: nn.Module) -> Any:
+    """Return what `patch` returns for this model."""
+    from ropewalk.tools.patch import patch
+
+    try:
+        return patch(model)
+    except ValueError as error:
+        says = str(error).removeprefix("model must ")
+        raise ValueError(f"--model must {says}") from error

@@ -7,6 +7,7 @@ is rounding, above all of the angles. Each pass has the passage alone, without a
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,45 @@ from torch.nn import functional as F
 
 from ropewalk.files import Facts
 from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.tools.models.source import Source, random_tokens
 from ropewalk.tools.verify.state import preserved
+
+PASSAGE = 64  # tokens
+
+
+def passage(source: Source, count: int = PASSAGE) -> tuple[Tensor, str]:
+    """Return the tokens of a passage, (1, count), and what they are.
+
+    They are English text if the folder has a tokenizer.json, else random.
+    """
+    config = source.config.get_text_config(decoder=True)
+    size = int(config.vocab_size)
+    file = source.path / "tokenizer.json"
+    if source.has_weights and file.is_file():
+        ids = _english(file)
+        if len(ids) >= count and max(ids) < size:
+            return torch.tensor([ids[:count]]), "English text"
+    return random_tokens(source, count), "random tokens"
+
+
+def _english(file: Path) -> list[int]:
+    try:
+        from tokenizers import Tokenizer
+
+        return list(Tokenizer.from_file(str(file)).encode(TEXT).ids)
+    except Exception:  # a broken tokenizer, or another format: random tokens serve
+        return []
+
+
+TEXT = (
+    "A ropewalk is a long, straight, covered path where strands of material are laid before they "
+    "are twisted into rope. Workers walked backwards along the hall, paying out hemp fiber from a "
+    "bundle around the waist, while a boy turned the wheel that spun it. The longest rope that a "
+    "yard could make was as long as its hall, so that a port with large ships needed a hall of "
+    "several hundred meters. Fires were common, because hemp dust burns easily and tar was heated "
+    "near it. Most halls closed when wire rope and machines replaced the work by hand."
+)
+
 
 ENDS = (4_096, 32_768, 131_072)
 
@@ -40,7 +79,7 @@ def logit_movement(
     try:
         near = _at(before, tokens, 0), _at(after, tokens, 0)
     except Exception as error:
-        return {**facts, "not_measured": _line(error)}
+        return {**facts, "not_measured": _in_one_line(error)}
     facts["spread"] = float(near[0].std(dim=-1).mean())
     facts["near"] = compare(*near)
     facts["rounding"] = max(1e-3, 64 * torch.finfo(_dtype(before)).eps)
@@ -51,7 +90,7 @@ def logit_movement(
         try:
             far = _at(before, tokens, start), _at(after, tokens, start)
         except Exception as error:
-            facts["rows"].append({**row, "not_measured": _line(error)})
+            facts["rows"].append({**row, "not_measured": _in_one_line(error)})
             continue
         row["between"] = compare(*far)
         row["before"], row["after"] = (
@@ -113,5 +152,5 @@ def _dtype(model: nn.Module) -> torch.dtype:
     return next(p.dtype for p in model.parameters() if p.is_floating_point())
 
 
-def _line(error: Exception) -> str:
+def _in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

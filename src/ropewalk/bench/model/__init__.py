@@ -1,1 +1,0 @@
-"""Speed of a transformers model before and after `patch`, and how far its logits move."""
