@@ -141,7 +141,7 @@ unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --see
 
 # Bases of the rope, and shares of its frequencies, on real text and contexts of 512 tokens.
 text=(--task causal-lm --seeds 1,2,3 --data debian-texts train_length=512 length_multiples=1 test_examples=500 vocabulary=4000 batch_tokens=4096 epochs=0.3 layers=4)
-if [[ theta == "${wanted%%/*}" || -z $wanted ]] && [[ ! -e data/debian-texts ]]; then "$python" -m ropewalk.cli fetch debian-texts; fi
+if [[ theta == "${wanted%%/*}" || -z $wanted ]] && [[ ! -e debian-texts ]]; then "$python" studies/fetch_text.py debian-texts; fi
 while read -r slug encoding; do
   part theta "$slug" "${text[@]}" --encodings "$encoding"
 done <<'ENCODINGS'

@@ -373,10 +373,6 @@ COPY = ["compare", "--task", "copy", "--preset", "quick"]
         (["fields", "--task", "copy", "--preset", "annotated"], "preset must be default or quick"),
         (["encodings", "--import", "nowhere.py"], "there is no such file"),
         (["tasks", "copy"], "ropewalk tasks takes fewer arguments, got 'copy'"),
-        (["fetch"], "NAME must be given"),
-        (["fetch", "kvj"], "NAME must be one of debian-texts, kjv, "),
-        (["fetch", "kjv", "--out", ""], "--out must name a path"),
-        (["fetch", "kjv", "--from", "nowhere"], "--from must name bible-kjv-text_4.38_all.deb"),
         (["translate", "a/" * 60_000], "MODEL must be a path of at most 4,096 bytes"),
     ],
 )

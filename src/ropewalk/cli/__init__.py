@@ -18,7 +18,6 @@ try:
     from ropewalk.cli.explore import explore
     from ropewalk.cli.export import export
     from ropewalk.cli.extend import extend
-    from ropewalk.cli.fetch import fetch
     from ropewalk.cli.fields import fields
     from ropewalk.cli.help_lines import Command, UsageError, in_one_line
     from ropewalk.cli.inspect import inspect
@@ -61,7 +60,7 @@ def _root(
         raise typer.Exit
 
 
-TRAINING = (compare, train, status, runs, translate, export, tune, encodings, tasks, fields, fetch)
+TRAINING = (compare, train, status, runs, translate, export, tune, encodings, tasks, fields)
 TOOLS = (verify, inspect, extend, convert, usage, catalogue, explore, bench)
 for command in (*TRAINING, *TOOLS):
     app.command(cls=Command)(command)

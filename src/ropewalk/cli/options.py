@@ -60,7 +60,7 @@ Data = Annotated[
         help="translation: phrases (built-in), multi30k, a folder (of train.de, train.en, …), two "
         "files as SOURCE,TARGET, one .csv or .tsv file, or a Hugging Face data set as "
         "hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales (built-in), your text files, a "
-        "folder of text files, or the name of a text from ropewalk fetch.  "
+        "folder of text files, or hf:NAME:CONFIG@COMMIT.  "
         "[default: the preset's]",
     ),
 ]

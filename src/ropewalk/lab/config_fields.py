@@ -47,7 +47,7 @@ class ConfigFields(BaseModel):
         (), description="sources of user-defined encodings (--import)"
     )
     # Data.
-    data: str = Field("phrases", description="built-in corpus, files, folder or fetched text")
+    data: str = Field("phrases", description="built-in corpus, files, folder or hf:NAME")
     source: str = Field("de", description="source language: ending of the files' names")
     target: str = Field("en", description="target language: ending of the files' names")
     lowercase: bool = Field(False, description="lowercase before training, score without case")

@@ -226,15 +226,3 @@ def test_a_folder_of_one_split_alone_is_refused(tmp_path):
     write(tmp_path / "test/a.txt", "text")
     with pytest.raises(CorpusError, match=r"must have train and one of .*it has test"):
         load_texts(str(tmp_path))
-
-
-def test_a_name_of_real_text_means_what_was_fetched(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CorpusError, match="no texts 'kjv' yet; ropewalk fetch kjv writes them"):
-        load_texts("kjv")
-    with pytest.raises(CorpusError, match="ropewalk fetch kjv --out there/kjv writes them"):
-        load_texts("there/kjv")
-    for split in ("train", "validation", "test"):
-        (tmp_path / "data/kjv" / split).mkdir(parents=True)
-        write(tmp_path / f"data/kjv/{split}/a.txt", f"{split} text")
-    assert load_texts("kjv").splits["test"] == ("test text",)

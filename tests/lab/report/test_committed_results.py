@@ -16,9 +16,8 @@ from ropewalk.cli import app
 from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
 from ropewalk.lab.config import Config
-from ropewalk.lab.data.real.catalogue import REAL_TEXTS
 from ropewalk.lab.report.parts import FREE, parts_of
-from ropewalk.lab.report.readme import pictures_in, readme
+from ropewalk.lab.report.readme import TEXTS, pictures_in, readme
 from ropewalk.lab.results import read_results
 
 SCRIPTS = {  # the script that writes the README of a folder in results/
@@ -102,9 +101,7 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
     lines = commands(folder)
     assert lines
     for line in lines:
-        if line.startswith("ropewalk fetch"):
-            assert line.removeprefix("ropewalk fetch ") in REAL_TEXTS
-        elif line.startswith("ropewalk"):
+        if line.startswith("ropewalk"):
             config_of(line)
         else:
             program, script, *_ = shlex.split(line)
@@ -118,8 +115,8 @@ def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of
     results = read_results(folder)
     lines = commands(folder)
     data = results["config"].get("data")
-    if data in REAL_TEXTS:  # a clone does not have them
-        assert lines.pop(0) == f"ropewalk fetch {data}"
+    if data in TEXTS:  # a clone does not have them
+        assert lines.pop(0) == TEXTS[data]
     asked = [config_of(line) for line in lines]  # imports user-defined encodings too
     # Config fills in fields that the oldest results do not have yet.
     config = Config.model_validate(results["config"])

@@ -4,7 +4,7 @@ One string names the texts: `tales` (the built-in generator), one or several tex
 (`FILE,FILE`), or a folder. The folder contains `train.txt`, `validation.txt`, `test.txt`, ...,
 or folders `train`, `validation`, `test`, ... of `.txt` files, or any `.txt` files. Files are
 UTF-8, plain or gzipped; each is one document. Line ends become "\n", and white space at the ends
-of a document is removed. `ropewalk fetch NAME` writes such a folder; NAME then names it.
+of a document is removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WHOLE_FROM = 20  # from this number of files on, complete files are held out, no
 ENDINGS = (".txt", ".txt.gz")
 WAYS = (
     "use 'tales', a folder that contains train.txt and validation.txt or any .txt files, or files "
-    "as FILE,FILE; ropewalk fetch --help lists texts to download"
+    "as FILE,FILE"
 )
 
 
@@ -88,15 +88,6 @@ def load_texts(data: str) -> Texts:
             raise CorpusError(f"data must be files as FILE,FILE, got {data!r}")
         return read_texts([Path(part).expanduser() for part in parts])
     if not path.exists():
-        from ropewalk.lab.data.real.catalogue import FETCHED, REAL_TEXTS  # lazy: rarely needed
-
-        if data in REAL_TEXTS and (FETCHED / data).is_dir():
-            return read_texts(FETCHED / data)
-        if path.name in REAL_TEXTS:
-            out = "" if data == path.name else f" --out {data}"
-            raise CorpusError(
-                f"there are no texts {data!r} yet; ropewalk fetch {path.name}{out} writes them"
-            )
         raise CorpusError(f"there are no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
     return read_texts(path)
 

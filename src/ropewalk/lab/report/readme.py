@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ropewalk.figures.picture import picture_html
 from ropewalk.files import Facts
-from ropewalk.lab.data.real.catalogue import REAL_TEXTS
 from ropewalk.lab.report import conditions, findings, tables, tuned
 from ropewalk.lab.report.formats import code, code_list, format_count, language_name
 from ropewalk.lab.report.legend import interval_note, legend
@@ -15,6 +14,9 @@ from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.pictures import FORM, pictures_of
 from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
+
+#: Texts that results were trained on and a clone lacks, with the command that writes each.
+TEXTS = {"debian-texts": "python studies/fetch_text.py debian-texts"}
 
 _DOTS = "dots are seeds, bars are means; the right panel shows the difference from the baseline"
 _LINES = "lines are means, small dots are seeds"
@@ -153,10 +155,9 @@ def _question(results: Facts) -> str:
 
 
 def _commands(results: Facts) -> str:
-    """Return the commands that make the results, with one that fetches a real text."""
-    data = results["config"].get("data")
-    fetch = f"ropewalk fetch {data}\n" if data in REAL_TEXTS else ""
-    return fetch + str(results["command"])
+    """Return the commands that make the results, with the one that writes their text."""
+    writes = TEXTS.get(results["config"].get("data"))
+    return f"{writes}\n{results['command']}" if writes else str(results["command"])
 
 
 def _others(results: Facts) -> str:

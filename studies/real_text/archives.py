@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from itertools import pairwise
 
-from ropewalk.lab.data.real.packages import Documents
+from real_text.packages import Documents
 
 MOST_BYTES = 2**28  # limit for one member; enwik8 has 10^8
 TITLE = re.compile(r"^ = ([^=\n]+) = \n", re.MULTILINE)  # of an article; sections have more =

@@ -6,18 +6,21 @@ leaves a partial folder behind.
 
 import hashlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import fetch_text
 import pytest
-from debian_packages import bible_data, deb, pinned_to, without_apt
 
-from ropewalk.lab.data.real import folder as folder_module
-from ropewalk.lab.data.real import obtain
-from ropewalk.lab.data.real.catalogue import HANDBOOK, KJV, PYTHON_DOCS, RealText
-from ropewalk.lab.data.real.folder import fetch
-from ropewalk.lab.data.real.kjv import BOOKS
+from real_text import folder as folder_module
+from real_text import obtain
+from real_text.catalogue import HANDBOOK, KJV, PYTHON_DOCS, REAL_TEXTS, RealText
+from real_text.debian_packages import bible_data, deb, pinned_to, without_apt
+from real_text.folder import fetch
+from real_text.kjv import BOOKS
 from ropewalk.lab.data.texts import load_texts
+from ropewalk.lab.report.readme import TEXTS
 
 
 def python_package():
@@ -214,6 +217,23 @@ def test_where_nothing_has_it_one_line_says_why_and_the_way_out(debs, tmp_path, 
     with pytest.raises(ValueError, match=r"has SHA-256 .*no network.* --from FOLDER$") as error:
         fetch("kjv", tmp_path / "out")
     assert "\n" not in str(error.value)
+
+
+def test_the_texts_of_committed_results_can_be_fetched():
+    assert TEXTS.keys() <= REAL_TEXTS.keys()
+
+
+def test_the_script_reports_one_line(tmp_path, debs, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fetch_text.py", "kjv", "--from", str(debs)])
+    fetch_text.main()
+    assert capsys.readouterr().out.startswith("kjv written: train 0.0")
+    assert load_texts("kjv").name == "kjv"
+    fetch_text.main()
+    assert capsys.readouterr().out.startswith("kjv already exists and is complete: train 0.0")
+    monkeypatch.setattr(sys, "argv", ["fetch_text.py", "kvj"])
+    with pytest.raises(SystemExit, match=r"^fetch_text: NAME must be one of debian-texts, kjv, "):
+        fetch_text.main()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a script stands for apt-get")

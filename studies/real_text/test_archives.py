@@ -9,14 +9,14 @@ import zipfile
 from contextlib import suppress
 
 import pytest
-from debian_packages import pinned_to, without_apt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.data.real import archives
-from ropewalk.lab.data.real import folder as folder_module
-from ropewalk.lab.data.real.catalogue import ENWIK8, WIKITEXT_2, RealText
-from ropewalk.lab.data.real.folder import fetch
+from real_text import archives
+from real_text import folder as folder_module
+from real_text.catalogue import ENWIK8, WIKITEXT_2, RealText
+from real_text.debian_packages import pinned_to, without_apt
+from real_text.folder import fetch
 from ropewalk.lab.data.texts import load_texts
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ropewalk.lab.data.real.deb import read_deb
-from ropewalk.lab.data.real.html_text import text_of
-from ropewalk.lab.data.real.kjv import read_bible
+from real_text.deb import read_deb
+from real_text.html_text import text_of
+from real_text.kjv import read_bible
 
 Documents = dict[str, str]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.data.real.html_text import text_of
-from ropewalk.lab.data.real.splits import LONG, split_documents, without_repeats
+from real_text.html_text import text_of
+from real_text.splits import LONG, split_documents, without_repeats
 
 LINES = st.sampled_from([f"{i} {'long ' * 20}line" for i in range(30)] + ["short", ""])
 DOCUMENTS = st.dictionaries(

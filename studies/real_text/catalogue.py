@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from ropewalk.lab.data.real import archives, packages
-from ropewalk.lab.data.real.obtain import Pinned, debian
-from ropewalk.lab.data.real.packages import Documents
-from ropewalk.lab.data.real.splits import split_documents, without_repeats
-
-FETCHED = Path("data")  # folder in which texts are written and looked up by name
+from real_text import archives, packages
+from real_text.obtain import Pinned, debian
+from real_text.packages import Documents
+from real_text.splits import split_documents, without_repeats
 
 Reader = Callable[[bytes], tuple[dict[str, Documents], bytes]]
 

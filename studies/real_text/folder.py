@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from real_text.catalogue import REAL_TEXTS, RealText
+from real_text.obtain import FetchError, obtain
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.files import MOST_DATA_BYTES, read_bytes, shown_path
-from ropewalk.lab.data.real.catalogue import REAL_TEXTS, RealText
-from ropewalk.lab.data.real.obtain import FetchError, obtain
 
 SUMS = "SHA256SUMS"
 SPLITS = ("train", "validation", "test")
@@ -162,7 +162,7 @@ def _readme(text: RealText, files: Mapping[str, bytes]) -> bytes:
         [
             f"# {text.name}",
             "",
-            f"Written by `ropewalk fetch {text.name}`: {held}. A file is a document, and "
+            f"Written by `studies/fetch_text.py {text.name}`: {held}. A file is a document, and "
             f"each is in one split. `sha256sum -c {SUMS}` verifies them.",
             "",
             *rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ropewalk.lab.data.real.packages import Documents
+from real_text.packages import Documents
 
 HELD_OUT_SHARE = 0.05  # least share of the characters for test, and again for validation
 LONG = 80  # characters; a line this long or longer does not occur twice by chance

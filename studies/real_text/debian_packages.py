@@ -7,7 +7,7 @@ import struct
 import tarfile
 from dataclasses import replace
 
-from ropewalk.lab.data.real import obtain
+from real_text import obtain
 
 
 def ar(members):

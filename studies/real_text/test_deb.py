@@ -7,13 +7,13 @@ a ValueError, and when a link or a path in an archive is followed.
 import lzma
 
 import pytest
-from debian_packages import ar, bible_data, compress, deb, tar_xz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.data.real import deb as deb_module
-from ropewalk.lab.data.real.deb import members, read_deb
-from ropewalk.lab.data.real.kjv import BOOKS, decompress, read_bible, unpack
+from real_text import deb as deb_module
+from real_text.deb import members, read_deb
+from real_text.debian_packages import ar, bible_data, compress, deb, tar_xz
+from real_text.kjv import BOOKS, decompress, read_bible, unpack
 
 NAMES = st.text(st.sampled_from("abcz.-0"), min_size=1, max_size=12).filter(
     lambda name: name.strip(".") == name
