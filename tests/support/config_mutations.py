@@ -15,9 +15,13 @@ from typing import Any
 from published import PUBLISHED
 
 from ropewalk import ModelSpec
-from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
-from ropewalk.rotary.config.values import MOST_THETA
+from ropewalk.rotary.config.config_json import MOST_THETA
+from ropewalk.rotary.config.model_types import (
+    CONVENTIONS,
+    MULTIMODAL_MODELS,
+    UNSUPPORTED,
+    WITHOUT_ROPE,
+)
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
 KEYS = """

@@ -3,7 +3,7 @@
 import pytest
 
 from ropewalk import tools
-from ropewalk.rotary.config.values import LENGTH_KEYS
+from ropewalk.rotary.config.config_json import LENGTH_KEYS
 from ropewalk.tools.inspect.cautions import place_of
 from ropewalk.tools.verify.grouped import by_layers
 from ropewalk.tools.verify.like import read_like

@@ -14,7 +14,7 @@ from typing import Any
 
 from ropewalk.explorer.published import published
 from ropewalk.explorer.questions import number_of, text_of
-from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
+from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling, YaRN
 from ropewalk.tools.extend import Extension, RuleResult, extend
 from ropewalk.tools.extend.block import TextConfig, text_config

@@ -16,8 +16,8 @@ from bounds import bounded
 from published import PUBLISHED, changed
 
 from ropewalk import ModelSpec
+from ropewalk.rotary.config.config_json import MAX_BYTES
 from ropewalk.rotary.config.reader import MAX_PAIRS
-from ropewalk.rotary.config.source import MAX_BYTES
 
 LLAMA, LONG, SCOUT = "llama-2-7b", "phi-3-mini-128k-instruct", "llama-4-scout-17b-16e-instruct"
 LLAMA_3 = "llama-3.1-8b-instruct"

@@ -10,7 +10,7 @@ import pytest
 from published import GONE, PUBLISHED, READ, changed
 
 from ropewalk import LayerSpec, ModelSpec, RotarySpec
-from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.rotary.config.reader import CLASS_DEFAULT
 
 LLAMA = "llama-2-7b"
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from published import PUBLISHED
 
 from ropewalk import ModelSpec, RotaryEmbedding
-from ropewalk.rotary.config.model_types import CONVENTIONS
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 
 SMOLLM = PUBLISHED["smollm3-3b"]
 

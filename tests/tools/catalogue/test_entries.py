@@ -14,9 +14,13 @@ from published import PUBLISHED, READ
 from stack_entries import ENTRIES, entry_of_stack
 
 from ropewalk import ModelSpec, tools
-from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
-from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.rotary.config.model_types import (
+    CONVENTIONS,
+    MULTIMODAL_MODELS,
+    UNSUPPORTED,
+    WITHOUT_ROPE,
+)
+from ropewalk.rotary.config.reader import CLASS_DEFAULT
 from ropewalk.tools.catalogue.vectors import rotary_part
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripts import load_scripts
 
 from ropewalk import RotaryEmbedding, axes, tools
-from ropewalk.rotary.config.scaling_rules import RULES_BY_ROPE_TYPE
+from ropewalk.rotary.config.rope_fields import RULES_BY_ROPE_TYPE
 from ropewalk.tools.catalogue.vectors import rotary_spec
 
 VECTORS = tools.catalogue_vectors()

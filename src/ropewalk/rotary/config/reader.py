@@ -1,33 +1,61 @@
-"""Read a model's layers from its config.json."""
+"""Read a model's layers from its config.json, and the origin of each value of a layer's rope.
+
+The origin is a key of config.json, or the code of the model.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ropewalk.checks import shown
-from ropewalk.rotary.config.conventions import RopeConventions
-from ropewalk.rotary.config.head_layouts import read_rope
-from ropewalk.rotary.config.indexers import indexed_layers, read_indexer
-from ropewalk.rotary.config.layer_config import (
+from ropewalk.rotary.config.config_json import (
+    JsonObject,
+    first_present,
+    load_config,
+    positive_float,
+    positive_length,
+)
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    PAIRING_KEYS,
+    RopeConventions,
+)
+from ropewalk.rotary.config.head_layouts import (
+    HEAD_COUNT_KEYS,
+    HEAD_DIM_KEYS,
+    WIDTH_KEYS,
+    indexed_layers,
+    read_indexer,
+    read_rope,
+)
+from ropewalk.rotary.config.layer_types import (
+    has_rope,
     read_layer_overrides,
+    read_layer_types,
     read_own_settings,
     scaled_layers,
 )
-from ropewalk.rotary.config.layer_types import has_rope, read_layer_types
-from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
-from ropewalk.rotary.config.origins import ARGUMENT, LayerSources, read_origins
-from ropewalk.rotary.config.rope_fields import read_rope_fields
-from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS, UNSUPPORTED
+from ropewalk.rotary.config.rope_fields import (
+    ORIGINAL_LENGTH,
+    ROPE_KEYS,
+    read_rope_fields,
+    rope_dictionary,
+)
 from ropewalk.rotary.config.sections import find_sections, normalize_section
-from ropewalk.rotary.config.source import load_config
-from ropewalk.rotary.config.values import JsonObject, positive_float, positive_length
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
+
+CLASS_DEFAULT = "default of the model's class"
+MODEL_TYPE = "model_type"  # not in the config.json, but in a table by model type
+WHOLE_HEAD = "whole head"
+ARGUMENT = "argument"
+
 
 # Pairs in all distinct ropes of a model together; published models have at most about 500.
 MAX_PAIRS = 12_288
@@ -172,3 +200,106 @@ def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
         positive_float("llama_4_scaling_beta", beta),
         positive_length(ORIGINAL_LENGTH, rope_fields[ORIGINAL_LENGTH]),
     )
+
+
+class LayerSources(NamedTuple):
+    """The settings of one layer, by their source.
+
+    section: the stack's section. own: the layer's entry in `per_layer_config`. layer_config: all
+    settings of the layer, including the defaults of the model's class.
+    """
+
+    section: JsonObject
+    own: Mapping[str, Any]
+    layer_config: JsonObject
+
+
+def read_origins(
+    sources: LayerSources, conventions: RopeConventions, layer_type: str | None
+) -> dict[str, str]:
+    """Return where the fields of a layer's rope came from, by the names of `RotarySpec`.
+
+    Each is a key ("rope_theta", "rope_parameters.full_attention.rope_theta",
+    "hidden_size / num_attention_heads"), "model_type", "whole head", or `CLASS_DEFAULT`.
+    """
+    written, place = rope_dictionary(sources.layer_config, conventions, layer_type)
+    inside = {} if written is None else written
+    has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
+    return {
+        "head_dim": _head_dim(sources, conventions, layer_type),
+        "rotary_dim": _rotary_dim(sources, conventions, layer_type, inside, place),
+        "theta": _theta(sources, conventions, layer_type, inside, place),
+        "pairing": first_present(sources.section, (CONVERTED_PAIRING_KEY, *PAIRING_KEYS))
+        or MODEL_TYPE,
+        "scaling": place if has_type else CLASS_DEFAULT,
+    }
+
+
+def _key(
+    sources: LayerSources, conventions: RopeConventions, layer_type: str | None, key: str
+) -> str:
+    """Return the key of this setting in config.json, or `CLASS_DEFAULT`."""
+    if key in sources.own:
+        return f"per_layer_config.{key}"
+    of_type = conventions.keys_by_layer_type.get(layer_type or "", {}).get(key, key)
+    return of_type if of_type in sources.section else CLASS_DEFAULT
+
+
+def _outer_key(
+    sources: LayerSources, conventions: RopeConventions, layer_type: str | None, field: str
+) -> str | None:
+    """Return the key next to the rope's dictionary that has this field, or None."""
+    for key, named in ROPE_KEYS.items():
+        if named == field and sources.layer_config.get(key) is not None:
+            return _key(sources, conventions, layer_type, key)
+    return None
+
+
+def _theta(
+    sources: LayerSources,
+    conventions: RopeConventions,
+    layer_type: str | None,
+    inside: JsonObject,
+    place: str,
+) -> str:
+    if sources.layer_config.get("layer_rope_theta") is not None:
+        by_list = "layer_rope_theta" in sources.section
+        return "layer_rope_theta" if by_list else "per_layer_config.rope_theta"
+    if inside.get("rope_theta") is not None:
+        return f"{place}.rope_theta"
+    for key in (conventions.rope_ratio_key, conventions.rope_theta_section):
+        if key is not None and key in sources.section:
+            return key
+    return _outer_key(sources, conventions, layer_type, "rope_theta") or CLASS_DEFAULT
+
+
+def _rotary_dim(
+    sources: LayerSources,
+    conventions: RopeConventions,
+    layer_type: str | None,
+    inside: JsonObject,
+    place: str,
+) -> str:
+    if conventions.head_layout in ("latent", "trailing"):
+        return _key(sources, conventions, layer_type, "qk_rope_head_dim")
+    if conventions.rotary_dim_key is not None and conventions.rotary_dim_key in sources.section:
+        return conventions.rotary_dim_key
+    if not conventions.partial_rotary:
+        return WHOLE_HEAD
+    if inside.get("partial_rotary_factor") is not None:
+        return f"{place}.partial_rotary_factor"
+    outer = _outer_key(sources, conventions, layer_type, "partial_rotary_factor")
+    if outer is not None:
+        return outer
+    return CLASS_DEFAULT if "partial_rotary_factor" in conventions.rope_defaults else WHOLE_HEAD
+
+
+def _head_dim(sources: LayerSources, conventions: RopeConventions, layer_type: str | None) -> str:
+    if conventions.head_layout == "latent":
+        return "qk_nope_head_dim + qk_rope_head_dim"
+    stated = first_present(sources.layer_config, HEAD_DIM_KEYS)
+    if stated is not None:
+        return _key(sources, conventions, layer_type, stated)
+    parts = [first_present(sources.layer_config, keys) for keys in (WIDTH_KEYS, HEAD_COUNT_KEYS)]
+    named = [_key(sources, conventions, layer_type, str(part)) for part in parts]
+    return CLASS_DEFAULT if set(named) == {CLASS_DEFAULT} else " / ".join(named)

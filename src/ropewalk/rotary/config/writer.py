@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import shown
+from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
-from ropewalk.rotary.config.model_types import CONVENTIONS
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH, write_scaling
-from ropewalk.rotary.config.values import JsonObject
+from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH, write_scaling
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE
 from ropewalk.rotary.spec import RotarySpec

@@ -12,12 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
-from ropewalk.rotary.config.head_layouts import read_rope
-from ropewalk.rotary.config.indexers import read_indexer
-from ropewalk.rotary.config.model_types import CONVENTIONS, UNSUPPORTED, WITHOUT_ROPE
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS, WITH_CLASS_SIZES
+from ropewalk.rotary.config.head_layouts import read_indexer, read_rope
+from ropewalk.rotary.config.model_types import (
+    CONVENTIONS,
+    MULTIMODAL_MODELS,
+    UNSUPPORTED,
+    WITH_CLASS_SIZES,
+    WITHOUT_ROPE,
+)
 from ropewalk.rotary.config.reader import softmax_factor
-from ropewalk.rotary.config.scaling_rules import (
+from ropewalk.rotary.config.rope_fields import (
     JSON_NAMES,
     ORIGINAL_LENGTH,
     RULES_BY_ROPE_TYPE,

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
-from ropewalk.rotary.config.scaling_rules import read_scaling
+from ropewalk.rotary.config.rope_fields import read_scaling
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.catalogue.records import (
     CatalogueVector,

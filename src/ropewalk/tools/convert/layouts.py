@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ropewalk.rotary.config.values import positive_int
+from ropewalk.rotary.config.config_json import positive_int
 from ropewalk.tools.convert.permute import (
     Place,
     blocks_of_heads,

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ropewalk.checks import shown
 from ropewalk.files import read_bytes
+from ropewalk.rotary.config.config_json import MAX_BYTES, load_config, positive_int
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
     PAIRING_KEYS,
@@ -18,8 +19,6 @@ from ropewalk.rotary.config.conventions import (
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.sections import find_sections, normalize_section
-from ropewalk.rotary.config.source import MAX_BYTES, load_config
-from ropewalk.rotary.config.values import positive_int
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing
 from ropewalk.tools.convert.config_text import last_key, remove_member, set_member

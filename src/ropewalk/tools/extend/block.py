@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.rotary.config.conventions import SLIDING, RopeConventions
-from ropewalk.rotary.config.multimodal_models import MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import softmax_factor
-from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ROPE_KEYS
-from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
+from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ORIGINAL_LENGTH, ROPE_KEYS
 from ropewalk.rotary.config.sections import STACK_KEYS, find_sections
-from ropewalk.rotary.config.values import JsonObject
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import DynamicNTK, NTKAware, Scaling, YaRN

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
+from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.tools.extend.block import TextConfig, at_path
 from ropewalk.tools.extend.engine_configs import onnx_genai, tensorrt_llm, transformers

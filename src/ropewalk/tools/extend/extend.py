@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 
 from ropewalk.checks import check_int, shown
-from ropewalk.rotary.config.values import MAX_LENGTH, JsonObject
+from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.tools.extend.block import TextConfig, scales, section_keys, text_config, with_rule
 from ropewalk.tools.extend.engines import fragments

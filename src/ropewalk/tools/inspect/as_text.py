@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ropewalk.rotary.config.origins import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
+from ropewalk.rotary.config.reader import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
 from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport, RopeFacts, Turns

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
-from ropewalk.rotary.config.origins import CLASS_DEFAULT
+from ropewalk.rotary.config.reader import CLASS_DEFAULT
 from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.engines import engine_cautions

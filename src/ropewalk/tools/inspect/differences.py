@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from ropewalk.rotary.config.values import JsonObject
+from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
 from ropewalk.tools.inspect.gguf_pairing import PERMUTED
 from ropewalk.tools.inspect.measures import drift, length_for

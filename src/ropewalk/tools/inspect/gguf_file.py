@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from ropewalk.rotary import axes
-from ropewalk.rotary.config.origins import CLASS_DEFAULT, WHOLE_HEAD
+from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling import Linear, LongRoPE, YaRN
 from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope

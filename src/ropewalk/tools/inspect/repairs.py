@@ -13,19 +13,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ropewalk.checks import did_you_mean, shown
+from ropewalk.rotary.config.config_json import JsonObject, named
 from ropewalk.rotary.config.rope_fields import (
     COMMON_FIELDS,
     EARLIER_ROPE_TYPES,
-    MAX_FIELDS,
-)
-from ropewalk.rotary.config.scaling_rules import (
     JSON_NAMES,
+    MAX_FIELDS,
     ORIGINAL_LENGTH,
     RULES_BY_ROPE_TYPE,
     UNUSED_BY_YARN,
 )
-from ropewalk.rotary.config.source import named
-from ropewalk.rotary.config.values import JsonObject
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.inspect.facts import Caution
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any, NamedTuple
 
+from ropewalk.rotary.config.config_json import LENGTH_KEYS, MAX_LENGTH, JsonObject
 from ropewalk.rotary.config.sections import RawSections, find_sections
-from ropewalk.rotary.config.values import LENGTH_KEYS, MAX_LENGTH, JsonObject
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.rotary.config.source import MAX_BYTES, load_config
-from ropewalk.rotary.config.values import JsonObject
+from ropewalk.rotary.config.config_json import MAX_BYTES, JsonObject, load_config
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ropewalk.rotary.config.config_json import JsonObject, named
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.reader import read_layers
-from ropewalk.rotary.config.scaling_rules import ORIGINAL_LENGTH
-from ropewalk.rotary.config.source import named
-from ropewalk.rotary.config.unknown_keys import ABOUT_ROPE, HARMLESS_VALUES
-from ropewalk.rotary.config.values import JsonObject
+from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
+from ropewalk.rotary.config.sections import ABOUT_ROPE, HARMLESS_VALUES
 
 MAX_PROBES = 200  # published configs need some 20
 MAX_WORK = 20_000  # pairs that all probes together compute; published configs need some 2,000

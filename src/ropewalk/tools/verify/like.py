@@ -8,8 +8,7 @@ from os import PathLike
 from typing import Any
 
 from ropewalk.checks import check_int, shown
-from ropewalk.rotary.config.source import load_config
-from ropewalk.rotary.config.values import LENGTH_KEYS
+from ropewalk.rotary.config.config_json import LENGTH_KEYS, load_config
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
