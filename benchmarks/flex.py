@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ropewalk.encodings import Placement, StackShape, build
-from ropewalk.encodings.bias import PairBias
+from ropewalk.encodings.biases import PairBias
 from ropewalk.files import write_json
 from ropewalk.machine import cores
 from ropewalk.model import flex

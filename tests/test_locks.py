@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from ropewalk import locks
-from ropewalk.locks import Busy, is_locked, locked
+from ropewalk import files
+from ropewalk.files import Busy, is_locked, locked
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 HOLD = (
     "import sys, pathlib\n"
-    "from ropewalk.locks import locked\n"
+    "from ropewalk.files import locked\n"
     "with locked(pathlib.Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
@@ -41,9 +41,9 @@ def test_a_lock_is_held_by_one_and_freed_by_a_kill(tmp_path):
 
 def test_who_only_looks_keeps_nobody_out(tmp_path):
     looker = os.open(tmp_path, os.O_RDONLY)
-    locks.fcntl.flock(looker, locks.fcntl.LOCK_SH)
+    files.fcntl.flock(looker, files.fcntl.LOCK_SH)
     assert not is_locked(tmp_path)
-    threading.Timer(locks.PATIENCE / 4, os.close, [looker]).start()
+    threading.Timer(files.LOCK_PATIENCE / 4, os.close, [looker]).start()
     with locked(tmp_path):
         assert is_locked(tmp_path)
 
@@ -52,6 +52,6 @@ def test_a_file_system_without_locks_says_so(tmp_path, monkeypatch):
     def refused(*_):
         raise OSError("no locks here")
 
-    monkeypatch.setattr(locks.fcntl, "flock", refused)
+    monkeypatch.setattr(files.fcntl, "flock", refused)
     with locked(tmp_path):
         assert is_locked(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and read up to a stated size; JSON."""
+"""Files that are written completely or not at all, and read up to a stated size; JSON; locks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ import os
 import platform
 import re
 import stat
+import sys
+import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
 
 MOST_OF_A_NAME = 200  # characters of a path that a message repeats
 MOST_JSON_BYTES = 2**24  # of a file of facts: ten times what the largest published results take
 MOST_DATA_BYTES = 2**28  # of a file that grows with the training, the scores or the figures
 BYTES_OF_A_LIST = 16  # of a JSON file for each list or object, which takes some 200 in memory
+
+LOCK_PATIENCE = 0.2  # seconds; a process that only looks holds the lock for much less
 
 #: What to do about a damaged file of a run.
 WAY_OUT = "delete it, and the same ropewalk compare or train, on the same folder, makes it again"
@@ -253,4 +261,59 @@ def is_alive(pid: int) -> bool:
         return False
     except (PermissionError, OverflowError):
         return True
+    return True
+
+
+class Busy(Exception):  # noqa: N818, not an error
+    """Another process uses the folder."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, creating it if needed. Raises `Busy` if another process has locked it.
+
+    The folder itself is locked: no lock file is left over, however the process ends. Windows and
+    some network file systems have no such lock; there nothing is locked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":  # it cannot open a folder
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        until = time.monotonic() + LOCK_PATIENCE
+        while _try_lock(handle, exclusive=True) is False:
+            if time.monotonic() > until:
+                raise Busy(f"another process uses {folder}")
+            time.sleep(LOCK_PATIENCE / 10)
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_locked(folder: Path) -> bool | None:
+    """Return whether another process has locked a folder now; None if nothing can be locked."""
+    if sys.platform == "win32":
+        return None
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # missing, or not for this user
+        return False
+    try:
+        free = _try_lock(handle, exclusive=False)  # shared: several may look at the same time
+        return None if free is None else not free
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int, *, exclusive: bool) -> bool | None:
+    """Return whether a folder could be locked; None if its file system has no locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
     return True

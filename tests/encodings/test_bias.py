@@ -32,8 +32,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from ropewalk.encodings import Placement, StackShape, build
-from ropewalk.encodings.alibi import slopes
-from ropewalk.encodings.t5 import bucket_borders
+from ropewalk.encodings.biases import bucket_borders, slopes
 from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.model import Attention, initialize
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ropewalk.encodings import REGISTRY, Placement, StackShape, build
-from ropewalk.encodings.t5 import bucket_borders
+from ropewalk.encodings.biases import bucket_borders
 
 SHAPE = StackShape(layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=True)
 

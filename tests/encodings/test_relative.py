@@ -23,7 +23,7 @@ from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
 from transformers.models.xlnet import modeling_xlnet
 
 from ropewalk.encodings import Placement, build
-from ropewalk.encodings.deberta import table_rows
+from ropewalk.encodings.relative import table_rows
 from ropewalk.model import Attention, DecoderCache, KeyValueCache
 
 BY_DISTANCE = [

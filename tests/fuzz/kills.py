@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ropewalk.locks import is_locked
+from ropewalk.files import is_locked
 
 WORDS = [
     *("compare", "--task", "copy", "--encodings", "none,rotary", "--seeds", "1", "--jobs", "2"),

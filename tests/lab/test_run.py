@@ -17,7 +17,7 @@ import pytest
 import torch
 from tiny_tasks import TINY_TRANSLATION
 
-from ropewalk.files import read_json, write_json
+from ropewalk.files import is_locked, locked, read_json, write_json
 from ropewalk.lab import run
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import read_tensors, write_tensors
@@ -28,7 +28,6 @@ from ropewalk.lab.models import build_model, fewest_parameters, load_model
 from ropewalk.lab.snapshots import snapshots
 from ropewalk.lab.train import Trainer
 from ropewalk.lab.worker import run_cell
-from ropewalk.locks import is_locked, locked
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")

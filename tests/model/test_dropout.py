@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ropewalk.model.dropout import Dropout
+from ropewalk.model.transformer import Dropout
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

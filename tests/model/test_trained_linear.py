@@ -14,8 +14,7 @@ from torch.nn.functional import linear as torch_linear
 from torch.utils.flop_counter import FlopCounterMode
 
 import ropewalk.model.linear as module
-from ropewalk.model.linear import FEWEST
-from ropewalk.model.trained_linear import TrainedLinear, product
+from ropewalk.model.linear import FEWEST, TrainedLinear, product
 
 needs_onednn = pytest.mark.skipif(not module.ONEDNN_IS_FASTER, reason="needs AVX-512 and oneDNN")
 

@@ -28,7 +28,7 @@ from ropewalk.model import (
     initialize,
     softmax_attention,
 )
-from ropewalk.model.dropout import Dropout
+from ropewalk.model.transformer import Dropout
 
 ENCODINGS = [
     "none",

@@ -23,7 +23,7 @@ from ropewalk import (
     axes,
     scaling,
 )
-from ropewalk.rotary import length_op
+from ropewalk.rotary import tables
 
 PAIRINGS = st.sampled_from(["half", "interleaved"])
 FEW = st.integers(1, 5)
@@ -118,7 +118,7 @@ def test_a_repr_says_what_differs_from_the_defaults(spec, written):
 
 @given(specs(), specs())
 def test_a_name_among_graphs_is_one_specs_own(one, other):
-    assert (length_op.register(one) == length_op.register(other)) == (one == other)
+    assert (tables.register(one) == tables.register(other)) == (one == other)
 
 
 @pytest.mark.parametrize("name", ["base", "rope_theta"])

@@ -14,10 +14,7 @@ from ropewalk.encodings import (
     build,
     build_encoder_decoder,
 )
-from ropewalk.encodings.cope import CoPESite
-from ropewalk.encodings.deberta import DebertaSite
-from ropewalk.encodings.shaw import ShawSite
-from ropewalk.encodings.transformer_xl import TransformerXLSite
+from ropewalk.encodings.relative import CoPESite, DebertaSite, ShawSite, TransformerXLSite
 from ropewalk.model import Attention, Transformer, TransformerShape, initialize
 
 STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)

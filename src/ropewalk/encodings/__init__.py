@@ -1,19 +1,17 @@
-"""Every position encoding, with one interface; `build` makes one from its name."""
+"""Every position encoding, with one interface; `build` makes one, or several joined by +."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from torch import Tensor, nn
+
 from ropewalk.checks import shown
 from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
-from ropewalk.encodings.alibi import ALiBi
-from ropewalk.encodings.combined import Combined, acts_in_attention
-from ropewalk.encodings.cope import CoPE
-from ropewalk.encodings.deberta import Deberta
-from ropewalk.encodings.fire import Fire
+from ropewalk.encodings.biases import T5, ALiBi, Fire, Kerple
 from ropewalk.encodings.interface import (
     Attended,
     AttentionEncoding,
@@ -21,7 +19,6 @@ from ropewalk.encodings.interface import (
     Placement,
     StackShape,
 )
-from ropewalk.encodings.kerple import Kerple
 from ropewalk.encodings.outside import (
     ImportedSource,
     add_installed,
@@ -30,12 +27,9 @@ from ropewalk.encodings.outside import (
     make_foreign,
 )
 from ropewalk.encodings.parsing import check_arguments, name_of, read_call, split_at, split_names
-from ropewalk.encodings.rotary import Rotary
-from ropewalk.encodings.shaw import Shaw
-from ropewalk.encodings.t5 import T5
-from ropewalk.encodings.transformer_xl import TransformerXL
+from ropewalk.encodings.relative import CoPE, Deberta, Shaw, TransformerXL
+from ropewalk.encodings.rotary import Rotary, XPos
 from ropewalk.encodings.tupe import Tupe
-from ropewalk.encodings.xpos import XPos
 
 
 def _none(shape: StackShape) -> Encoding:
@@ -236,3 +230,37 @@ __all__ = [
     "parse",
     "split_names",
 ]
+
+
+class Combined(Encoding):
+    """Apply several encodings: all of them act on embeddings, at most one acts in attention.
+
+    performer-pytorch uses `sinusoidal+rotary`. Raises ValueError if more than one acts in
+    attention: no published model says how to combine two there.
+    """
+
+    def __init__(self, names: Sequence[str], parts: Sequence[Encoding]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        acting = [i for i, part in enumerate(parts) if acts_in_attention(part)]
+        if len(acting) > 1:
+            said = " and ".join(names[i] for i in acting)
+            raise ValueError(
+                f"encodings joined by + must have at most one that acts in attention, got {said}"
+            )
+        self._acting = parts[acting[0]] if acting else Encoding()
+        ends = [part.max_positions for part in parts if part.max_positions is not None]
+        self.max_positions = min(ends, default=None)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part.embed(x, positions)  # type: ignore[operator]
+        return x
+
+    def for_layer(self, layer: int) -> AttentionEncoding:
+        return self._acting.for_layer(layer)
+
+
+def acts_in_attention(encoding: Encoding) -> bool:
+    """Return whether an encoding does anything inside attention."""
+    return type(encoding.for_layer(0)) is not AttentionEncoding

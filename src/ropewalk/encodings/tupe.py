@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import check_rows
-from ropewalk.encodings.bias import ScoreBias
+from ropewalk.encodings.biases import ScoreBias, T5Site
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.encodings.t5 import T5Site
 
 
 class TupeSite(ScoreBias):

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
 from ropewalk.lab.tokens import PAD
-from ropewalk.model.trained_linear import product
+from ropewalk.model.linear import product
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

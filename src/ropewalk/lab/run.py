@@ -11,7 +11,9 @@ from pathlib import Path
 from ropewalk.checks import shown
 from ropewalk.files import (
     MOST_DATA_BYTES,
+    Busy,
     Facts,
+    locked,
     read_checked_json,
     remove_parts,
     write_checked_json,
@@ -30,7 +32,6 @@ from ropewalk.lab.models import check_memory
 from ropewalk.lab.sweep import Goal, points
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import read_record
-from ropewalk.locks import Busy, locked
 from ropewalk.machine import cores, pick_device
 
 PREPARES_WITHIN = 3600.0  # seconds that another command may take to prepare the data

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.files import Facts, shown_path
+from ropewalk.files import Facts, is_locked, shown_path
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, encodings_unchecked
 from ropewalk.lab.config_reader import read_run_config
@@ -21,7 +21,6 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.run import cells_of
 from ropewalk.lab.sweep import DECODING_FIELDS, Goal
 from ropewalk.lab.tuning import chosen, chosen_training, is_trained, trial_cells
-from ropewalk.locks import is_locked
 
 COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")

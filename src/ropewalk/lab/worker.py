@@ -29,7 +29,7 @@ from typing import Any, get_args
 import torch
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import read_checked_json, remove_parts, write_checked_json
+from ropewalk.files import Busy, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.checkpoint import write_tensors
 from ropewalk.lab.config import Config, encodings_unchecked
@@ -49,7 +49,6 @@ from ropewalk.lab.sweep import DECODING_FIELDS, Goal, points, settings_from_json
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record, Trainer
 from ropewalk.lab.tuning import try_decoding
-from ropewalk.locks import Busy
 from ropewalk.machine import pick_device
 
 Emit = Callable[[dict[str, Any]], None]

@@ -6,9 +6,8 @@ from ropewalk.model.context import ContextPart
 from ropewalk.model.features import rotated_dim
 from ropewalk.model.initialize import initialize
 from ropewalk.model.language_model import LanguageModel
-from ropewalk.model.shape import TransformerShape
 from ropewalk.model.softmax_attention import attention_probabilities
-from ropewalk.model.transformer import AttentionMaps, Transformer
+from ropewalk.model.transformer import AttentionMaps, Transformer, TransformerShape
 
 __all__ = [
     "Attention",

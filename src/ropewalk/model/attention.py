@@ -15,7 +15,7 @@ from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.model import linear_attention, softmax_attention
 from ropewalk.model.cache import AttentionCache, KeyValueCache, LinearAttentionCache
 from ropewalk.model.features import parse_attention
-from ropewalk.model.trained_linear import TrainedLinear
+from ropewalk.model.linear import TrainedLinear
 
 
 class AttentionOutput(NamedTuple):

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from ropewalk.encodings import Placement
-from ropewalk.encodings.bias import PairBias
+from ropewalk.encodings.biases import PairBias
 
 #: Where its CPU kernel was tested. torch 2.13's kernel for AVX2 gives wrong numbers.
 TRIED = (

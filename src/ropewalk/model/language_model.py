@@ -14,10 +14,8 @@ from ropewalk.encodings import Encoding
 from ropewalk.model.attention import self_placement
 from ropewalk.model.cache import DecoderCache
 from ropewalk.model.context import ContextPart
-from ropewalk.model.dropout import Dropout
 from ropewalk.model.linear import linear
-from ropewalk.model.shape import TransformerShape
-from ropewalk.model.transformer import SelfAttentionLayer
+from ropewalk.model.transformer import Dropout, SelfAttentionLayer, TransformerShape
 
 
 class LanguageModel(nn.Module):

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.encodings import AttentionEncoding, Placement
-from ropewalk.encodings.bias import PairBias
+from ropewalk.encodings.biases import PairBias
 from ropewalk.encodings.relative import masked_softmax
 from ropewalk.model import flex, short_attention
 from ropewalk.model.cache import causal_mask

@@ -4,8 +4,7 @@ from ropewalk.rotary import axes, interop, positions, scaling
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.rotary.module import RotaryEmbedding
-from ropewalk.rotary.rerotate import rerotate
+from ropewalk.rotary.module import RotaryEmbedding, rerotate
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import Pairing, RotarySpec
 from ropewalk.rotary.xpos import XPosEmbedding

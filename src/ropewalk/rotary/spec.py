@@ -23,8 +23,7 @@ from ropewalk.rotary import axes, frequencies
 from ropewalk.rotary.axes import check_axes
 from ropewalk.rotary.frequencies import Axes
 from ropewalk.rotary.pairing import Pairing, check_blocks, check_pairing
-from ropewalk.rotary.scaling.proportional import Proportional
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling import Proportional, Scaling, UnscaledRope
 
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 

@@ -17,11 +17,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from ropewalk import locks
+from ropewalk import files
+from ropewalk.files import Busy
 from ropewalk.lab.launch import lease
 from ropewalk.lab.launch.exits import BUSY
 from ropewalk.lab.launch.lease import Owner, Sightings, owned, read_lease, this_machine
-from ropewalk.locks import Busy
 
 ELSEWHERE = Owner("token", "another boot", "node7", 4, "slurm job 3", "2026-01-01T00:00:00+00:00")
 OWNS = (
@@ -159,7 +159,7 @@ def no_locks(*_):
 def test_without_locks_only_time_and_the_process_say_whether_an_owner_here_lives(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
     folder = tmp_path / "cell"
     with start(folder) as process:
         seen = Sightings()

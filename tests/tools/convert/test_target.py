@@ -18,8 +18,7 @@ from convertible_models import contents
 from safetensors_files import LLAMA, llama_folder, tensors_file
 
 from ropewalk import tools
-from ropewalk.files import machine_name
-from ropewalk.locks import locked
+from ropewalk.files import locked, machine_name
 
 CONVERT, TARGET = (sys.modules[f"ropewalk.tools.convert.{name}"] for name in ("convert", "target"))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import read_checked_json
+from ropewalk.files import Busy, read_checked_json
 from ropewalk.lab.cells import Cell, CellFailed
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_reader import read_run_config
@@ -22,7 +22,6 @@ from ropewalk.lab.sweep import Goal
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.train import Record
 from ropewalk.lab.worker import Emit, lack_of_memory, run_cell, train_cell
-from ropewalk.locks import Busy
 
 Watch = Callable[[Cell, dict[str, Any]], None]
 

@@ -15,15 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.encodings import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings import AttentionEncoding, Combined, Encoding, Placement, StackShape
 from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
-from ropewalk.encodings.alibi import ALiBiSite
-from ropewalk.encodings.bias import ScoreBias
-from ropewalk.encodings.combined import Combined
-from ropewalk.encodings.kerple import KerpleSite
+from ropewalk.encodings.biases import ALiBiSite, KerpleSite, ScoreBias, T5Site
+from ropewalk.encodings.relative import ShawSite
 from ropewalk.encodings.rotary import RotarySite
-from ropewalk.encodings.shaw import ShawSite
-from ropewalk.encodings.t5 import T5Site
 from ropewalk.rotary import LearnedRotaryEmbedding
 
 #: Positions that are written where the format has a row for each. `ropewalk translate` reads

@@ -1,6 +1,6 @@
 """Who works in a cell's folder, on any machine that shares it.
 
-A lock of the operating system (`ropewalk.locks`) frees a folder at once when a process of this
+A lock of the operating system (`ropewalk.files`) frees a folder at once when a process of this
 machine ends. It says nothing about other machines, and some file systems have no locks, so the
 owner also writes a lease, `owner.json`, and touches it every few seconds. Clocks of machines
 differ, so no time in the file is compared with a clock: another process watches whether the lease
@@ -21,9 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from ropewalk.files import is_alive, machine_name, open_now
+from ropewalk.files import Busy, is_alive, is_locked, locked, machine_name, open_now
 from ropewalk.lab.launch.exits import BUSY
-from ropewalk.locks import Busy, is_locked, locked
 
 RENEWED_EVERY = 10.0  # seconds
 LEASE = 60.0  # seconds without a change, after which an owner on another machine counts as dead

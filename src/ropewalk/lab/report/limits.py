@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ropewalk.encodings.biases import bucket_borders
 from ropewalk.encodings.parsing import name_of, read_call
-from ropewalk.encodings.t5 import bucket_borders
 from ropewalk.files import Facts
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import code, code_list, format_count

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ropewalk.files import is_alive, machine_name, shown_path
-from ropewalk.locks import is_locked, locked
+from ropewalk.files import is_alive, is_locked, locked, machine_name, shown_path
 
 MOST_OF_A_NAME = 30  # characters of the target's name in that of its part
 _PART = re.compile(r"\..*\.(\w+)-(\d{1,9})-\w+\.partial", re.DOTALL)

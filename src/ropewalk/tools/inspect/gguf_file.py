@@ -16,8 +16,7 @@ from typing import cast
 from ropewalk.rotary import axes
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
-from ropewalk.rotary.scaling import Linear, LongRoPE, YaRN
-from ropewalk.rotary.scaling.rule import Scaling, UnscaledRope
+from ropewalk.rotary.scaling import Linear, LongRoPE, Scaling, UnscaledRope, YaRN
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.inspect.cautions import factor_cautions, merged
 from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport
