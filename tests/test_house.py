@@ -30,7 +30,7 @@ FLOORS = {
         {"ropewalk"},
         {"scaling", "axes", "positions", "interop"},
         {"rotary", "figures"},
-        {"files", "locks", "machine", "bootstrap"},
+        {"files", "machine", "bootstrap"},
         {"checks"},
     ],
 }
