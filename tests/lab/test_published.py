@@ -9,21 +9,26 @@ from __future__ import annotations
 import copy
 import json
 import math
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentences import spoilt, text
 
+from ropewalk.files import read_json
+from ropewalk.lab import published
 from ropewalk.lab.published import (
+    ANSWERS,
+    ARCHIVE,
     pack,
+    read_answers,
     split_results,
     thinned,
     unpack,
     whole_results,
     write_published,
 )
-from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.bleu import bleu_statistics, sentence_scores
 
 number = st.none() | st.integers(0, 10**9) | st.floats(allow_nan=False, allow_infinity=False)
@@ -80,9 +85,11 @@ def whole(draw):
 def test_what_is_written_is_read(tmp_path_factory, results):
     folder = tmp_path_factory.mktemp("published")
     kept = copy.deepcopy(results)
-    write_published(folder, results)
+    answers = {f"{ANSWERS}/none/seed-1.x1.txt": b"=\n"}
+    write_published(folder, results, answers)
     assert results == kept  # nothing was changed on the way
-    found = read_results(folder)
+    assert read_answers(folder) == answers
+    found = read_back(folder)
     assert json.dumps(found, sort_keys=True) == json.dumps(results, sort_keys=True)
     facts, _ = split_results(results)
     assert all("training" not in cell for row in facts["encodings"] for cell in row["cells"])
@@ -98,8 +105,8 @@ def test_cells_whose_statistics_are_equal_in_value_alone_stay_apart(tmp_path):
     ]
     row = {"name": "none", "slug": "none", "settings": {}, "cells": cells}
     results = {"task": "copy", "splits": ["x1"], "config": {"sweep": ""}, "encodings": [row]}
-    write_published(tmp_path, results)
-    assert json.dumps(read_results(tmp_path), sort_keys=True) == json.dumps(results, sort_keys=True)
+    write_published(tmp_path, results, {})
+    assert json.dumps(read_back(tmp_path), sort_keys=True) == json.dumps(results, sort_keys=True)
 
 
 @given(st.lists(st.integers(-2, 40) | st.floats(0, 1) | st.booleans()))
@@ -149,6 +156,24 @@ PLAIN = {
 }
 
 
+ROTARY = "encodings/rotary.json"
+
+
+def text_of_rotary(folder):
+    with ZipFile(folder / ARCHIVE) as archive:
+        return archive.read(ROTARY).decode()
+
+
+def rewrite(folder, files):
+    with ZipFile(folder / ARCHIVE, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def read_back(folder):
+    return whole_results(folder, read_json(folder / "results.json"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -164,18 +189,54 @@ PLAIN = {
     ],
 )
 def test_a_damaged_file_is_refused_in_a_line(tmp_path, old, new, message):
-    write_published(tmp_path, PLAIN)
-    path = tmp_path / "encodings" / "rotary.json"
-    held = path.read_text()
-    assert old in held
-    path.write_text(held.replace(old, new))
-    with pytest.raises(ValueError, match=r"rotary\.json") as caught:
-        read_results(tmp_path)
+    write_published(tmp_path, PLAIN, {})
+    text = text_of_rotary(tmp_path)
+    assert old in text
+    rewrite(tmp_path, {ROTARY: text.replace(old, new).encode()})
+    with pytest.raises(ValueError, match=r"rotary\.json in .*encodings\.zip") as caught:
+        read_back(tmp_path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_archive_is_refused_in_a_line(tmp_path, monkeypatch):
+    write_published(tmp_path, PLAIN, {})
+    path = tmp_path / ARCHIVE
+    content = path.read_bytes()
+    middle = len(content) // 3
+    spoilt_middle = content[:middle] + bytes(b ^ 1 for b in content[middle : middle + 9])
+    for damaged in (
+        b"",
+        b"no archive",
+        content[: len(content) // 2],
+        spoilt_middle + content[middle + 9 :],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged: .*; restore it from version control"):
+            read_back(tmp_path)
+    path.write_bytes(content)
+    with monkeypatch.context() as patch:
+        patch.setattr(published, "MOST_JSON_BYTES", 20)
+        with pytest.raises(ValueError, match=r"rotary\.json in .* bytes, but at most 20"):
+            whole_results(tmp_path, split_results(PLAIN)[0])
+    rewrite(tmp_path, {"encodings/other.json": b"{}"})
+    with pytest.raises(ValueError, match=r"rotary\.json in .*: no such file; restore it"):
+        read_back(tmp_path)
     path.unlink()
     with pytest.raises(ValueError, match="no such file; restore it from version control"):
-        read_results(tmp_path)
+        read_back(tmp_path)
+
+
+def test_the_archive_depends_on_nothing_but_its_files(tmp_path):
+    """Fails if the time, or the order in which answers were found, changes the bytes."""
+    answers = {f"{ANSWERS}/b/seed-1.x1.txt": b"b\n", f"{ANSWERS}/a/seed-1.x1.txt": b"a\n"}
+    write_published(tmp_path / "one", PLAIN, answers)
+    write_published(tmp_path / "two", PLAIN, dict(sorted(answers.items())))
+    path = tmp_path / "one" / ARCHIVE
+    assert path.read_bytes() == (tmp_path / "two" / ARCHIVE).read_bytes()
+    with ZipFile(path) as archive:
+        assert [entry.filename for entry in archive.infolist()] == [ROTARY, *sorted(answers)]
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_a_form_of_the_future_is_refused(tmp_path):
@@ -185,6 +246,7 @@ def test_a_form_of_the_future_is_refused(tmp_path):
 
 @pytest.mark.parametrize("slug", ["../results", None, "a/b"])
 def test_a_slug_names_no_other_folder(tmp_path, slug):
+    write_published(tmp_path, PLAIN, {})
     facts, _ = split_results(PLAIN)
     facts["encodings"][0]["slug"] = slug
     with pytest.raises(ValueError, match="slug must name a file of encodings/"):
@@ -194,8 +256,8 @@ def test_a_slug_names_no_other_folder(tmp_path, slug):
 def test_cells_that_results_do_not_have_are_left_alone(tmp_path):
     """They are of an addition that was broken off before its last file."""
     bulks = split_results(PLAIN)[1]
-    write_published(tmp_path, PLAIN)
+    write_published(tmp_path, PLAIN, {})
     bulk = bulks["rotary"]
     bulk["cells"].append({**bulk["cells"][0], "seed": 2})
-    (tmp_path / "encodings" / "rotary.json").write_text(json.dumps(bulk))
-    assert read_results(tmp_path) == PLAIN
+    rewrite(tmp_path, {ROTARY: json.dumps(bulk).encode()})
+    assert read_back(tmp_path) == PLAIN

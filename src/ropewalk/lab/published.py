@@ -1,12 +1,12 @@
-"""The format of a published folder: a small results.json and one file of bulk data per encoding.
+"""The format of a published folder: a small results.json, and one archive with the other data.
 
 `results.json` has all facts of a run's results except the bulk data of its cells, and two more:
 
-- `format`: 1. Results without it are complete, as in a run and in earlier versions.
+- `format`: 1. The results of a run have no such field, and are complete.
 - `items`: per split, the statistics that do not depend on the answer, once for all cells: lengths
   of references, numbers of tokens.
 
-`encodings/SLUG.json` has the rest of an encoding:
+`encodings.zip` has the rest. `encodings/SLUG.json` in it has that of an encoding:
 
 - `encoding`: its name.
 - `cells`: per seed, the curves `training` and `validation`, one list per quantity, of at most 60
@@ -17,30 +17,39 @@
 
 A list of integers from 0 to 35 is a string with one character for each: 0 to 9, then a to z. Every
 other list is plain JSON, on a line of its own. Other content of a file is preserved.
+
+`hypotheses/SLUG/seed-SEED.SPLIT.txt`, if the project generates the data, has a line with the answer
+to each item (`lab.report.hypotheses`). The files of the archive are in order of their names and
+have no times, so that the same results give the same archive. `unzip` reads it.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from ropewalk.checks import shown
 from ropewalk.files import (
+    MOST_DATA_BYTES,
     MOST_JSON_BYTES,
     Facts,
     parse_json,
-    read_text,
+    read_bytes,
     readable_json,
     shown_path,
     write_bytes,
 )
-from ropewalk.lab.former_names import current_encoding
 from ropewalk.lab.scoring.bleu import sentence_scores
 
 FORMAT = 1
-FOLDER = "encodings"
+ARCHIVE = "encodings.zip"
+BULK = "encodings"  # folder in the archive
+ANSWERS = "hypotheses"  # folder in the archive
 MOST_POINTS = 60  # of a curve: a figure's panel is about 400 pixels wide, with smoothed curves
 CURVES = ("training", "validation")
 #: Statistics of an item that do not depend on its answer.
@@ -50,15 +59,18 @@ WAY_OUT = "restore it from version control, or publish the run again"
 _SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def write_published(folder: Path, results: Facts) -> None:
-    """Write results in this format; delete the files of encodings that they do not have."""
+def write_published(folder: Path, results: Facts, answers: Mapping[str, bytes]) -> None:
+    """Write results in this format, and answers: name in the archive -> content."""
     facts, bulks = split_results(results)
-    for slug, bulk in bulks.items():
-        _write(folder / FOLDER / f"{slug}.json", readable_json(bulk, separators=(",", ":")))
-    _write(folder / "results.json", readable_json(facts))
-    for path in (folder / FOLDER).glob("*.json"):
-        if path.stem not in bulks:
-            path.unlink()
+    files = {f"{BULK}/{slug}.json": _bulk_text(bulk).encode() for slug, bulk in bulks.items()}
+    write_bytes(folder / ARCHIVE, _archive({**files, **answers}))
+    write_bytes(folder / "results.json", (readable_json(facts) + "\n").encode())
+
+
+def read_answers(folder: Path) -> dict[str, bytes]:
+    """Return the answers of a published folder: name in the archive -> content."""
+    with _Archive(folder / ARCHIVE) as archive:
+        return {name: archive.read(name) for name in archive.names if name.startswith(ANSWERS)}
 
 
 def whole_results(folder: Path, facts: Facts) -> Facts:
@@ -77,7 +89,8 @@ def whole_results(folder: Path, facts: Facts) -> Facts:
     rows, items = facts.get("encodings"), facts.get("items")
     if not isinstance(rows, list) or not isinstance(items, dict):
         raise ValueError(f"{folder / 'results.json'} has no encodings and items; {WAY_OUT}")
-    whole["encodings"] = [_whole_row(folder, row, items) for row in rows]
+    with _Archive(folder / ARCHIVE) as archive:
+        whole["encodings"] = [_whole_row(archive, row, items) for row in rows]
     return whole
 
 
@@ -189,43 +202,36 @@ def _sentence_bleu(statistics: Facts) -> list[float] | None:
     return [round(score, 2) for score in sentence_scores(*held)]
 
 
-def _whole_row(folder: Path, row: Any, items: Mapping[str, Facts]) -> Facts:
+def _whole_row(archive: _Archive, row: Any, items: Mapping[str, Facts]) -> Facts:
     slug = row.get("slug") if isinstance(row, dict) else None
     if not isinstance(slug, str) or not re.fullmatch(r"[\w.+-]+", slug):
         raise ValueError(
-            f"{folder / 'results.json'}: slug must name a file of {FOLDER}/, got {shown(slug)}"
+            f"{archive.path.parent / 'results.json'}: slug must name a file of {BULK}/, got "
+            f"{shown(slug)}"
         )
-    path = folder / FOLDER / f"{slug}.json"
-    bulk = _read_bulk(path)
+    name = f"{BULK}/{slug}.json"
+    place = archive.place(name)
+    text = archive.read(name)
     try:
-        if current_encoding(bulk["encoding"]) != row["name"]:
+        bulk = parse_json(text.decode(), MOST_JSON_BYTES)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{place}: not UTF-8 at byte {error.start}; {WAY_OUT}") from None
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; {WAY_OUT}") from None
+    if not isinstance(bulk, dict):
+        raise ValueError(f"{place} must contain a JSON object, got {shown(bulk)}; {WAY_OUT}")
+    try:
+        if bulk["encoding"] != row["name"]:
             raise ValueError(f"it is of {shown(bulk['encoding'])}, not of {row['name']}")
         held = {cell["seed"]: cell for cell in bulk["cells"]}
         # The file has more seeds than results.json if adding a part was interrupted.
         cells = [_whole_cell(cell, held[cell["seed"]], items) for cell in row["cells"]]
         attention = {name: _unpack_attention(bulk[name]) for name in ("attention",) if name in bulk}
     except KeyError as error:
-        lacking = shown(error.args[0])
-        raise ValueError(f"{shown_path(path)} lacks {lacking}; {WAY_OUT}") from None
+        raise ValueError(f"{place} lacks {shown(error.args[0])}; {WAY_OUT}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"{shown_path(path)} is not as published: {error}; {WAY_OUT}") from None
+        raise ValueError(f"{place} is not as published: {error}; {WAY_OUT}") from None
     return {**row, "cells": cells, **attention}
-
-
-def _read_bulk(path: Path) -> Facts:
-    try:
-        text = read_text(path, MOST_JSON_BYTES)
-    except ValueError as error:
-        raise ValueError(f"{error}; {WAY_OUT}") from None
-    try:
-        held = parse_json(text, MOST_JSON_BYTES)
-    except ValueError as error:
-        raise ValueError(f"{shown_path(path)}: {error}; {WAY_OUT}") from None
-    if not isinstance(held, dict):
-        raise ValueError(
-            f"{shown_path(path)} must contain a JSON object, got {shown(held)}; {WAY_OUT}"
-        )
-    return held
 
 
 def _whole_cell(facts: Facts, bulk: Facts, items: Mapping[str, Facts]) -> Facts:
@@ -294,5 +300,59 @@ def _unpack_attention(packed: Facts) -> Facts:
     return held | {"weights": weights}
 
 
-def _write(path: Path, text: str) -> None:
-    write_bytes(path, (text + "\n").encode())
+def _bulk_text(bulk: Facts) -> str:
+    return readable_json(bulk, separators=(",", ":")) + "\n"
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Return an archive of these files whose bytes do not depend on the time or the machine."""
+    content = io.BytesIO()
+    with ZipFile(content, "w") as archive:
+        for name in sorted(files):
+            entry = ZipInfo(name)  # of 1980, the first year that the format has
+            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as written on Linux
+            archive.writestr(entry, files[name], ZIP_DEFLATED, compresslevel=9)
+    return content.getvalue()
+
+
+class _Archive:
+    """An archive that is read; every mistake is a ValueError that names it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> _Archive:
+        try:
+            self.zip = ZipFile(io.BytesIO(read_bytes(self.path, MOST_DATA_BYTES)))
+        except BadZipFile as error:
+            raise ValueError(f"{shown_path(self.path)} is damaged: {error}; {WAY_OUT}") from None
+        except ValueError as error:
+            raise ValueError(f"{error}; {WAY_OUT}") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.zip.close()
+
+    @property
+    def names(self) -> list[str]:
+        return self.zip.namelist()
+
+    def place(self, name: str) -> str:
+        """Return how a message names a file of the archive."""
+        return f"{name} in {shown_path(self.path)}"
+
+    def read(self, name: str) -> bytes:
+        """Return a file of at most `MOST_JSON_BYTES`."""
+        try:
+            size = self.zip.getinfo(name).file_size
+            if size > MOST_JSON_BYTES:
+                raise ValueError(f"{size:,} bytes, but at most {MOST_JSON_BYTES:,} are allowed")
+            with self.zip.open(name) as file:
+                return file.read(size)
+        except KeyError:
+            raise ValueError(f"{self.place(name)}: no such file; {WAY_OUT}") from None
+        # Encrypted, or compressed in another way, is no archive of ours.
+        except (BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
+            raise ValueError(f"{self.place(name)} is damaged: {error}; {WAY_OUT}") from None
+        except ValueError as error:
+            raise ValueError(f"{self.place(name)}: {error}; {WAY_OUT}") from None

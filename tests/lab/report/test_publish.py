@@ -6,11 +6,13 @@ numbers than the run; and if rewriting a README changes more than its words.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 from html import escape
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
@@ -51,15 +53,19 @@ def content_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+def zip_of(content):
+    with ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def test_published_folder(tmp_path, published, facts):
     publish(write_run(tmp_path / "run", facts), tmp_path / "again")
     files = content_of(published)
     assert files == content_of(tmp_path / "again")
-    slugs = [row["slug"] for row in facts["encodings"]]
     assert set(files) == {
         "README.md",
         "results.json",
-        *(f"encodings/{slug}.json" for slug in slugs),
+        "encodings.zip",
         *(f"{name}-{scheme}.png" for name in NAMES for scheme in ("light", "dark")),
     }
     for name, content in files.items():
@@ -67,8 +73,11 @@ def test_published_folder(tmp_path, published, facts):
             assert content.startswith(b"\x89PNG")
             assert len(content) < 150_000
     for name, content in files.items():
-        text = "" if name.endswith(".png") else content.decode()
-        assert not re.search("grüß|greets|hello|Mann", text)
+        texts = [content] if not name.endswith(".zip") else zip_of(content).values()
+        told = "" if name.endswith(".png") else b"".join(texts).decode()
+        assert not re.search("grüß|greets|hello|Mann", told)
+    encodings = [f"encodings/{row['slug']}.json" for row in facts["encodings"]]
+    assert list(zip_of(files["encodings.zip"])) == sorted(encodings)
 
 
 def test_the_readme_tells_the_numbers(published, facts):

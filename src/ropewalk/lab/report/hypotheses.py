@@ -1,8 +1,8 @@
 """The answers of a run, published only if the project generates its data.
 
-`hypotheses/SLUG/seed-SEED.SPLIT.txt` has a line for each item: the translations of the built-in
-phrases, in the file whose SHA-256 is in the scores; or the words of a generated task's answer, `=`
-if it is right. No sentence of any other corpus is published.
+`hypotheses/SLUG/seed-SEED.SPLIT.txt` in the folder's archive has a line for each item: the
+translations of the built-in phrases, in the file whose SHA-256 is in the scores; or the words of a
+generated task's answer, `=` if it is right. No sentence of any other corpus is published.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes, read_checked_json, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes, read_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+from ropewalk.lab.published import ANSWERS
 
-FOLDER = "hypotheses"
 BUILT_IN = "phrases"
 
 
 def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
-    """Return the answers of a run that may be published: path in the folder -> content."""
+    """Return the answers of a run that may be published: name in the archive -> content."""
     found = {}
     for row in results["encodings"]:
         for cell in row["cells"]:
@@ -28,17 +28,8 @@ def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
                 content = _content(folder, results, split)
                 _check_scored(content, cell["scores"][split], folder / split)
                 if content is not None:
-                    found[f"{FOLDER}/{row['slug']}/seed-{cell['seed']}.{split}.txt"] = content
+                    found[f"{ANSWERS}/{row['slug']}/seed-{cell['seed']}.{split}.txt"] = content
     return found
-
-
-def write_hypotheses(folder: Path, found: dict[str, bytes], *, keep: bool) -> None:
-    """Write answers into a published folder; with `keep`, other answers in it stay."""
-    for name, content in found.items():
-        write_bytes(folder / name, content)
-    for path in () if keep else list((folder / FOLDER).glob("*/seed-*.txt")):
-        if path.relative_to(folder).as_posix() not in found:
-            path.unlink()
 
 
 def _check_scored(content: bytes | None, scores: Facts, place: Path) -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 from ropewalk.figures.interactive import without_nan
 from ropewalk.figures.picture import Picture
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_json, write_bytes
-from ropewalk.lab.published import write_published
-from ropewalk.lab.report.hypotheses import free_hypotheses, write_hypotheses
+from ropewalk.lab.published import read_answers, write_published
+from ropewalk.lab.report.hypotheses import free_hypotheses
 from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
@@ -32,13 +32,12 @@ from ropewalk.lab.verdicts import add_verdicts
 
 
 def publish(run: Path, folder: Path) -> None:
-    """Write `results.json`, `encodings/`, figures and a README into `folder`.
+    """Write `results.json`, `encodings.zip`, figures and a README into `folder`.
 
     The same run gives the same bytes. Raises ValueError if the run has no `results.json`.
     """
     results = _results_of_run(run)
-    write_published(folder, results)
-    write_hypotheses(folder, free_hypotheses(run, results), keep=False)
+    write_published(folder, results, free_hypotheses(run, results))
     rewrite_readme(folder, draw=True)
 
 
@@ -54,8 +53,7 @@ def add(run: Path, folder: Path) -> list[str]:
     results, part = _published(folder), _results_of_run(run)
     whole = with_part(results, part)
     readme(whole, [])  # an error is raised before anything is written
-    write_published(folder, whole)
-    write_hypotheses(folder, free_hypotheses(run, part), keep=True)
+    write_published(folder, whole, read_answers(folder) | free_hypotheses(run, part))
     rewrite_readme(folder, draw=True)
     return other_versions(results, part)
 
@@ -119,7 +117,7 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
     add_verdicts(results, results.get("against", ()) if against is None else against)
     for row in results["encodings"]:
         row.pop("equal_time", None)
-    write_published(folder, results)
+    write_published(folder, results, read_answers(folder))
     _write(folder, score_pictures(results))
     rewrite_readme(folder)
 

@@ -109,7 +109,9 @@ def readme(results: Facts, pictures: list[str]) -> str:
         if is_translation(results)
         else "each test example's score"
     )
-    parts += [f"`results.json` has the full config; `encodings/` has the loss curves and {each}."]
+    parts += [
+        f"`results.json` has the full config; `encodings.zip` has the loss curves and {each}."
+    ]
     return "\n\n".join(parts) + "\n"
 
 
