@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
 from ropewalk.encodings.absolute import Sinusoidal, sinusoids
-from ropewalk.lab.batches import Batch, EncodedSplit
+from ropewalk.lab.data.batches import Batch, EncodedSplit
 from ropewalk.lab.tokens import BOS, EOS, PAD
 from ropewalk.model import Transformer, TransformerShape
 from ropewalk.model.cache import causal_mask

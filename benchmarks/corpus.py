@@ -25,13 +25,13 @@ from rich.console import Console
 
 from ropewalk import machine
 from ropewalk.files import write_json
-from ropewalk.lab.batches import make_batch, plan_epoch
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data.batches import make_batch, plan_epoch
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.data.store import MappedSplit, write_index, write_part
 from ropewalk.lab.data.stream import BLOCK_PAIRS
-from ropewalk.lab.progress import Watcher
-from ropewalk.lab.run import prepare
+from ropewalk.lab.running.progress import Watcher
+from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks.translation import Translation
 
 EVERY = 0.5  # seconds between two readings of memory

@@ -23,7 +23,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
-from ropewalk.lab.launch.worker_process import KEEP_MEMORY
+from ropewalk.lab.running.launcher import KEEP_MEMORY
 from ropewalk.machine import peak_memory
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 

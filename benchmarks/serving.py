@@ -26,10 +26,10 @@ from translation import product_rate, search_operations, untrained
 from translation_ways import Way
 
 from ropewalk.files import write_json
-from ropewalk.lab.checkpoint import read_tensors
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.translator import Translator, find_model
+from ropewalk.lab.tensors import read_tensors
 from ropewalk.machine import cores
 from ropewalk.model import Transformer
 

@@ -20,7 +20,7 @@ from common import FOLDER, conditions, default_data, precisions, table
 from training_ways import WAYS, sentences_of
 
 from ropewalk.files import write_json
-from ropewalk.lab.batches import EncodedSplit
+from ropewalk.lab.data.batches import EncodedSplit
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import TransformerShape

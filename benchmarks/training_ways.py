@@ -17,11 +17,11 @@ import torch
 from common import FOLDER
 from torch import Tensor
 
-from ropewalk.lab.batches import EncodedSplit, make_batch, plan_epoch
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data.batches import EncodedSplit, make_batch, plan_epoch
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import BOS, EOS, PAD
-from ropewalk.lab.train import Trainer, autocast
+from ropewalk.lab.training.trainer import Trainer, autocast
 from ropewalk.model import TransformerShape
 
 SMOOTHING = 0.1

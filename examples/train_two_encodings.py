@@ -7,8 +7,8 @@ Texts are generated stories. Needs `pip install "ropewalk[lab]"`.
 import tempfile
 from pathlib import Path
 
-from ropewalk.lab.compare import compare
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.running.compare import compare
 
 SETTINGS = {
     "task": "causal-lm",

@@ -20,9 +20,9 @@ from ropewalk.lab.report.formats import (
 )
 from ropewalk.lab.report.metrics import is_possible, tested_metric
 from ropewalk.lab.report.tables import least_shown
+from ropewalk.lab.report.verdicts import add_verdicts
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
-from ropewalk.lab.verdicts import add_verdicts
 
 FOR, AGAINST, NEITHER = 1, -1, 0
 HARMLESS = "not worse"

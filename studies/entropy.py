@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ropewalk.lab.batches import EncodedSplit, in_order, make_batch
+from ropewalk.lab.data.batches import EncodedSplit, in_order, make_batch
 from ropewalk.lab.tokens import PAD
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from common import Facts, markdown_table
 
 from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import load_weights, read_tensors
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report.formats import format_number, format_p_value
@@ -21,6 +20,7 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated
+from ropewalk.lab.tensors import load_weights, read_tensors
 
 #: The encoding of each rule; m is the factor by which a sequence exceeds the L tokens of training.
 #: LongRoPE is not included: its factors are searched for one model and fit no other.

@@ -17,12 +17,11 @@ from torch import Tensor
 
 from ropewalk.encodings import Placement
 from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.fields import read_value
+from ropewalk.lab.config_sources import make_config, read_value
 from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.run import prepare
+from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks import Task
-from ropewalk.lab.train import Record, Trainer
+from ropewalk.lab.training.trainer import Record, Trainer
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
 from ropewalk.model.cache import AttentionCache

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from anatomy import position_left, record_rotations, score_by_distance
 from common import RESULTS, Facts, finished_run, write_study
 from rotary_parts_pictures import pictures_of
 from rotary_parts_report import readme
 from torch import Tensor, nn
 
-from ropewalk.lab.anatomy import position_left, record_rotations, score_by_distance
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model

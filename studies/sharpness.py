@@ -17,8 +17,8 @@ import torch
 from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from entropy import attention_entropy
 
-from ropewalk.lab.batches import read_splits
 from ropewalk.lab.cells import Cell
+from ropewalk.lab.data.batches import read_splits
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.report.formats import format_p_value
 from ropewalk.lab.results import read_results

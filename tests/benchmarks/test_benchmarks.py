@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.batches import EncodedSplit, source_batch
+from ropewalk.lab.data.batches import EncodedSplit, source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import Transformer, TransformerShape, initialize

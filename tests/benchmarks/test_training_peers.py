@@ -11,7 +11,7 @@ import pytest
 import torch
 from scripts import load_scripts
 
-from ropewalk.lab.batches import EncodedSplit
+from ropewalk.lab.data.batches import EncodedSplit
 from ropewalk.lab.tokens import EOS, PAD
 from ropewalk.model import TransformerShape
 

@@ -15,7 +15,7 @@ from ropewalk.cli import run_command
 from ropewalk.cli.listing import print_rows, summary
 from ropewalk.encodings import REGISTRY, outside, parse
 from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import make_config, read_setting
+from ropewalk.lab.config_sources import make_config, read_setting
 from ropewalk.lab.presets import PRESETS, TASKS, fields_of_other_tasks, presets_of
 from ropewalk.lab.tasks import CLASSES
 

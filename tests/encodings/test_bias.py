@@ -33,7 +33,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.biases import bucket_borders, slopes
-from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
+from ropewalk.lab.tensors import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.model import Attention, initialize
 
 RELATIVE = [

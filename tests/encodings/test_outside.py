@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ropewalk.encodings import REGISTRY, Encoding, StackShape, build, import_encodings, outside
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 
 STACK = StackShape(layers=1, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
 GOOD = """from dataclasses import dataclass

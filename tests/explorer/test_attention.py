@@ -16,8 +16,8 @@ from synthetic_run import write_run
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.explorer.attention import MOST_TOKENS, attention_answer, run_answer
-from ropewalk.lab.compare import compare
 from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.running.compare import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*checksum:UserWarning")
 UNPACK = """async (answer) => {

@@ -65,7 +65,7 @@ def cells_in(run: Path) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"ropewalk.lab.worker" in words and str(run).encode() in words:
+            if b"ropewalk.lab.running.worker" in words and str(run).encode() in words:
                 found.append(int(entry.name))
     return found
 

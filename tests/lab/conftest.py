@@ -3,7 +3,7 @@
 import pytest
 from cells_here import run_cells_here
 
-from ropewalk.lab import compare as comparison
+from ropewalk.lab.running import compare as comparison
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentences import TEXT
 
-from ropewalk.lab.batches import (
+from ropewalk.lab.data.batches import (
     EncodedSplit,
     even_batches,
     in_order,

@@ -19,13 +19,13 @@ from tiny_tasks import translation_config
 
 from ropewalk.files import MOST_JSON_BYTES, write_checked_json
 from ropewalk.lab.cells import Cell, read_hypotheses
-from ropewalk.lab.checkpoint import read_checksum, read_tensors, weights_of, write_tensors
-from ropewalk.lab.config_reader import make_config, read_run_config, read_setting
+from ropewalk.lab.config_sources import make_config, read_run_config, read_setting
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.translator import Translator, read_sentences
 from ropewalk.lab.models import build_model, load_model
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
+from ropewalk.lab.tensors import read_checksum, read_tensors, weights_of, write_tensors
 from ropewalk.lab.tokens import MOST_BYTES, Tokens
 
 if sys.platform != "linux":

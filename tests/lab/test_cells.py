@@ -6,7 +6,7 @@ own, or if a name is one that no file system takes.
 
 import pytest
 
-from ropewalk.lab.cells import slug
+from ropewalk.lab.config import slug
 
 DIFFERING = [
     "xpos",

@@ -20,7 +20,7 @@ from ropewalk.files import (
     write_checked_json,
     write_json,
 )
-from ropewalk.lab.checkpoint import load_weights, read_tensors, weights_of, write_tensors
+from ropewalk.lab.tensors import load_weights, read_tensors, weights_of, write_tensors
 
 
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):

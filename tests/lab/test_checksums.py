@@ -12,13 +12,13 @@ from tiny_tasks import config_of
 from tokenizers import Tokenizer
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config_reader import make_config, read_run_config
+from ropewalk.lab.config_sources import make_config, read_run_config
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results, read_summary
-from ropewalk.lab.run import prepare
+from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tokens import Tokens
 

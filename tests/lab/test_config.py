@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import make_config, read_run_config, read_setting
-from ropewalk.lab.field_rules import rule_of
+from ropewalk.lab.config import Config, rule_of
+from ropewalk.lab.config_sources import make_config, read_run_config, read_setting
 from ropewalk.lab.presets import PRESETS
 
 

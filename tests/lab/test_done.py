@@ -13,13 +13,13 @@ import pytest
 from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
-from ropewalk.lab import worker
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.done import done_before
-from ropewalk.lab.launch.launcher import End
-from ropewalk.lab.run import CellFailed, cells_of, prepare, run_cells
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.cells import Cell, CellFailed, cells_of
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.running import worker
+from ropewalk.lab.running.cell import done_before, run_cell
+from ropewalk.lab.running.launcher import End
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.scheduler import run_cells
 
 FIELDS = {
     **TINY_COPY,

@@ -11,7 +11,7 @@ import pytest
 
 AT_EXIT = """
 import atexit, os, signal, sys
-from ropewalk.lab.ending import end_with, interrupt_once
+from ropewalk.lab.stopping import end_with, interrupt_once
 
 number = int(sys.argv[1])
 signal.signal(number, interrupt_once)

@@ -17,9 +17,8 @@ from safetensors.torch import save_file
 from scripts import load_scripts
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.former_names import (
     current_command,
@@ -29,8 +28,9 @@ from ropewalk.lab.former_names import (
 )
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results
-from ropewalk.lab.run import prepare
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.training.trainer import Trainer
 
 # What an earlier version wrote has no checksums, and is read with a warning that says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*without a checksum")

@@ -11,11 +11,12 @@ from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, import_encodings, outside
 from ropewalk.files import read_json
-from ropewalk.lab.cells import CellFailed
+from ropewalk.lab.cells import CellFailed, cells_of
 from ropewalk.lab.config import Config
-from ropewalk.lab.progress import Watcher
-from ropewalk.lab.run import cells_of, prepare, run_cells, train_one
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.running.cell import run_cell
+from ropewalk.lab.running.progress import Watcher
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.scheduler import run_cells, train_one
 
 TEXT = """from ropewalk.encodings import REGISTRY, Encoding
 

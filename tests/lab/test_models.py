@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model
 
 # torch draws other normal numbers where it has no vector instructions of x86.

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.batches import EncodedSplit, gather_batches, make_batch, plan_epoch
 from ropewalk.lab.data import store
+from ropewalk.lab.data.batches import EncodedSplit, gather_batches, make_batch, plan_epoch
 
 
 def earlier_plan(split, *, tokens, sentences, seed, epoch):

@@ -18,16 +18,18 @@ import torch
 from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import is_locked, locked, read_json, write_json
-from ropewalk.lab import run
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import read_tensors, write_tensors
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.launch.events import read_session
-from ropewalk.lab.launch.worker_process import Start, WorkerProcess
-from ropewalk.lab.models import build_model, fewest_parameters, load_model
-from ropewalk.lab.snapshots import snapshots
-from ropewalk.lab.train import Trainer
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.models import build_model, load_model
+from ropewalk.lab.running import run_folder
+from ropewalk.lab.running.cell import run_cell
+from ropewalk.lab.running.events import read_session
+from ropewalk.lab.running.launcher import Start, WorkerProcess
+from ropewalk.lab.running.run_folder import fewest_parameters
+from ropewalk.lab.running.scheduler import run_cells
+from ropewalk.lab.tensors import read_tensors, write_tensors
+from ropewalk.lab.training.checkpoints import snapshots
+from ropewalk.lab.training.trainer import Trainer
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals to send")
@@ -54,7 +56,7 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            run.run_cells(
+            run_cells(
                 make_config(settings={**TINY_TRANSLATION, "encodings": "none"}), tmp_path, jobs=1
             )
     finally:
@@ -88,7 +90,7 @@ def started(folder):
 def made(tmp_path_factory):
     """Make a run of one cell once, for all."""
     folder, config = tmp_path_factory.mktemp("made") / "run", make_config(settings=COPY)
-    run.prepare(config, folder)
+    run_folder.prepare(config, folder)
     run_cell(folder, CELL, quietly)
     return folder, config
 
@@ -102,9 +104,9 @@ def finished(made, tmp_path):
 def test_a_model_beyond_memory_is_refused_before_anything_is_built(tmp_path):
     """Fails if a cell is started that can only end for want of memory, in a traceback."""
     config = make_config(settings={**COPY, "layers": 1000, "width": 2**17, "feed_forward": 2**17})
-    wanted = r"its [\d,]+ parameters need about 1,649,267\.4 GB .*device=cpu has .*fewer layers"
+    wanted = r"its [\d,]+ parameters needs about 1,536,000\.0 GiB, cpu has .*fewer layers"
     with pytest.raises(ValueError, match=wanted):
-        run.prepare(config, tmp_path / "run")
+        run_folder.prepare(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -112,7 +114,7 @@ def test_a_launcher_under_torchrun_is_refused(tmp_path, monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
     with pytest.raises(ValueError, match="--launcher must be local under torchrun"):
-        run.prepare(make_config(settings=COPY), tmp_path / "run", elsewhere=True)
+        run_folder.prepare(make_config(settings=COPY), tmp_path / "run", elsewhere=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -138,7 +140,7 @@ def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
     """Fails if the cell ends in a traceback."""
     starts = (
         "import sys\n"
-        "from ropewalk.lab import worker\n"
+        "from ropewalk.lab.running import worker\n"
         "def run_owned(*_):\n"
         f"    raise {error}\n"
         "worker._run_owned = run_owned\n"
@@ -168,7 +170,7 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
     """Fails if it trains on, unsaved, when whoever started it is gone."""
     config = make_config(settings={**COPY, "epochs": 100_000})
     folder = tmp_path / "run"
-    run.prepare(config, folder)
+    run_folder.prepare(config, folder)
     process = WorkerProcess(started(folder))
     while not any(event.get("phase") == "training" for event in read_session(CELL.folder(folder))):
         assert process.code() is None, process.output()
@@ -193,8 +195,8 @@ def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
         if (cell.encoding, event.get("phase")) == ("rotary", "finished"):
             held.__exit__(None, None, None)
 
-    run.prepare(config, folder)
-    run.run_cells(config, folder, 1, watch)
+    run_folder.prepare(config, folder)
+    run_cells(config, folder, 1, watch)
     ends = [(name, phase) for name, phase in events if phase and phase.endswith("finished")]
     assert ends == [("rotary", "finished"), ("none", "already finished")]
     assert events.count(("none", "another command is running it")) == 1
@@ -233,7 +235,7 @@ def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content
     write_json(path, content)
     said = ""
     try:
-        run.prepare(config, folder)
+        run_folder.prepare(config, folder)
         run_cell(folder, CELL, quietly)
     except ValueError as error:
         said = str(error)
@@ -243,7 +245,7 @@ def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content
 def test_a_damaged_checkpoint_is_said_and_the_cell_trained_again(tmp_path):
     """Fails if the cell ends for good, or goes on from damage."""
     config = make_config(settings=COPY)
-    task = run.prepare(config, tmp_path)
+    task = run_folder.prepare(config, tmp_path)
     first = Trainer(task, "none", 1, tmp_path / "cell")
     first.step(task.plan(1, 0)[:1])
     first._save()

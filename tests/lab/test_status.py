@@ -16,13 +16,13 @@ from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.compare import compare
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.launch.events import EventWriter
-from ropewalk.lab.launch.lease import Owner, owned
-from ropewalk.lab.run import prepare
-from ropewalk.lab.status import list_runs, read_status
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.running.cell import run_cell
+from ropewalk.lab.running.compare import compare
+from ropewalk.lab.running.events import EventWriter
+from ropewalk.lab.running.lease import Owner, owned
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.status import list_runs, read_status
 
 CONFIG = {
     **TINY_COPY,

@@ -9,20 +9,19 @@ from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
 
 from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config_reader import make_config, read_run_config
-from ropewalk.lab.decoding.translator import Translator
-from ropewalk.lab.run import prepare, train_one
-from ropewalk.lab.sweep import (
+from ropewalk.lab.config import (
     DECODING_FIELDS,
     TRAINING_FIELDS,
-    best,
     described,
     points,
-    read_sweep,
     settings_from_json,
     settings_to_json,
 )
-from ropewalk.lab.tuning import chosen, read_tuned_config, trial_cells
+from ropewalk.lab.config_sources import make_config, read_run_config, read_sweep
+from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.scheduler import train_one
+from ropewalk.lab.running.tuning import best, chosen, read_tuned_config, trial_cells
 
 RATES = {"learning_rate": [1e-3, 1e-2]}
 values = st.lists(st.integers(0, 9) | st.floats(0, 1), min_size=1, max_size=4, unique=True)

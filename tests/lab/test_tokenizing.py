@@ -10,12 +10,11 @@ import pytest
 
 from ropewalk import files
 from ropewalk.files import read_checked_json
-from ropewalk.lab import tokenizing
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.data import corpus, splits, stream
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data import corpus, splits, stream, tokenizing
 from ropewalk.lab.data.lines import CorpusError
-from ropewalk.lab.run import prepare
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.training.trainer import Trainer
 
 WORDS = ("der", "Hund", "sieht", "eine", "Katze", "und", "das", "Haus", "über", "läuft")
 FIELDS = {

@@ -12,12 +12,11 @@ import pytest
 import torch
 from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.schedule import learning_rate
-from ropewalk.lab.signals import interruptions
-from ropewalk.lab.snapshots import snapshots
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.stopping import interruptions
 from ropewalk.lab.tasks.translation import Translation
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.training.checkpoints import snapshots
+from ropewalk.lab.training.trainer import Trainer, learning_rate
 
 
 @pytest.fixture

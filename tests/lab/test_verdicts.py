@@ -14,10 +14,10 @@ from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, trains_each_position
 from ropewalk.lab.report import publish
+from ropewalk.lab.report.verdicts import add_verdicts, check_against
 from ropewalk.lab.scoring.bleu import bleu_statistics, whole_statistics
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import CLASSES
-from ropewalk.lab.verdicts import add_verdicts, check_against
 
 ITEMS = 40
 

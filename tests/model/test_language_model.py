@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.encodings import build
-from ropewalk.lab.batches import source_batch
+from ropewalk.lab.data.batches import source_batch
 from ropewalk.lab.decoding.beam_search import beam_search
 from ropewalk.lab.decoding.greedy import answer, can_cache, generate
 from ropewalk.lab.tokens import EOS

@@ -13,7 +13,7 @@ from scripts import ROOT, load_scripts
 from ropewalk.encodings import Placement
 from ropewalk.encodings.parsing import split_names
 from ropewalk.files import read_json
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model
 
 claims, evidence, compared, vectors, words, integer_positions = load_scripts(

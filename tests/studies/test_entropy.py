@@ -9,9 +9,9 @@ import pytest
 import torch
 from scripts import load_scripts
 
-from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.train import build_model
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data.batches import EncodedSplit
+from ropewalk.lab.training.trainer import build_model
 
 entropy, small_samples = load_scripts("studies", "entropy", "small_samples")
 attention_entropy, chances, gaps = (

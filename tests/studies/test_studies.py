@@ -12,12 +12,12 @@ from cells_here import run_cells_here
 from scripts import load_scripts
 
 from ropewalk.files import read_json
-from ropewalk.lab import compare as comparison
 from ropewalk.lab.cells import Cell, read_hypotheses
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results
+from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
-from ropewalk.lab.distributed.group import join
+from ropewalk.lab.training.process_group import join
 from ropewalk.model import ContextPart, LanguageModel, TransformerShape, initialize
 from ropewalk.model import context as module
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import torch
 from tiny_tasks import TRANSLATION_VOCABULARY, translation_config, translation_splits
 
-from ropewalk.lab import train
-from ropewalk.lab.distributed import checkpoints
-from ropewalk.lab.distributed import trainer as distributed
-from ropewalk.lab.distributed.group import failures_in_words, is_launched, join
 from ropewalk.lab.tasks.translation import Translation
+from ropewalk.lab.training import checkpoints, trainer
+from ropewalk.lab.training import parallel_trainer as distributed
+from ropewalk.lab.training.process_group import failures_in_words, is_launched, join
 
 
 def new_trainer(folder, fields, alone=False):
@@ -25,7 +24,7 @@ def new_trainer(folder, fields, alone=False):
     encoding = config.encodings[0]
     if is_launched() and not alone:
         return distributed.ParallelTrainer(join("cpu"), task, encoding, 1, Path(folder))
-    return train.Trainer(task, encoding, 1, Path(folder))
+    return trainer.Trainer(task, encoding, 1, Path(folder))
 
 
 def learn(folder, fields, stop_at=None, die_at=None, fault=None):
@@ -34,7 +33,7 @@ def learn(folder, fields, stop_at=None, die_at=None, fault=None):
     A training that is killed, or has no room to save, saves after each step.
     """
     if die_at is not None or fault == "no room for one part":
-        train.SAVE_EVERY = -1.0
+        trainer.SAVE_EVERY = -1.0
     if fault == "killed while saving":
         checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     if fault == "no room for one part" and os.environ["RANK"] == "1":

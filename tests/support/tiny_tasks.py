@@ -2,8 +2,8 @@
 
 import torch
 
-from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data.batches import EncodedSplit
 
 TEXT = ("masked-lm", "causal-lm")
 TINY = {

@@ -29,7 +29,7 @@ try:
     from ropewalk.cli.tune import tune
     from ropewalk.cli.usage import usage
     from ropewalk.cli.verify import verify
-    from ropewalk.lab.ending import end_with, interrupt_once
+    from ropewalk.lab.stopping import end_with, interrupt_once
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.ending import interrupt_once
+from ropewalk.lab.stopping import interrupt_once
 
 if TYPE_CHECKING:
     from ropewalk.encodings import ImportedSource
@@ -91,8 +91,7 @@ def config_of(
     **options: Any,
 ) -> Config:
     """Return the config that options, a file and `field=value` settings describe."""
-    from ropewalk.lab.config_reader import make_config
-    from ropewalk.lab.sweep import read_sweep
+    from ropewalk.lab.config_sources import make_config, read_sweep
     from ropewalk.machine import pick_device
 
     options = {name: value for name, value in options.items() if value is not None}
@@ -116,7 +115,7 @@ def config_of(
 
 def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings. Raises ValueError if a field is given two different values."""
-    from ropewalk.lab.config_reader import read_setting
+    from ropewalk.lab.config_sources import read_setting
 
     given: dict[str, Any] = {}
     written: dict[str, str] = {}

@@ -54,13 +54,13 @@ def compare(
     as beam, are chosen after training, by the mean validation score of all seeds.
     """
     with errors() as interruption:
-        from ropewalk.lab.compare import compare as run_comparison
-        from ropewalk.lab.distributed.group import is_first_process
-        from ropewalk.lab.launch.arguments import make_launcher
         from ropewalk.lab.presets import tasks_of
-        from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_summary, print_table
-        from ropewalk.lab.run import default_folder
+        from ropewalk.lab.running.compare import compare as run_comparison
+        from ropewalk.lab.running.launcher_arguments import make_launcher
+        from ropewalk.lab.running.progress import Watcher
+        from ropewalk.lab.running.run_folder import default_folder
+        from ropewalk.lab.training.process_group import is_first_process
 
         at_once = whole_number("--jobs", jobs)
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}

@@ -23,8 +23,7 @@ def fields(task: OneTask = None, preset: Preset = "default") -> None:
     follow, each with its default in the first task that has it.
     """
     with errors():
-        from ropewalk.lab.config import Config
-        from ropewalk.lab.field_rules import rule_of
+        from ropewalk.lab.config import Config, rule_of
 
         settings = {name: f"{name}={_written(v)}" for name, v in _defaults(task, preset).items()}
         room = WIDTH - 2 - max(map(len, settings.values()))
@@ -39,7 +38,7 @@ def fields(task: OneTask = None, preset: Preset = "default") -> None:
 
 def _defaults(task: str | None, preset: str) -> dict[str, Any]:
     """Return the fields and their values in a preset: of one task, or of all that have it."""
-    from ropewalk.lab.config_reader import make_config
+    from ropewalk.lab.config_sources import make_config
     from ropewalk.lab.presets import TASKS, fields_of_other_tasks, presets_of
 
     found: dict[str, Any] = {}

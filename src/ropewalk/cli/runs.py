@@ -18,6 +18,6 @@ def runs(
 ) -> None:
     """List the runs in a folder with their scores and states."""
     with errors():
-        from ropewalk.lab.status import RUN_COLUMNS, list_runs
+        from ropewalk.lab.running.status import RUN_COLUMNS, list_runs
 
         print_rows([RUN_COLUMNS, *list_runs(folder)])

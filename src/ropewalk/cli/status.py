@@ -20,7 +20,7 @@ def status(
     the command that started the run.
     """
     with errors():
-        from ropewalk.lab.status import COLUMNS, read_status
+        from ropewalk.lab.running.status import COLUMNS, read_status
 
         found = read_status(run)
         print_rows([COLUMNS, *(cell.row() for cell in found.cells)], widest=60)

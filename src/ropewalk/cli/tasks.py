@@ -12,7 +12,7 @@ def tasks() -> None:
     DATA is what the task uses if --data is not given; SCORE is the score of the report's headline.
     """
     with errors():
-        from ropewalk.lab.config_reader import make_config
+        from ropewalk.lab.config_sources import make_config
         from ropewalk.lab.data.sequences import SEQUENCE_TASKS
         from ropewalk.lab.presets import fields_of_other_tasks
         from ropewalk.lab.tasks import CLASSES

@@ -56,10 +56,11 @@ def train(
 ) -> None:
     """Train one model, or resume it; score it and print its path."""
     with errors() as interruption:
-        from ropewalk.lab.distributed.group import is_first_process
-        from ropewalk.lab.launch.arguments import make_launcher
-        from ropewalk.lab.progress import Watcher
-        from ropewalk.lab.run import default_folder, train_one
+        from ropewalk.lab.running.launcher_arguments import make_launcher
+        from ropewalk.lab.running.progress import Watcher
+        from ropewalk.lab.running.run_folder import default_folder
+        from ropewalk.lab.running.scheduler import train_one
+        from ropewalk.lab.training.process_group import is_first_process
 
         options: dict[str, Any] = {"task": task, "data": data, "attention": attention}
         chosen = config_of(

@@ -41,7 +41,7 @@ def translate(
 ) -> None:
     """Translate a file, standard input, or lines as you type."""
     with errors("interrupted"):
-        from ropewalk.lab.config_fields import MOST_BEAM, MOST_LENGTH_PENALTY
+        from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
         place, text_file = path_of("MODEL", model), path_of("FILE", file)

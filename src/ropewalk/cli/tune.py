@@ -33,12 +33,12 @@ def tune(
     tuned earlier, and that this command does not name, goes back to the config's value.
     """
     with errors() as interruption:
-        from ropewalk.lab.compare import compare as run_comparison
-        from ropewalk.lab.distributed.group import is_first_process
-        from ropewalk.lab.progress import Watcher
         from ropewalk.lab.report.terminal import print_table
         from ropewalk.lab.results import read_results
-        from ropewalk.lab.tuning import read_tuned_config
+        from ropewalk.lab.running.compare import compare as run_comparison
+        from ropewalk.lab.running.progress import Watcher
+        from ropewalk.lab.running.tuning import read_tuned_config
+        from ropewalk.lab.training.process_group import is_first_process
 
         folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
         assert folder is not None

@@ -76,7 +76,7 @@ def usage(
     """
     with errors():
         from ropewalk.bench.bench_options import check_target
-        from ropewalk.lab.text_model import run_of
+        from ropewalk.lab.tasks.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure
         from ropewalk.tools.usage.as_text import summary_blocks
@@ -142,7 +142,7 @@ def _of_run(
     device: torch.device,
 ) -> tuple[str, Tensor, Tensor | None, nn.Module]:
     """Return a name, what the model of a run reads, its targets, and the model."""
-    from ropewalk.lab.text_model import find_text_model
+    from ropewalk.lab.tasks.text_model import find_text_model
 
     wanted = None if encoding is None else "".join(encoding.split())
     found = find_text_model(place, wanted, seed)

@@ -113,7 +113,7 @@ def _no_model(path: Path) -> str:
 def _translated(run: Path, path: Path, text: str, target: str) -> dict[str, Any]:
     import torch
 
-    from ropewalk.lab.batches import pad, source_batch
+    from ropewalk.lab.data.batches import pad, source_batch
     from ropewalk.lab.decoding.beam_search import best, translate_ids
     from ropewalk.lab.tokens import BOS, EOS
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_text, write_bytes
+from ropewalk.lab.config import DECODING_FIELDS, Config, Settings, described, slug
 from ropewalk.lab.former_names import former_encoding
-from ropewalk.lab.sweep import DECODING_FIELDS, Settings, described
-
-MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
 
 
 class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
@@ -49,18 +45,6 @@ class Cell:
         return ", ".join([self.encoding, *own, f"seed {self.seed}"])
 
 
-def slug(encoding: str) -> str:
-    """Return an encoding's name as a folder name: `rotary(theta=1e6)` gives `rotary-theta-1e6`.
-
-    Names differ if encodings differ: a minus is spelled out, and a long name ends in a digest.
-    """
-    spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
-    name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
-    if len(name) <= MAX_CHARACTERS:
-        return name
-    return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
-
-
 def read_hypotheses(folder: Path, split: str) -> list[str]:
     """Return a cell's translations of a split."""
     return read_text(folder / f"{split}.hypotheses.txt", MOST_DATA_BYTES).split("\n")[:-1]
@@ -70,3 +54,8 @@ def write_hypotheses(folder: Path, split: str, texts: list[str]) -> None:
     """Write a cell's translations of a split, one per line."""
     text = "".join(" ".join(t.splitlines()) + "\n" for t in texts)
     write_bytes(folder / f"{split}.hypotheses.txt", text.encode())
+
+
+def cells_of(config: Config) -> list[Cell]:
+    """Return the cells of a comparison, seed by seed, so that each seed is complete early."""
+    return [Cell(encoding, seed) for seed in config.seeds for encoding in config.encodings]

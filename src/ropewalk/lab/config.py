@@ -1,37 +1,290 @@
-"""A run's config: one typed record with all that a run depends on, validated."""
+"""A run's config: one typed record with all that a run depends on, validated.
+
+A sweep is part of it: fields with values that each encoding tries on validation data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import itertools
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
-from ropewalk.encodings.outside import import_error
-from ropewalk.lab.cells import slug
-from ropewalk.lab.config_fields import MOST_BEAM as MOST_BEAM
-from ropewalk.lab.config_fields import MOST_LENGTH_PENALTY as MOST_LENGTH_PENALTY
-from ropewalk.lab.config_fields import ConfigFields
-from ropewalk.lab.field_rules import in_one_line, rule_of
-from ropewalk.lab.fields import check_text
-from ropewalk.lab.former_names import current_encoding
+from ropewalk.encodings.outside import ImportedSource, import_error
+from ropewalk.lab.former_names import FIELDS, current_encoding
 from ropewalk.lab.presets import TASKS, TRANSLATION_EXAMPLES, fields_of_other_tasks
-from ropewalk.lab.sweep import (
-    DECODING_FIELDS,
-    MOST_POINTS,
-    Settings,
-    check_sweep,
-    count_points,
-    described,
-    points,
-)
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
+
+#: The swept fields of one cell with their values, in the order of `KNOWN`.
+Settings = tuple[tuple[str, Any], ...]
+
+#: The stage at which work on a cell stops: after training, after trying the sweep's decoding
+#: settings on validation data, or after scoring on test data.
+Goal = Literal["trained", "tuned", "scored"]
+
+#: Fields that change training but not the prepared data.
+TRAINING_FIELDS = (
+    *("width", "heads", "kv_heads", "feed_forward", "encoder_layers", "decoder_layers", "layers"),
+    *("attention", "dropout", "epochs", "batch_tokens", "batch_sentences", "accumulate"),
+    *("learning_rate", "warmup", "schedule", "label_smoothing", "clip"),
+)
+#: Fields that can change without training again: they determine which snapshots are used for
+#: decoding, and how the beam search works.
+DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
+
+KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)
+MOST_POINTS = 100  # combinations of a sweep
+
+
+def check_sweep(sweep: object, fields: Collection[str]) -> None:
+    """Raise ValueError unless keys are fields that a sweep can vary, and values are lists.
+
+    fields: the names of all fields of a config.
+    """
+    if not isinstance(sweep, dict):
+        raise ValueError("must be fields, each with a list of values")
+    for name, values in sweep.items():
+        if name not in KNOWN:
+            hint = "" if name in fields else did_you_mean(str(name)[:80], KNOWN)
+            raise ValueError(f"can't vary {shown(name)}; it can vary {', '.join(KNOWN)}{hint}")
+        if not isinstance(values, (list, tuple)) or not values:
+            raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
+
+
+def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
+    """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if none.
+
+    The order of fields is fixed, so that folder names do not depend on the order of options.
+    """
+    swept = [name for name in KNOWN if name in sweep and name in fields]
+    axes = [[(name, value) for value in sweep[name]] for name in swept]
+    return list(itertools.product(*axes))
+
+
+def count_points(sweep: Mapping[str, Sequence[Any]]) -> int:
+    """Return the number of combinations without building them."""
+    return math.prod(len(values) for values in sweep.values())
+
+
+def described(settings: Settings) -> str:
+    """Return settings as text for people and folders: `learning_rate=0.002 dropout=0.1`."""
+    return " ".join(f"{name}={value}" for name, value in settings)
+
+
+def settings_to_json(settings: Settings) -> str:
+    """Return settings as one line of JSON."""
+    return json.dumps(dict(settings))
+
+
+def settings_from_json(text: str) -> Settings:
+    """Return the settings that `settings_to_json` wrote."""
+    return tuple(json.loads(text).items())
+
+
+# Bounds far beyond published models: they catch slips of the keyboard before anything runs.
+MOST_LAYERS = 1_000
+MOST_VOCABULARY = 2**20
+MOST_BEAM = 100
+MOST_LENGTH_PENALTY = 100
+
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+Size = Annotated[int, Field(ge=1, le=2**17)]
+Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Vocabulary = Annotated[int, Field(ge=1, le=MOST_VOCABULARY)]
+Epochs = Annotated[float, Field(gt=0, le=1e6)]
+Scale = Annotated[float, Field(gt=0, le=1e38)]
+Warmup = Annotated[float, Field(ge=0, le=1e9)]
+Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
+Penalty = Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)]
+
+
+class ConfigFields(BaseModel):
+    """The fields of a config, in the order in which files and listings show them."""
+
+    preset: str = Field("default", description="preset that the other defaults come from")
+    task: str = Field("translation", description="what is trained and scored; see ropewalk tasks")
+    # What is compared.
+    encodings: tuple[str, ...] = Field(
+        ("sinusoidal", "rotary"), description="encodings to compare; see ropewalk encodings"
+    )
+    seeds: tuple[Seed, ...] = Field(
+        (1, 2, 3), description="seeds of parameters, data order and dropout"
+    )
+    sweep: dict[str, tuple[Any, ...]] = Field(
+        {}, description="values that each encoding tries on validation data (--sweep)"
+    )
+    imports: tuple[ImportedSource, ...] = Field(
+        (), description="sources of user-defined encodings (--import)"
+    )
+    # Data.
+    data: str = Field("phrases", description="built-in corpus, files, folder or hf:NAME")
+    source: str = Field("de", description="source language: ending of the files' names")
+    target: str = Field("en", description="target language: ending of the files' names")
+    lowercase: bool = Field(False, description="lowercase before training, score without case")
+    vocabulary: Vocabulary = Field(2000, description="byte-pair tokens, shared by both languages")
+    max_tokens: Positive = Field(
+        100, description="training pairs with more tokens on either side are left out"
+    )
+    train_length: Positive = Field(
+        64, description="trained length: tokens of a window, or items of a generated sequence"
+    )
+    length_multiples: tuple[Positive, ...] = Field(
+        (1, 2, 4, 8), description="multiples of train_length that are scored"
+    )
+    examples: Positive = Field(
+        1000, description="generated training examples: sequences, built-in tales or phrases"
+    )
+    test_examples: Positive = Field(
+        100, description="examples of each test split; of text, windows of the greatest length"
+    )
+    mask_ratio: Share = Field(0.15, description="share of tokens that masked-lm predicts")
+    # Model.
+    width: Size = Field(128, description="model width")
+    heads: Size = Field(4, description="query heads; must divide width")
+    kv_heads: Size | None = Field(None, description="key/value heads; null: as many as heads")
+    feed_forward: Size = Field(512, description="width of the feed-forward layers")
+    encoder_layers: Layers = Field(2, description="layers of translation's encoder")
+    decoder_layers: Layers = Field(2, description="layers of translation's decoder")
+    layers: Layers = Field(2, description="layers of the single stack of the other tasks")
+    attention: str = Field(
+        "softmax", description="softmax, or linear: performer, elu, performer(features=64)"
+    )
+    dropout: Fraction = Field(0.0, description="dropout rate")
+    # Training.
+    epochs: Epochs = Field(1.3, description="passes over the training data")
+    batch_tokens: Positive = Field(400, description="padded tokens of a batch, on its longer side")
+    batch_sentences: Positive | None = Field(
+        None, description="sentences of a training batch; null: as many as batch_tokens allows"
+    )
+    accumulate: Positive = Field(1, description="batches whose gradients make one step")
+    learning_rate: Scale = Field(3e-3, description="peak learning rate; with noam, its factor")
+    warmup: Warmup = Field(0.1, description="warmup steps; below 1, a share of all steps")
+    schedule: Literal["linear", "noam"] = Field(
+        "linear", description="after warmup: to zero, or by 1/sqrt(step)"
+    )
+    label_smoothing: Fraction = Field(0.1, description="label smoothing")
+    clip: Scale = Field(1.0, description="largest norm of the gradient")
+    validations: Positive = Field(
+        5, description="how often validation loss is computed and a snapshot saved"
+    )
+    keep: Positive = Field(5, description="newest snapshots that stay on disk, besides the best")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="precision of training"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda, …")
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp", description="under torchrun: copies of the model, or parts of its parameters (fsdp)"
+    )
+    compile: bool = Field(False, description="train with torch.compile: slow start, faster steps")
+    # Scoring.
+    beam: Beam = Field(4, description="beam width; 1: greedy")
+    length_penalty: Penalty = Field(
+        0.6, description="power of the length that beam scores are divided by"
+    )
+    select: Literal["average", "best"] = Field(
+        "average", description="mean of the last snapshots, or the best one"
+    )
+    average: Positive = Field(1, description="snapshots that are averaged; at most keep")
+    splits: tuple[str, ...] | None = Field(
+        None, description="splits to score; null: every test split"
+    )
+
+
+MOST_MISTAKES = 30  # in one message
+
+
+def in_one_line(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
+    """Return all mistakes in one line, or the first ones if there are many."""
+    mistakes = error.errors()
+    said = [_message(mistake, fields) for mistake in mistakes[:MOST_MISTAKES]]
+    more = len(mistakes) - len(said)
+    return "; ".join([*said, f"and {more} more"] if more else said)
+
+
+def rule_of(field: FieldInfo) -> str:
+    """Return what a field must be, such as "an integer from 1 to 100"."""
+    return _rule(field.annotation, field.metadata)
+
+
+def _message(mistake: Any, fields: Mapping[str, FieldInfo]) -> str:
+    name, got = (mistake["loc"] or ("",))[0], shown(mistake["input"])
+    if mistake["type"] == "invalid_key":
+        return f"config keys must be text, got {got}"
+    if mistake["type"] == "extra_forbidden":
+        if name in FIELDS:
+            return f"{name!r} is not a field of a config; it is now {FIELDS[name]!r}"
+        return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
+    message = mistake["msg"].removeprefix("Value error, ")
+    if not name:
+        return str(message)
+    if mistake["type"] != "value_error":  # replaces pydantic's less precise words
+        message = f"must be {rule_of(fields[name])}"
+    return f"{name} {message}, got {got}"
+
+
+def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
+    """Return what a value of this type must be, within these bounds; `several`: in a list."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        marks = [mark for each in inner[1:] for mark in getattr(each, "metadata", [each])]
+        return _rule(inner[0], [*marks, *bounds], several)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [each for each in inner if each is not types.NoneType]
+        return " or ".join([_rule(each, bounds, several) for each in kinds] + ["null"])
+    if origin is typing.Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple:
+        return _rule(inner[0], bounds, several=True)
+    if origin is dict:
+        return "fields, each with a list of values"
+    if kind is bool:
+        return "true or false"
+    if kind is int:
+        return ("integers" if several else "an integer") + _bounds(bounds, whole=True)
+    if kind is float:
+        return ("finite numbers" if several else "a finite number") + _bounds(bounds)
+    if kind is str:
+        return "words, or a list of them" if several else "text"
+    return "a list as in a run's config.json"
+
+
+def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
+    """Return the bounds of annotated_types' marks in words; bounds of integers are inclusive."""
+    held = {name: getattr(each, name) for each in bounds for name in _SIDES if hasattr(each, name)}
+    if whole:
+        return f" from {held['ge']} to {held['lt'] - 1 if 'lt' in held else held['le']}"
+    least = f" above {held['gt']:g}" if "gt" in held else f" of at least {held['ge']:g}"
+    most = f"below {held['lt']:g}" if "lt" in held else f"at most {held['le']:g}"
+    return f"{least} and {most}"
+
+
+_SIDES = ("gt", "ge", "lt", "le")
+
 
 MOST_POSITIONS = 2**20  # positions of an example
 
@@ -260,3 +513,26 @@ def first_line(error: ValidationError) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
+
+
+def slug(encoding: str) -> str:
+    """Return an encoding's name as a folder name: `rotary(theta=1e6)` gives `rotary-theta-1e6`.
+
+    Names differ if encodings differ: a minus is spelled out, and a long name ends in a digest.
+    """
+    spelled = re.sub(r"-(?=[\d.])", "minus", encoding)
+    name = re.sub(r"[^A-Za-z0-9.+]+", "-", spelled).strip("-")
+    if len(name) <= MAX_CHARACTERS:
+        return name
+    return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
+
+
+def check_text(text: str) -> None:
+    """Raise ValueError for text that cannot be in a file name or a JSON file."""
+    if "\0" in text:
+        raise ValueError("must not contain a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("must be valid UTF-8")

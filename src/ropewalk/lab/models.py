@@ -13,22 +13,17 @@ from torch.overrides import TorchFunctionMode
 
 from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
-from ropewalk.lab.checkpoint import (
+from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.tensors import (
     MOST_MODEL_HEADER_BYTES,
     check_finite,
     load_weights,
     read_tensors,
     weights_of,
 )
-from ropewalk.lab.config import Config, first_line
-from ropewalk.lab.distributed.group import share_on_device
-from ropewalk.machine import check_fits, pick_device
 from ropewalk.model import LanguageModel, Transformer, initialize
 
 Model = Transformer | LanguageModel
-
-#: Per parameter in float32: the parameter, its gradient and Adam's two means.
-BYTES_OF_TRAINING = 16
 
 
 def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Model:
@@ -36,35 +31,6 @@ def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Mo
     model = _empty_model(config, encoding, vocabulary)
     initialize(model, seed)
     return model
-
-
-def fewest_parameters(config: Config, vocabulary: int) -> int:
-    """Return the number of parameters in the model's large matrices, without building it."""
-    shape = config.shape(vocabulary)
-    width = shape.width
-    kv_width = width // shape.heads * (shape.kv_heads or shape.heads)
-    attention = 2 * width * (width + kv_width)
-    feed_forward = 2 * width * shape.feed_forward
-    crossing = shape.decoder_layers if config.task == "translation" else 0
-    layers = shape.encoder_layers + shape.decoder_layers
-    return vocabulary * width + layers * (attention + feed_forward) + crossing * attention
-
-
-def check_memory(config: Config, vocabulary: int) -> None:
-    """Raise ValueError if the model's training cannot fit in the device's total memory."""
-    device = pick_device(config.device)
-    count = fewest_parameters(config, vocabulary)
-    needs = (
-        count * BYTES_OF_TRAINING * share_on_device(config.parallel, on_gpu=device.type != "cpu")
-    )
-    check_fits(
-        needs,
-        device,
-        rule="the model must fit into memory",
-        what=f"the training of its {count:,} parameters needs about",
-        ways={"a smaller width or feed_forward, or fewer layers": 0},
-        of_total=True,
-    )
 
 
 def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
-
 _MULTI30K: dict[str, Any] = {
     "data": "multi30k",
     "lowercase": True,
@@ -68,8 +66,20 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+#: Sizes that the generated tasks are usually trained up to. A prompt of eight times that size and
+#: its answer have at most 700 tokens.
+TRAINED_SIZES = {
+    "copy": 10,
+    "reverse": 10,
+    "sort": 8,
+    "addition": 3,
+    "recall": 8,
+    "passkey": 32,
+    "count": 20,
+}
+
 #: Every task, in the order of --task all.
-TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *SEQUENCE_TASKS)
+TASKS: tuple[str, ...] = ("translation", "masked-lm", "causal-lm", *TRAINED_SIZES)
 
 # Fields that only some tasks have; every task has the others.
 _TRANSLATION_FIELDS = {
@@ -116,7 +126,7 @@ _SEQUENCE_TASK: dict[str, dict[str, Any]] = {
 _QUICK: dict[str, dict[str, Any]] = {
     "masked-lm": {"seeds": (1,), "examples": 600},
     "causal-lm": {"seeds": (1,), "examples": 600},
-    **{task: {"seeds": (1,), "examples": 100_000, "test_examples": 100} for task in SEQUENCE_TASKS},
+    **{task: {"seeds": (1,), "examples": 100_000, "test_examples": 100} for task in TRAINED_SIZES},
     "recall": {"seeds": (1,), "examples": 150_000, "test_examples": 100},
     "passkey": {"seeds": (1,), "examples": 30_000, "test_examples": 100},
 }
@@ -141,8 +151,8 @@ def defaults(task: str, preset: str) -> dict[str, Any]:
     fields = {"task": task, **_LANGUAGE}
     if task == "masked-lm":
         fields |= {"length_multiples": (1,)}
-    elif task in SEQUENCE_TASKS:
-        fields = {"task": task, "train_length": SEQUENCE_TASKS[task].trained_size, **_SEQUENCE}
+    elif task in TRAINED_SIZES:
+        fields = {"task": task, "train_length": TRAINED_SIZES[task], **_SEQUENCE}
         fields |= _SEQUENCE_TASK.get(task, {})
     return fields | (_QUICK[task] if preset == "quick" else {})
 
@@ -152,7 +162,7 @@ def fields_of_other_tasks(task: str) -> set[str]:
     if task == "translation":
         return _LANGUAGE_FIELDS | _MASKED_FIELDS
     others = set(_TRANSLATION_FIELDS)
-    if task in SEQUENCE_TASKS:
+    if task in TRAINED_SIZES:
         others |= _TEXT_FIELDS
     if task != "masked-lm":
         others |= _MASKED_FIELDS

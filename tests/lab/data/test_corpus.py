@@ -21,7 +21,7 @@ from bounds import bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data import splits as splits_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.phrases import LONGEST, SHORTEST, SIZES, read_phrases

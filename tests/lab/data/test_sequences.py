@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from ropewalk.lab.data.rng import SPLITS, Rng, split_of
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS, Example, draw_examples, example_text
+from ropewalk.lab.presets import TRAINED_SIZES
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
 SEEDS = st.integers(0, 2**31)
@@ -91,7 +92,7 @@ def read(task: str, example: Example) -> tuple[int, bool]:
 
 
 def test_every_task_is_read_here() -> None:
-    assert list(READERS) == list(SEQUENCE_TASKS)
+    assert list(READERS) == list(SEQUENCE_TASKS) == list(TRAINED_SIZES)
 
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
@@ -121,7 +122,7 @@ def test_sizes_are_uniform(task: str) -> None:
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_prompt_is_in_two_splits(task: str) -> None:
     """Every size has examples in every split, also the smallest, which has few prompts."""
-    for n in (1, 2, 3, SEQUENCE_TASKS[task].trained_size):
+    for n in (1, 2, 3, TRAINED_SIZES[task]):
         drawn = {
             split: draw_examples(task, split=split, lengths=(n, n), count=150, seed=seed)
             for seed, split in enumerate(SPLITS)
@@ -132,7 +133,7 @@ def test_no_prompt_is_in_two_splits(task: str) -> None:
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_large_sizes_do_not_repeat(task: str) -> None:
-    n = SEQUENCE_TASKS[task].trained_size
+    n = TRAINED_SIZES[task]
     drawn = draw_examples(task, split="train", lengths=(n, n), count=300, seed=1)
     assert len({each.prompt for each in drawn}) == 300
 
@@ -159,7 +160,7 @@ def test_the_examples_of_seed_0_are_the_same_everywhere() -> None:
 
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_eight_times_the_trained_size_fits(task: str) -> None:
-    n = 8 * SEQUENCE_TASKS[task].trained_size
+    n = 8 * TRAINED_SIZES[task]
     for example in draw_examples(task, split="test", lengths=(n, n), count=3, seed=0):
         assert read(task, example) == (n, True)
         assert len(example.prompt) + len(example.answer) <= 700
@@ -171,7 +172,7 @@ def test_vocabulary_is_all_used(task: str) -> None:
     assert len(set(words)) == len(words)
     assert words[: EOS + 1] == ("<pad>", "<s>", "</s>")
     assert (PAD, BOS, EOS) == (0, 1, 2)
-    n = SEQUENCE_TASKS[task].trained_size
+    n = TRAINED_SIZES[task]
     drawn = draw_examples(task, split="train", lengths=(1, n), count=1500, seed=0)
     met = {i for each in drawn for i in (*each.prompt, *each.answer)}
     assert met | {PAD} == set(range(len(words)))
@@ -180,7 +181,7 @@ def test_vocabulary_is_all_used(task: str) -> None:
 @pytest.mark.parametrize("task", SEQUENCE_TASKS)
 def test_no_single_answer_is_worth_guessing(task: str) -> None:
     """Fails if one answer is right for far more than a tenth of the prompts, a count's share."""
-    for n in (SEQUENCE_TASKS[task].trained_size, 4 * SEQUENCE_TASKS[task].trained_size):
+    for n in (TRAINED_SIZES[task], 4 * TRAINED_SIZES[task]):
         drawn = draw_examples(task, split="test", lengths=(n, n), count=400, seed=0)
         most = Counter(example.answer for example in drawn).most_common(1)[0][1]
         assert most < 40 + 5 * math.sqrt(36)

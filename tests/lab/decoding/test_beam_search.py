@@ -15,7 +15,7 @@ from torch import Tensor
 
 import ropewalk.lab.decoding.beam_search as beam_search_module
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.batches import source_batch
+from ropewalk.lab.data.batches import source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best, translate_ids
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import Transformer, TransformerShape, initialize

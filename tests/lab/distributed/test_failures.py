@@ -16,11 +16,11 @@ from parallel_training import new_trainer
 from tiny_tasks import config_of, translation_config
 
 from ropewalk import machine
-from ropewalk.lab import models
-from ropewalk.lab.compare import compare
-from ropewalk.lab.distributed import checkpoints, group
-from ropewalk.lab.models import check_memory, fewest_parameters
-from ropewalk.lab.training_state import training_tensors
+from ropewalk.lab.running import run_folder
+from ropewalk.lab.running.compare import compare
+from ropewalk.lab.running.run_folder import check_memory, fewest_parameters
+from ropewalk.lab.training import checkpoints, process_group
+from ropewalk.lab.training.checkpoints import training_tensors
 
 LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "epochs": 1}
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_never_resumed(tmp_path, damage, said):
     trainer.step(trainer.task.plan(1, 0)[:1])
     tensors = training_tensors(trainer.model, trainer.optimizer)
     facts = {**trainer.facts, "record": asdict(trainer.record)}
-    checkpoints.save(group.Group(), tmp_path, 1, tensors, facts)
+    checkpoints.save_together(process_group.Group(), tmp_path, 1, tensors, facts)
     assert new_trainer(tmp_path, FIELDS).record.step == 1
     damage(tmp_path / "checkpoint-0000001", trainer.model)
     with pytest.raises(ValueError, match=f"checkpoint-0000001 is not a readable .*{said}"):
@@ -94,29 +94,29 @@ def test_a_damaged_checkpoint_is_never_resumed(tmp_path, damage, said):
 
 
 def test_only_failures_of_communication_are_put_in_words():
-    with pytest.raises(ConnectionError, match="another process"), group.failures_in_words():
+    with pytest.raises(ConnectionError, match="another process"), process_group.failures_in_words():
         raise RuntimeError("[/gloo/transport/tcp/pair.cc:537] Connection closed by peer")
-    with pytest.raises(RuntimeError, match="a fault of ours"), group.failures_in_words():
+    with pytest.raises(RuntimeError, match="a fault of ours"), process_group.failures_in_words():
         raise RuntimeError("a fault of ours")
 
 
 def test_variables_that_no_torchrun_sets_are_named(torchrun):
     torchrun.setenv("MASTER_PORT", "x")
     with pytest.raises(ValueError, match=r"must meet, got RANK=0, WORLD_SIZE=4, .*MASTER_PORT=x"):
-        group.join("cpu")
+        process_group.join("cpu")
 
 
 @pytest.mark.slow
 def test_processes_that_never_meet_give_up(torchrun):
-    torchrun.setattr(group, "JOINS_WITHIN", timedelta(seconds=1))
+    torchrun.setattr(process_group, "JOINS_WITHIN", timedelta(seconds=1))
     with pytest.raises(ValueError, match=r"must meet, .*1/4 clients joined"):
-        group.join("cpu")
+        process_group.join("cpu")
 
 
 def test_a_process_notices_that_torchrun_has_ended(monkeypatch):
-    assert not group.is_orphan()
-    monkeypatch.setattr(os, "getppid", lambda: 1 - group._PARENT)
-    assert group.is_orphan()
+    assert not process_group.is_orphan()
+    monkeypatch.setattr(os, "getppid", lambda: 1 - process_group._PARENT)
+    assert process_group.is_orphan()
 
 
 @pytest.mark.usefixtures("torchrun")
@@ -128,11 +128,11 @@ def test_jobs_are_refused_under_torchrun(tmp_path):
 
 def test_memory_is_that_of_all_processes_of_a_device(torchrun):
     """Two processes share this machine's memory, and FSDP divides the model by four."""
-    assert group.share_on_device("ddp", on_gpu=False) == 2
-    assert group.share_on_device("fsdp", on_gpu=False) == 0.5
-    assert group.share_on_device("ddp", on_gpu=True) == 1
-    assert group.share_on_device("fsdp", on_gpu=True) == 0.25
-    needs = fewest_parameters(translation_config(), 100) * models.BYTES_OF_TRAINING
+    assert process_group.share_on_device("ddp", on_gpu=False) == 2
+    assert process_group.share_on_device("fsdp", on_gpu=False) == 0.5
+    assert process_group.share_on_device("ddp", on_gpu=True) == 1
+    assert process_group.share_on_device("fsdp", on_gpu=True) == 0.25
+    needs = fewest_parameters(translation_config(), 100) * run_folder.BYTES_OF_TRAINING
     torchrun.setattr(machine, "memory", lambda device: needs)
     check_memory(translation_config(parallel="fsdp"), 100)
     with pytest.raises(ValueError, match="the model must fit into memory"):

@@ -19,11 +19,11 @@ from parallel_training import learn, new_trainer
 from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.lab.batches import Batch
-from ropewalk.lab.checkpoint import read_tensors
-from ropewalk.lab.distributed.group import Group, is_first_process, is_launched, join
-from ropewalk.lab.distributed.trainer import _part_of
-from ropewalk.lab.snapshots import snapshots
+from ropewalk.lab.data.batches import Batch
+from ropewalk.lab.tensors import read_tensors
+from ropewalk.lab.training.checkpoints import snapshots
+from ropewalk.lab.training.parallel_trainer import _part_of
+from ropewalk.lab.training.process_group import Group, is_first_process, is_launched, join
 
 LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 2}

@@ -16,13 +16,13 @@ pytest.importorskip("ctranslate2")
 from cells_here import run_cells_here
 from tiny_tasks import config_of, translation_config
 
-from ropewalk.lab import compare as comparison
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.export import export as module
 from ropewalk.lab.export.export import export
+from ropewalk.lab.running import compare as comparison
 
 LINES = ["Der a sieht u.", "Der f sieht z z z.", "a", "Der"]
 

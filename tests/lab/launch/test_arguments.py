@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ropewalk.lab.launch.arguments import RAY, SLURM, make_launcher, read_arguments
+from ropewalk.lab.running.launcher_arguments import RAY, SLURM, make_launcher, read_arguments
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_arguments_have_their_types():
 @pytest.mark.parametrize(("name", "library"), [("slurm", "submitit"), ("ray", "ray")])
 def test_a_launcher_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, name, library):
     monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.delitem(sys.modules, f"ropewalk.lab.launch.on_{name}", raising=False)
+    monkeypatch.delitem(sys.modules, f"ropewalk.lab.running.on_{name}", raising=False)
     with pytest.raises(ValueError, match=rf"ropewalk\[{name}\]"):
         make_launcher(name, None, tmp_path)
 

@@ -11,7 +11,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.launch.events import FILE, EventReader, EventWriter, read_session
+from ropewalk.lab.running.events import EVENTS_FILE, EventReader, EventWriter, read_session
 
 
 @given(st.lists(st.integers(0, 3), max_size=20))
@@ -48,10 +48,10 @@ def test_a_cell_that_starts_again_under_the_same_name_is_followed(tmp_path):
 
 def test_a_pipe_or_a_folder_in_the_place_of_events_keeps_nobody_waiting(tmp_path):
     read = EventReader(tmp_path, "mine")
-    os.mkfifo(tmp_path / FILE)
+    os.mkfifo(tmp_path / EVENTS_FILE)
     assert (read(), read_session(tmp_path)) == ([], [])
-    (tmp_path / FILE).unlink()
-    (tmp_path / FILE).mkdir()
+    (tmp_path / EVENTS_FILE).unlink()
+    (tmp_path / EVENTS_FILE).mkdir()
     assert (read(), read_session(tmp_path)) == ([], [])
 
 
@@ -59,7 +59,7 @@ def test_a_line_that_is_half_written_waits_and_damage_is_skipped(tmp_path):
     read = EventReader(tmp_path, "mine")
     with EventWriter(tmp_path, "mine", {"host": "here"}) as write:
         write({"step": 1})
-    path = tmp_path / FILE
+    path = tmp_path / EVENTS_FILE
     with path.open("ab") as file:
         file.write(b'{"step": ')
     assert read() == [{"step": 1}]

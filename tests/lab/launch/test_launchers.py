@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ropewalk.files import read_json
-from ropewalk.lab.checkpoint import read_tensors
-from ropewalk.lab.launch.events import read_session
-from ropewalk.lab.status import list_runs, read_status
+from ropewalk.lab.running.events import read_session
+from ropewalk.lab.running.status import list_runs, read_status
+from ropewalk.lab.tensors import read_tensors
 
 WORDS = [
     *("compare", "--task", "copy", "--encodings", "none,rotary", "--seeds", "1,2,3,4"),

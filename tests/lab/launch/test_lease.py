@@ -19,15 +19,15 @@ import pytest
 
 from ropewalk import files
 from ropewalk.files import Busy
-from ropewalk.lab.launch import lease
-from ropewalk.lab.launch.exits import BUSY
-from ropewalk.lab.launch.lease import Owner, Sightings, owned, read_lease, this_machine
+from ropewalk.lab.running import lease
+from ropewalk.lab.running.launcher import BUSY
+from ropewalk.lab.running.lease import Owner, Sightings, owned, read_lease, this_machine
 
 ELSEWHERE = Owner("token", "another boot", "node7", 4, "slurm job 3", "2026-01-01T00:00:00+00:00")
 OWNS = (
     "import sys, time\n"
     "from pathlib import Path\n"
-    "from ropewalk.lab.launch import lease\n"
+    "from ropewalk.lab.running import lease\n"
     "lease.RENEWED_EVERY, lease.LEASE = 0.05, float(sys.argv[2])\n"
     "with lease.owned(Path(sys.argv[1])):\n"
     "    print('owned', flush=True)\n"

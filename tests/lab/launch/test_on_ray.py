@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="ray is not installed")
 
-from ropewalk.lab.launch import on_ray
+from ropewalk.lab.running import on_ray
 
 
 @pytest.mark.parametrize(

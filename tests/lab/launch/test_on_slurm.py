@@ -17,15 +17,16 @@ from tiny_copies import TINY_COPY
 pytest.importorskip("submitit", reason="submitit is not installed")
 
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import read_checksum
-from ropewalk.lab.config_reader import make_config
-from ropewalk.lab.launch import on_slurm
-from ropewalk.lab.launch.arguments import make_launcher
-from ropewalk.lab.launch.events import read_session
-from ropewalk.lab.launch.on_slurm import Queue, SlurmLauncher
-from ropewalk.lab.launch.worker_process import Start
-from ropewalk.lab.run import prepare, run_cells
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.running import on_slurm
+from ropewalk.lab.running.cell import run_cell
+from ropewalk.lab.running.events import read_session
+from ropewalk.lab.running.launcher import Start
+from ropewalk.lab.running.launcher_arguments import make_launcher
+from ropewalk.lab.running.on_slurm import Queue, SlurmLauncher
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.scheduler import run_cells
+from ropewalk.lab.tensors import read_checksum
 
 CELL = Cell("rotary", 1)
 CONFIG = make_config(

@@ -10,11 +10,10 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.launch import scheduler as module
-from ropewalk.lab.launch.events import EventWriter
-from ropewalk.lab.launch.exits import BUSY, INTERRUPTED
-from ropewalk.lab.launch.launcher import End
-from ropewalk.lab.launch.scheduler import Scheduler
+from ropewalk.lab.running import scheduler as module
+from ropewalk.lab.running.events import EventWriter
+from ropewalk.lab.running.launcher import BUSY, INTERRUPTED, End
+from ropewalk.lab.running.scheduler import Scheduler
 
 CELLS = [Cell(name, seed) for seed in (1, 2, 3) for name in ("none", "rotary")]
 

@@ -82,7 +82,7 @@ def config_of(monkeypatch):
             found.append(config)
             raise ValueError("only asked")
 
-        monkeypatch.setattr("ropewalk.lab.compare.compare", take)
+        monkeypatch.setattr("ropewalk.lab.running.compare.compare", take)
         monkeypatch.chdir(ROOT)  # where --import finds the examples
         program, *words = shlex.split(command)
         assert program == "ropewalk"

@@ -11,6 +11,7 @@ from synthetic_run import results
 
 import ropewalk.lab.report.limits as module
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS, draw_examples
+from ropewalk.lab.presets import TRAINED_SIZES
 from ropewalk.lab.report.limits import limits
 
 SHORT = "On `test`, outputs are much shorter than the references"
@@ -54,7 +55,7 @@ def test_a_task_whose_answers_can_be_guessed_says_so():
 def test_the_chance_of_a_constant_answer_is_that_of_the_examples():
     """Fails if `chance` is not the share of the most frequent answer."""
     for name, task in SEQUENCE_TASKS.items():
-        size = min(task.trained_size, task.max_size or task.trained_size)
+        size = TRAINED_SIZES[name]
         drawn = draw_examples(name, split="test", lengths=(size, size), count=2000, seed=1)
         most = Counter(example.answer for example in drawn).most_common(1)[0][1]
         assert abs(most / 20 - task.chance) < 5  # pages say below 5 % that nothing was learned

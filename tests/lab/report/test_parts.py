@@ -13,14 +13,14 @@ from cells_here import run_cells_here
 from tiny_tasks import config_of
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab import compare as comparison
 from ropewalk.lab.published import read_answers
 from ropewalk.lab.report.conditions import conditions
 from ropewalk.lab.report.parts import differences, parts_of, with_part
 from ropewalk.lab.report.publish import add, main, publish
 from ropewalk.lab.report.readme import readme
+from ropewalk.lab.report.verdicts import add_verdicts
 from ropewalk.lab.results import read_results
-from ropewalk.lab.verdicts import add_verdicts
+from ropewalk.lab.running import compare as comparison
 
 PARTS = {
     "first": {"encodings": "none,rotary", "seeds": (1, 2)},

@@ -15,17 +15,18 @@ from rich.console import Console
 from tiny_tasks import config_of
 
 from ropewalk.files import read_checked_json
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.presets import TASKS
 from ropewalk.lab.report.findings import findings
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.terminal import print_summary, print_table
-from ropewalk.lab.run import cells_of, prepare, train_one
+from ropewalk.lab.running.cell import run_cell
+from ropewalk.lab.running.run_folder import prepare
+from ropewalk.lab.running.scheduler import train_one
 from ropewalk.lab.tasks import open_task
-from ropewalk.lab.train import Trainer
-from ropewalk.lab.worker import run_cell
+from ropewalk.lab.training.trainer import Trainer
 
 
 def printed(show, *arguments):
@@ -146,7 +147,7 @@ def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, tmp_path)
 
 def test_training_alone_gives_a_model(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "ropewalk.lab.run.run_cells",
+        "ropewalk.lab.running.scheduler.run_cells",
         lambda config, run, watch, launcher: [
             run_cell(run, cell, lambda event: None) for cell in cells_of(config)
         ],

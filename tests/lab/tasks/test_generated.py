@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 from ropewalk.encodings import REGISTRY
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.models import build_model
-from ropewalk.lab.run import prepare
+from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks.language_task import LanguageBatch, pad_examples
 from ropewalk.lab.tokens import EOS, PAD
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.training.trainer import Trainer
 
 
 def test_a_length_that_the_task_has_not_is_refused_by_its_own_name(tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiny_tasks import config_of
 
 from ropewalk.lab.models import build_model
-from ropewalk.lab.run import prepare
+from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks.text import TextTask, begins_word
 from ropewalk.lab.tokens import PAD
 

@@ -6,10 +6,10 @@ import pytest
 from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
 from ropewalk.files import read_json, write_json
-from ropewalk.lab.batches import EncodedSplit
-from ropewalk.lab.config_reader import make_config
+from ropewalk.lab.config_sources import make_config
+from ropewalk.lab.data.batches import EncodedSplit
 from ropewalk.lab.tasks.translation import Translation
-from ropewalk.lab.train import Trainer
+from ropewalk.lab.training.trainer import Trainer
 
 # Losses before other tasks were added: same splits, config and seed.
 GOLDEN = {

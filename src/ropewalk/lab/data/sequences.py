@@ -32,18 +32,15 @@ class SequenceTask:
     """A generated task: its vocabulary, and how an example of size n is drawn as words.
 
     `words` is the vocabulary; a token's id is its index in it. Pad, begin and end marks come first,
-    as in `lab.tokens`. `size_unit` names what n counts. `trained_size` is the size that the
-    task is usually trained up to (a prompt of eight times that size and its answer have at most 700
-    tokens). `max_size` is the largest possible size. `draw` returns the words of prompt and answer,
-    without begin and end marks. `chance` is the percentage of examples for which a constant answer
-    is right.
+    as in `lab.tokens`. `size_unit` names what n counts. `max_size` is the largest possible
+    size. `draw` returns the words of prompt and answer, without begin and end marks. `chance` is
+    the percentage of examples for which a constant answer is right.
     """
 
     words: tuple[str, ...]
     description: str
     size_unit: str
     source: str
-    trained_size: int
     draw: Callable[[Rng, int], tuple[Words, Words]]
     max_size: int | None = None
     chance: int = 0
@@ -173,7 +170,7 @@ def _vocabulary(*groups: Words) -> tuple[str, ...]:
 
 _NOPE = "Kazemnejad et al. 2023, arXiv 2305.19466"
 
-#: A new task is one function and one entry here.
+#: A new task is one function, one entry here and its size in `presets.TRAINED_SIZES`.
 SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
     {
         "copy": SequenceTask(
@@ -181,7 +178,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="letters, many of them more than once, in the same order",
             size_unit="letters",
             source=f"{_NOPE}, make_copy_dataset.py (copy_multi_char; there 100 symbols)",
-            trained_size=10,
             draw=_copy,
         ),
         "reverse": SequenceTask(
@@ -189,7 +185,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="letters from the last to the first",
             size_unit="letters",
             source=f"{_NOPE}, make_reverse_dataset.py (multi_char; there 100 symbols)",
-            trained_size=10,
             draw=_reverse,
         ),
         "sort": SequenceTask(
@@ -197,7 +192,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="different numbers in ascending order, each number one token",
             size_unit="numbers",
             source=f"{_NOPE}, make_sort_dataset.py (single_digit; there 50 symbols, repeated)",
-            trained_size=8,
             draw=_sort,
             max_size=len(NUMBERS),
         ),
@@ -209,7 +203,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="the sum of two numbers given column by column, from its lowest digit",
             size_unit="digits of each number",
             source="Lee et al. 2023, arXiv 2307.03381 (reversed sum); columns are this project's",
-            trained_size=3,
             draw=_addition,
             max_size=4000,  # Python converts no number that is much longer to text
         ),
@@ -218,7 +211,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="the value that was given with a key",
             size_unit="pairs of key and value",
             source="Arora et al. 2023, arXiv 2312.04927, multiquery_ar.py (there many queries)",
-            trained_size=8,
             draw=_recall,
             max_size=len(KEYS),
         ),
@@ -227,7 +219,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="five digits, told once at any place among words without meaning",
             size_unit="words around the key",
             source="Mohtashami and Jaggi 2023, arXiv 2305.16300, as in YaRN's eval/passkey.py",
-            trained_size=32,
             draw=_passkey,
         ),
         # Counts 0 to 9 are equally likely at every size of 9 or more, so size does not reveal them.
@@ -236,7 +227,6 @@ SEQUENCE_TASKS: Mapping[str, SequenceTask] = MappingProxyType(
             description="how often one of eight letters occurs, nine times at most",
             size_unit="letters",
             source="after Golovneva et al. 2024, arXiv 2405.18719, count_data_gen.py",
-            trained_size=20,
             chance=10,
             draw=_count,
         ),

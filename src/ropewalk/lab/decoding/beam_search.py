@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ropewalk.lab.batches import EncodedSplit, even_batches, source_batch
+from ropewalk.lab.data.batches import EncodedSplit, even_batches, source_batch
 from ropewalk.lab.decoding.greedy import can_cache
 from ropewalk.lab.decoding.likeliest import Continuations, likeliest
 from ropewalk.lab.decoding.processes import on_each_core

@@ -12,13 +12,12 @@ from pydantic import ValidationError
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.checkpoint import read_tensors
-from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY, Config, first_line
-from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.config import DECODING_FIELDS, MOST_BEAM, MOST_LENGTH_PENALTY, Config, first_line
+from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.decoding.beam_search import best
 from ropewalk.lab.decoding.beam_search import translate_ids as search
 from ropewalk.lab.models import load_translator
-from ropewalk.lab.sweep import DECODING_FIELDS
+from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import pick_device
 from ropewalk.model import Transformer

@@ -26,9 +26,9 @@ from ropewalk.lab.report.metrics import is_translation
 from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
+from ropewalk.lab.report.verdicts import add_verdicts
 from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.tasks import CLASSES
-from ropewalk.lab.verdicts import add_verdicts
 
 
 def publish(run: Path, folder: Path) -> None:

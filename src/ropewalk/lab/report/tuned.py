@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.files import Facts
+from ropewalk.lab.config import TRAINING_FIELDS, described
 from ropewalk.lab.report.formats import code, code_list, format_count, format_list, format_number
 from ropewalk.lab.report.tables import Table, TableCell
-from ropewalk.lab.sweep import TRAINING_FIELDS, described
 from ropewalk.lab.tasks import CLASSES
 
 #: Swept fields that change the size of a model, or how much it is trained.

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
-from ropewalk.lab.checkpoint import read_checksum
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.former_names import current_evaluation
+from ropewalk.lab.tensors import read_checksum
 
 
 class TaskBatch(Protocol):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
 from ropewalk.lab.cells import Cell
+from ropewalk.lab.data.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.sequences import (
     SEQUENCE_TASKS,

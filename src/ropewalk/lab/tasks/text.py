@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
@@ -29,6 +28,7 @@ from ropewalk.lab.tasks.language_task import (
     LanguageBatch,
     LanguageTask,
 )
+from ropewalk.lab.tensors import read_tensors, write_tensors
 from ropewalk.lab.tokens import EOS, PAD, Tokens
 
 TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length

@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes
-from ropewalk.lab.batches import (
+from ropewalk.lab.cells import read_hypotheses, write_hypotheses
+from ropewalk.lab.config import Config
+from ropewalk.lab.data.batches import (
     Batch,
     EncodedSplit,
     Plan,
@@ -23,17 +25,15 @@ from ropewalk.lab.batches import (
     plan_epoch,
     read_splits,
 )
-from ropewalk.lab.cells import read_hypotheses, write_hypotheses
-from ropewalk.lab.config import Config
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.data.store import MappedSplit
+from ropewalk.lab.data.tokenizing import FOLDER
 from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.tasks import translation_examples
 from ropewalk.lab.tasks.base import Metric, Task
 from ropewalk.lab.tasks.translation_data import SPLITS, prepare_pairs, prepare_stream
-from ropewalk.lab.tokenizing import FOLDER
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.model import Transformer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.files import Facts
-from ropewalk.lab.batches import EncodedSplit, write_splits
 from ropewalk.lab.config import Config
+from ropewalk.lab.data.batches import EncodedSplit, write_splits
 from ropewalk.lab.data.splits import Corpus
 from ropewalk.lab.data.stream import PairStream, Progress
-from ropewalk.lab.tokenizing import tokenize, vocabulary_of
+from ropewalk.lab.data.tokenizing import tokenize, vocabulary_of
 from ropewalk.lab.tokens import Tokens
 
 SPLITS = "splits.safetensors"  # the encoded splits of a run; of a large corpus, all but "train"

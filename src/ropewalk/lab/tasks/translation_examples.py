@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.batches import make_batch, read_splits
 from ropewalk.lab.cells import Cell, read_hypotheses
+from ropewalk.lab.data.batches import make_batch, read_splits
 from ropewalk.lab.data.corpus import Corpus
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.scoring.bleu import assign_bins

@@ -10,17 +10,15 @@ from pathlib import Path
 
 from ropewalk.checks import shown
 from ropewalk.files import Facts, is_locked, shown_path
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config, encodings_unchecked
-from ropewalk.lab.config_reader import read_run_config
-from ropewalk.lab.done import TRAINED, done_before
-from ropewalk.lab.launch.events import Event, read_session
-from ropewalk.lab.launch.lease import LEASE, Lease, has_ended, read_lease, this_machine
+from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, encodings_unchecked
+from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.report.formats import format_duration, format_number
 from ropewalk.lab.results import read_results
-from ropewalk.lab.run import cells_of
-from ropewalk.lab.sweep import DECODING_FIELDS, Goal
-from ropewalk.lab.tuning import chosen, chosen_training, is_trained, trial_cells
+from ropewalk.lab.running.cell import TRAINED, done_before
+from ropewalk.lab.running.events import Event, read_session
+from ropewalk.lab.running.lease import LEASE, Lease, has_ended, read_lease, this_machine
+from ropewalk.lab.running.tuning import chosen, chosen_training, is_trained, trial_cells
 
 COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")

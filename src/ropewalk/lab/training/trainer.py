@@ -14,25 +14,49 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ropewalk.lab.checkpoint import (
+from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.loss import autocast
+from ropewalk.lab.models import Model, build_model
+from ropewalk.lab.stopping import interruptions
+from ropewalk.lab.tasks.base import Task
+from ropewalk.lab.tensors import (
     DamagedFile,
     check_finite,
     read_tensors,
     weights_of,
     write_tensors,
 )
-from ropewalk.lab.config import Config, first_line
-from ropewalk.lab.distributed.checkpoints import checkpoints, remove_checkpoints
-from ropewalk.lab.distributed.checkpoints import read as read_checkpoint
-from ropewalk.lab.distributed.group import Group
-from ropewalk.lab.loss import autocast
-from ropewalk.lab.models import Model, build_model
-from ropewalk.lab.schedule import learning_rate
-from ropewalk.lab.signals import interruptions
-from ropewalk.lab.snapshots import best_snapshot, snapshot_path, snapshots, step_of
-from ropewalk.lab.tasks.base import Task
-from ropewalk.lab.training_state import restore_training, training_tensors
+from ropewalk.lab.training.checkpoints import (
+    best_snapshot,
+    checkpoints,
+    read_together,
+    remove_checkpoints,
+    restore_training,
+    snapshot_path,
+    snapshots,
+    step_of,
+    training_tensors,
+)
+from ropewalk.lab.training.process_group import Group
 from ropewalk.machine import peak_memory, pick_device, pick_precision
+
+
+def learning_rate(config: Config, step: int, steps: int) -> float:
+    """Return the learning rate at a step (from 1): linear warmup, then the schedule's decay.
+
+    `linear` reaches zero after the last step; `noam` is Vaswani et al. 2017, eq. 3, times
+    `config.learning_rate`.
+    """
+    warmup = config.warmup if config.warmup >= 1 else config.warmup * steps
+    warmup = max(1.0, warmup)
+    if config.schedule == "noam":
+        return float(
+            config.learning_rate * config.width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        )
+    if step <= warmup:
+        return config.learning_rate * step / warmup
+    return config.learning_rate * (steps + 1 - step) / max(1.0, steps + 1 - warmup)
+
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 
@@ -239,7 +263,7 @@ class Trainer:
         restore_training(self.model, self.optimizer, self._own(tensors))
 
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return read_checkpoint(path, self.model, self.optimizer, Group())
+        return read_together(path, self.model, self.optimizer, Group())
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return this process's part of complete tensors; with one process, that is all of them."""

@@ -20,14 +20,13 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from ropewalk.lab.checkpoint import weights_of
-from ropewalk.lab.distributed import checkpoints
-from ropewalk.lab.distributed.group import Group, is_orphan
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model
 from ropewalk.lab.tasks.base import Task
-from ropewalk.lab.train import Trainer
-from ropewalk.lab.training_state import training_tensors
+from ropewalk.lab.tensors import weights_of
+from ropewalk.lab.training.checkpoints import read_together, save_together, training_tensors
+from ropewalk.lab.training.process_group import Group, is_orphan
+from ropewalk.lab.training.trainer import Trainer
 from ropewalk.machine import peak_memory
 
 
@@ -144,10 +143,10 @@ class ParallelTrainer(Trainer):
         self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))
         tensors = training_tensors(self.model, self.optimizer)
         facts = {**self.facts, "record": asdict(self.record)}
-        checkpoints.save(self.group, self.folder, self.record.step, tensors, facts)
+        save_together(self.group, self.folder, self.record.step, tensors, facts)
 
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return checkpoints.read(path, self.model, self.optimizer, self.group)
+        return read_together(path, self.model, self.optimizer, self.group)
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parts of complete tensors that this process has."""

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ropewalk.lab.checkpoint import read_tensors, write_tensors
 from ropewalk.lab.data.store import MappedSplit
+from ropewalk.lab.tensors import read_tensors, write_tensors
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
 Rows = NDArray[np.int64]

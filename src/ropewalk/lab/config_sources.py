@@ -1,15 +1,24 @@
-"""Fields and values that people write in YAML or JSON, read within limits."""
+"""Where configs come from: presets, YAML or JSON files, settings on the command line, run folders.
+
+What people write is read within limits of size, depth and digits.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
-from ropewalk.checks import shown
-from ropewalk.files import shown_path
+from ropewalk.checks import did_you_mean, shown
+from ropewalk.encodings.parsing import split_at
+from ropewalk.files import read_checked_json, shown_path
+from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.former_names import current_fields
+from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 
 MOST_BYTES = 2**16  # of a config file or a value: about 60 times the size of all fields
 MOST_DEPTH = 20  # of nested lists and fields
@@ -113,27 +122,19 @@ def read_value(text: str) -> Any:
         return text
 
 
-def check_text(text: str) -> None:
-    """Raise ValueError for text that cannot be in a file name or a JSON file."""
-    if "\0" in text:
-        raise ValueError("must not contain a NUL character")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("must be valid UTF-8")
-
-
 def _problem(error: Exception) -> str:
     """Return what is wrong and where, without PyYAML's names of streams."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {_cut(error.problem or '')}"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {_shortened(error.problem or '')}"
     if isinstance(error, yaml.reader.ReaderError):
         return f"character U+{error.character:04X} at {error.position:,} is not allowed"
     if isinstance(error, RecursionError):
         return f"lists and fields may be nested at most {MOST_DEPTH} deep"
-    return _cut(str(error))
+    return _shortened(str(error))
 
 
-def _cut(text: str, most: int = 300) -> str:
+def _shortened(text: str, most: int = 300) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -144,3 +145,97 @@ def _load(text: str) -> Any:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+def make_config(
+    preset: str = "default",
+    file: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    fallback: Mapping[str, Any] | None = None,
+) -> Config:
+    """Return a config from a preset, `fallback`, a YAML or JSON file, and `settings`.
+
+    Later sources override earlier ones. Raises ValueError with all mistakes, and for a wrong field
+    the most similar one.
+    """
+    given = ({} if file is None else _read_file(file)) | dict(settings or {})
+    preset = given.pop("preset", preset)
+    _check_word("preset", preset, tuple(PRESETS))
+    task = given.get("task", "translation")
+    _check_word("task", task, TASKS)
+    others = [name for name in given if name in fields_of_other_tasks(task)]
+    if others:
+        raise ValueError(
+            f"task {task!r} has no {', '.join(others)}; remove the fields of other tasks"
+        )
+    fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError(first_line(error)) from None
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """Return name and value of a `field=value` setting; the value is YAML (`none` is a string)."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise ValueError(f"a setting must read field=value, got {shown(text)}")
+    field = Config.model_fields.get(name)
+    if field is not None and field.annotation is str:
+        return name, value  # YAML reads "no", Norwegian, as false
+    return name, read_value(value)
+
+
+def read_run_config(run: Path) -> Config:
+    """Return the config of a run folder, also of an earlier version."""
+    path = run / "config.json"
+    try:
+        return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
+    except ValidationError as error:
+        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
+
+
+def with_sweep(config: Config, sweep: Mapping[str, Sequence[Any]]) -> Config:
+    """Return a config with this sweep instead of its own. Raises ValueError if it is wrong."""
+    try:
+        return Config.model_validate({**config.model_dump(), "sweep": dict(sweep)})
+    except ValidationError as error:
+        raise ValueError(first_line(error)) from None
+
+
+def _check_word(name: str, value: object, known: Sequence[str]) -> None:
+    """Raise ValueError unless the value is one of these words; name the most similar one."""
+    if not isinstance(value, str) or value not in known:
+        nearest = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    fields = read_fields(file)
+    if not isinstance(fields, dict):
+        raise ValueError(
+            f"config file {shown_path(file)} must contain fields with values, got {shown(fields)}"
+        )
+    # A run's config.json may serve as a file of fields and be edited: its checksum is ignored.
+    return {name: value for name, value in fields.items() if name != "checksum"}
+
+
+def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[Any]]:
+    """Return a sweep from `field=value,value,…`; commas in parentheses do not split."""
+    sweep: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"{option} must have the form field=value,value,…, got {shown(text)}")
+        if name in sweep:
+            raise ValueError(
+                f"{option} must name {shown(name)} once, got it twice; write its values in one list"
+            )
+        words = name == "attention"  # names of attentions are kept as written
+        each = [value.strip() for value in split_at(values, ",")]
+        if "" in each:
+            raise ValueError(f"{option} must have no empty value, got {shown(text)}")
+        sweep[name] = each if words else [read_value(value) for value in each]
+    return sweep

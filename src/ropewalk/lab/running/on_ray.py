@@ -14,9 +14,7 @@ from typing import Any
 import ray
 
 from ropewalk.checks import shown
-from ropewalk.lab.launch.exits import INTERRUPTED
-from ropewalk.lab.launch.launcher import End, Job
-from ropewalk.lab.launch.worker_process import Start, WorkerProcess
+from ropewalk.lab.running.launcher import INTERRUPTED, End, Job, Start, WorkerProcess
 
 _LOOKS_EVERY = 0.5
 _SAVES_WITHIN = 60.0

@@ -14,11 +14,10 @@ from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import build
 from ropewalk.encodings.rotary import RotarySite
 from ropewalk.files import MOST_DATA_BYTES, read_text, shown_path
-from ropewalk.lab.cells import Cell
+from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.models import load_model
-from ropewalk.lab.run import cells_of
 from ropewalk.lab.tasks.masked_text import masked
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.machine import check_fits

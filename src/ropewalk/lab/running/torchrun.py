@@ -13,39 +13,16 @@ from typing import Any
 from ropewalk.encodings import import_encodings
 from ropewalk.files import Busy, read_checked_json
 from ropewalk.lab.cells import Cell, CellFailed
-from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import read_run_config
-from ropewalk.lab.distributed.group import Group, failures_in_words, join
-from ropewalk.lab.distributed.trainer import ParallelTrainer
-from ropewalk.lab.launch.conditions import read_conditions
-from ropewalk.lab.sweep import Goal
+from ropewalk.lab.config import Config, Goal
+from ropewalk.lab.config_sources import read_run_config
+from ropewalk.lab.running.cell import Emit, lack_of_memory, run_cell, train_cell
+from ropewalk.lab.running.run_folder import read_conditions
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import Record
-from ropewalk.lab.worker import Emit, lack_of_memory, run_cell, train_cell
+from ropewalk.lab.training.parallel_trainer import ParallelTrainer
+from ropewalk.lab.training.process_group import Group, failures_in_words, join
+from ropewalk.lab.training.trainer import Record
 
 Watch = Callable[[Cell, dict[str, Any]], None]
-
-
-def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> Task:
-    """Prepare the run in the first process; return its task in all of them when it is done.
-
-    The other processes end with status 2 if `prepare` raises ValueError, which the first reports.
-    """
-    group = join(config.device)
-    if not group.is_first:
-        with failures_in_words():
-            is_prepared = group.broadcast(False)  # what the first process says
-        if is_prepared:
-            return open_task(config, run)
-        raise SystemExit(2)
-    prepared = False
-    try:
-        task = prepare()
-        prepared = True
-    finally:
-        with failures_in_words():
-            group.broadcast(prepared)
-    return task
 
 
 def run_cells_together(

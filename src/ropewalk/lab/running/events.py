@@ -14,7 +14,7 @@ from ropewalk.files import open_now
 
 Event = dict[str, Any]
 
-FILE = "events.jsonl"
+EVENTS_FILE = "events.jsonl"
 _MOST_AT_ONCE = 1 << 20  # bytes read in one look
 _MOST_HEADER = 4096
 
@@ -26,7 +26,7 @@ class EventWriter:
     """
 
     def __init__(self, folder: Path, attempt: str, facts: Event) -> None:
-        path = folder / FILE
+        path = folder / EVENTS_FILE
         path.unlink(missing_ok=True)  # a new file: readers notice it by the session in its header
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self({"attempt": attempt, "session": uuid4().hex, **facts})
@@ -60,7 +60,7 @@ class EventReader:
 
     def __call__(self) -> list[Event]:
         try:
-            with open_now(self.folder / FILE) as file:
+            with open_now(self.folder / EVENTS_FILE) as file:
                 header = _parsed(file.readline(_MOST_HEADER))
                 if header.get("attempt") != self.attempt:
                     return []
@@ -78,7 +78,7 @@ class EventReader:
 def read_session(folder: Path) -> list[Event]:
     """Return the header and the last events of the last session; an empty list if there is none."""
     try:
-        with open_now(folder / FILE) as file:
+        with open_now(folder / EVENTS_FILE) as file:
             header = file.readline(_MOST_HEADER)
             size = os.fstat(file.fileno()).st_size
             file.seek(max(len(header), size - (1 << 16)))

@@ -1,8 +1,10 @@
-"""Checkpoints that several processes write together, and that any number of processes can read.
+"""Files of a training: snapshots of the model, and checkpoints that it resumes from.
 
-A checkpoint is a folder `checkpoint-STEP` in the format of `torch.distributed.checkpoint`. It is
-written under another name and renamed when it is complete, so that a save that is killed loses
-nothing. Its `.metadata` is a pickle: resume only from run folders that you trust.
+The mean of some snapshots is scored at the end. A training of one process resumes from one file of
+tensors. Several processes write a checkpoint together, which any number of processes can read: a
+folder `checkpoint-STEP` in the format of `torch.distributed.checkpoint`. It is written under
+another name and renamed when it is complete, so that a save that is killed loses nothing. Its
+`.metadata` is a pickle: resume only from run folders that you trust.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import os
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,84 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ropewalk.files import MOST_DATA_BYTES, WAY_OUT, Facts, read_checked_json, write_checked_json
-from ropewalk.lab.checkpoint import weights_of
-from ropewalk.lab.distributed.group import Group
+from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
+from ropewalk.lab.training.process_group import Group
+
+
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Return the path of the snapshot of this step."""
+    return folder / f"snapshot-{step:07d}.safetensors"
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """List the folder's snapshots, oldest first."""
+    return sorted(folder.glob("snapshot-*.safetensors"))
+
+
+def step_of(snapshot: Path) -> int:
+    """Return the step at which a snapshot was taken."""
+    return int(snapshot.stem.removeprefix("snapshot-"))
+
+
+def best_snapshot(folder: Path, validation: Sequence[dict[str, float]]) -> Path:
+    """Return the snapshot of the lowest validation loss."""
+    return snapshot_path(folder, int(min(validation, key=lambda seen: seen["loss"])["step"]))
+
+
+def chosen_snapshots(
+    folder: Path, select: str, average: int, validation: Sequence[dict[str, float]]
+) -> list[Path]:
+    """Return the snapshots whose mean is scored: the last ones, or with select="best" the best.
+
+    Raises ValueError if one of them is missing: the mean of the others is another model.
+    """
+    chosen = [snapshot_path(folder, int(seen["step"])) for seen in validation[-average:]]
+    if select == "best":
+        chosen = [best_snapshot(folder, validation)]
+    gone = [path.name for path in chosen if not path.exists()]
+    if gone:
+        asked = "select=best" if select == "best" else f"average={average}"
+        raise ValueError(
+            f"{folder} lacks {', '.join(gone)}, which {asked} needs; restore it, or delete the "
+            f"folder and run the same command to train the cell again"
+        )
+    return chosen
+
+
+def mean_of(chosen: Sequence[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the mean of these snapshots' parameters, and the facts of the last."""
+    read = [read_tensors(path) for path in chosen]
+    for path, (tensors, _) in zip(chosen, read, strict=True):
+        check_finite(path, tensors)
+        if tensors.keys() != read[0][0].keys():
+            raise ValueError(f"{path} has other tensors than {chosen[0]}")
+    mean = {
+        name: torch.stack([tensors[name].double() for tensors, _ in read]).mean(0).float()
+        for name in read[0][0]
+    }
+    return mean, read[-1][1]
+
+
+def training_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Return all tensors that a training resumes from, as `model.NAME` and `optimizer.NAME.KEY`."""
+    tensors = {f"model.{k}": v for k, v in weights_of(model).items()}
+    names = [name for name, _ in model.named_parameters()]
+    for i, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{names[i]}.{k}": v for k, v in state.items()}
+    return tensors
+
+
+def restore_training(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Load tensors, named as in `training_tensors`. Raises ValueError if the weights differ."""
+    held = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+    load_weights(model, held)
+    state = optimizer.state_dict()
+    for i, (name, _) in enumerate(model.named_parameters()):
+        prefix = f"optimizer.{name}."
+        held = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        if held:
+            state["state"][i] = held
+    optimizer.load_state_dict(state)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -29,7 +107,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("checkpoint-*") if path.suffix != ".unfinished")
 
 
-def save(
+def save_together(
     group: Group, folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
     """Write a checkpoint, each process its part, then remove what it replaces."""
@@ -86,7 +164,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read(
+def read_together(
     path: Path, model: nn.Module, optimizer: Optimizer, group: Group
 ) -> tuple[dict[str, Tensor], Facts]:
     """Return the tensors of a checkpoint, in the parts that this process has, and its facts.

@@ -20,25 +20,21 @@ from ropewalk.files import (
     warn_unchecked,
     write_checked_json,
 )
-from ropewalk.lab.cells import Cell, slug
-from ropewalk.lab.checkpoint import read_tensors
-from ropewalk.lab.config import Config
+from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.config import DECODING_FIELDS, Config, check_text, slug
 from ropewalk.lab.data.stream import Progress, silent
-from ropewalk.lab.distributed.group import is_first_process, is_launched, join
-from ropewalk.lab.fields import check_text
-from ropewalk.lab.launch.conditions import Conditions, read_conditions
-from ropewalk.lab.launch.launcher import Launcher
-from ropewalk.lab.launch.local import LocalLauncher
-from ropewalk.lab.launch.scheduler import Watch
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report import write_report
-from ropewalk.lab.run import cells_of, prepare, run_cells
+from ropewalk.lab.report.verdicts import add_verdicts, check_against
+from ropewalk.lab.running.launcher import Launcher, LocalLauncher
+from ropewalk.lab.running.run_folder import Conditions, prepare, read_conditions
+from ropewalk.lab.running.scheduler import Watch, run_cells
+from ropewalk.lab.running.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.summary import summarize
-from ropewalk.lab.sweep import DECODING_FIELDS
 from ropewalk.lab.tasks import Task
-from ropewalk.lab.train import Record, read_record
-from ropewalk.lab.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
-from ropewalk.lab.verdicts import add_verdicts, check_against
+from ropewalk.lab.tensors import read_tensors
+from ropewalk.lab.training.process_group import is_first_process, is_launched, join
+from ropewalk.lab.training.trainer import Record, read_record
 from ropewalk.machine import (
     commit,
     cores,

@@ -1,4 +1,8 @@
-"""How a command and a cell end: once per Ctrl-C, even if imported code left threads running."""
+"""How a training, a cell and a command are asked to stop, and how their processes end.
+
+A training finishes its step and saves first. A command ends once per Ctrl-C, even if imported code
+left threads running.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,36 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
+
+
+@contextmanager
+def interruptions() -> Iterator[list[int]]:
+    """Collect Ctrl-C, SIGTERM and SIGHUP instead of interrupting a step."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # Python delivers signals only to the main thread
+        return
+    before = {
+        number: signal.signal(number, lambda number, frame: received.append(number))
+        for number in stopping_signals()
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """Return the signals that request a stop, without those that are ignored (nohup)."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")  # the last: Slurm's warning; not on Windows
+    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+
 
 AT_ONCE = 2.0  # seconds in which several signals count as one
 

@@ -21,9 +21,7 @@ import submitit
 from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
 
 from ropewalk.checks import shown
-from ropewalk.lab.launch.exits import INTERRUPTED
-from ropewalk.lab.launch.launcher import End, Job
-from ropewalk.lab.launch.worker_process import Start, WorkerProcess
+from ropewalk.lab.running.launcher import INTERRUPTED, End, Job, Start, WorkerProcess
 
 LOGS = "launcher"  # of the run's folder
 _DAY = 24 * 60

@@ -1,4 +1,7 @@
-"""The process of a cell, as every launcher starts it on the machine where the cell runs."""
+"""What starts the cells of a run and reports when each has ended, and the launcher of this machine.
+
+Every launcher starts the same process on the machine where the cell runs.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.sweep import Goal, settings_to_json
+from ropewalk.lab.config import Goal, settings_to_json
+
+INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
+BUSY = 75  # another process works on the cell
+
 
 STOP_WITH_PARENT = "--stop-at-eof"
 # glibc otherwise returns freed memory to the system and takes it again within every training step:
@@ -40,7 +49,7 @@ class Start:
     def words(self, job: str = "") -> list[str]:
         """Return the command of the cell's process."""
         # -P: do not import from the working directory.
-        words = [sys.executable, "-P", "-m", "ropewalk.lab.worker", str(self.run)]
+        words = [sys.executable, "-P", "-m", "ropewalk.lab.running.worker", str(self.run)]
         words += [self.cell.encoding, str(self.cell.seed), "--goal", self.goal]
         words += ["--settings", settings_to_json(self.cell.settings), "--attempt", self.attempt]
         return [*words, "--dead", self.dead, "--job", job, STOP_WITH_PARENT]
@@ -99,3 +108,73 @@ class WorkerProcess:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
             self._noise.extend(iter(partial(stream.readline, MOST_OF_A_LINE), ""))
+
+
+@dataclass(frozen=True)
+class End:
+    """How a job ended: the exit status of the cell's process, and its last lines of output."""
+
+    code: int
+    output: tuple[str, ...] = ()
+
+
+class Job(Protocol):
+    """A cell that was started. Its progress is in its folder, not here."""
+
+    @property
+    def place(self) -> str:
+        """Where it runs, for people, such as "Slurm job 12_3"; "" if on this machine."""
+
+    def end(self) -> End | None:
+        """Return how it ended, or None if it waits or runs. Must not block."""
+
+    def stop(self) -> None:
+        """Ask it to save and end."""
+
+
+class Launcher(Protocol):
+    """Starts cells. A launcher holds no state that is needed later: that is in the run's folder."""
+
+    name: str
+    #: How many cells may wait or run together; None for as many as this machine has cores.
+    at_once: int | None
+    gpus: float  # that each cell requests from the cluster; 0: config.device alone decides
+
+    def start(self, starts: Sequence[Start]) -> list[Job]:
+        """Start these cells, in one request if the cluster has a form for that."""
+
+    def close(self) -> None:
+        """Free what the launcher itself uses."""
+
+
+class LocalJob:
+    """A process of this machine."""
+
+    place = ""
+
+    def __init__(self, start: Start) -> None:
+        self._process = WorkerProcess(start)
+
+    def end(self) -> End | None:
+        """Return how the process ended, or None."""
+        code = self._process.code()
+        return None if code is None else End(code, tuple(self._process.output()))
+
+    def stop(self) -> None:
+        """Forward Ctrl-C."""
+        self._process.stop()
+
+
+class LocalLauncher:
+    """Starts cells as processes of this machine."""
+
+    name = "local"
+    at_once: int | None = None
+    gpus: float = 0
+
+    def start(self, starts: Sequence[Start]) -> list[Job]:
+        """Start a process for each."""
+        return [LocalJob(start) for start in starts]
+
+    def close(self) -> None:
+        """Do nothing: the processes end with their cells."""

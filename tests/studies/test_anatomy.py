@@ -6,10 +6,14 @@ was fitted on.
 
 import pytest
 import torch
+from scripts import load_scripts
 
 from ropewalk.encodings import StackShape, build
-from ropewalk.lab.anatomy import position_left, record_rotations, score_by_distance
 from ropewalk.model import Attention
+
+(anatomy,) = load_scripts("studies", "anatomy")
+position_left, record_rotations = anatomy.position_left, anatomy.record_rotations
+score_by_distance = anatomy.score_by_distance
 
 
 def test_score_by_distance_is_the_mean_over_a_plain_loop():

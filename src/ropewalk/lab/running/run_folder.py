@@ -1,45 +1,95 @@
-"""A run folder: prepared once, then filled by one process per cell."""
+"""A run folder: prepared once, then filled by one process per cell.
+
+Its conditions are what a cell's numbers depend on besides the config. The number of threads changes
+the order of sums, and `auto` precision depends on the machine. Cells may run on other machines and
+under other launchers later, so a run records them once.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
 from ropewalk.files import (
-    MOST_DATA_BYTES,
     Busy,
-    Facts,
     locked,
     read_checked_json,
     remove_parts,
     write_checked_json,
 )
-from ropewalk.lab.cells import Cell, CellFailed
-from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import read_run_config
+from ropewalk.lab.config import Config, points
+from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.stream import Progress, silent
-from ropewalk.lab.distributed.group import is_launched
-from ropewalk.lab.done import done_before
-from ropewalk.lab.launch.conditions import Conditions, fix_conditions
-from ropewalk.lab.launch.launcher import Launcher
-from ropewalk.lab.launch.local import LocalLauncher
-from ropewalk.lab.launch.scheduler import Scheduler, Watch
-from ropewalk.lab.models import check_memory
-from ropewalk.lab.sweep import Goal, points
+from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.train import read_record
-from ropewalk.machine import cores, pick_device
+from ropewalk.lab.training.process_group import (
+    failures_in_words,
+    is_launched,
+    join,
+    share_on_device,
+)
+from ropewalk.machine import check_fits, cores, devices, pick_device, pick_precision
+
+CONDITIONS_FILE = "conditions.json"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Threads of a cell, its device, and the precision of its training."""
+
+    threads: int
+    device: str
+    precision: str
+
+
+def read_conditions(run: Path) -> Conditions | None:
+    """Return the conditions of a run; None for one of an earlier version."""
+    path = run / CONDITIONS_FILE
+    if not path.exists():
+        return None
+    held = read_checked_json(path, "threads", "device", "precision")
+    return Conditions(int(held["threads"]), str(held["device"]), str(held["precision"]))
+
+
+def fix_conditions(run: Path, config: Config, threads: int, *, gpus: float = 0) -> Conditions:
+    """Return the conditions of a run; record them if it has none.
+
+    threads: of a cell, for a new run. gpus: of a cell, on other machines. Raises ValueError if the
+    config names another device than the run was created with.
+    """
+    held = read_conditions(run)
+    if held is None:
+        held = _conditions_of(config, threads, gpus)
+        write_checked_json(run / CONDITIONS_FILE, asdict(held))
+    if config.device not in ("auto", held.device):
+        raise ValueError(
+            f"{run} was created with device={held.device}, so device must be {held.device}, got "
+            f"{shown(config.device)}; choose another folder with --out"
+        )
+    return held
+
+
+def _conditions_of(config: Config, threads: int, gpus: float) -> Conditions:
+    if not gpus or config.device not in ("auto", "cuda"):
+        device = pick_device(config.device)
+        return Conditions(threads, str(device), pick_precision(config.precision, device))
+    if "cuda" in devices():
+        return Conditions(threads, "cuda", pick_precision(config.precision, pick_device("cuda")))
+    if config.precision == "auto":
+        raise ValueError(
+            "precision must be float32 or bfloat16 when cells run on GPUs of other machines, got "
+            "auto, and this machine has no GPU to ask; add precision=bfloat16 if those GPUs "
+            "support it"
+        )
+    return Conditions(threads, "cuda", config.precision)
+
 
 PREPARES_WITHIN = 3600.0  # seconds that another command may take to prepare the data
-
-
-def cells_of(config: Config) -> list[Cell]:
-    """Return the cells of a comparison, seed by seed, so that each seed is complete early."""
-    return [Cell(encoding, seed) for seed in config.seeds for encoding in config.encodings]
 
 
 def default_folder(config: Config) -> Path:
@@ -65,7 +115,6 @@ def prepare(
                 "--launcher must be local under torchrun, whose processes train one cell together; "
                 "leave out one of the two"
             )
-        from ropewalk.lab.distributed.cells import prepare_together
 
         return prepare_together(config, run, lambda: _prepare_for_all(config, run, progress))
     return _prepare(config, run, progress, elsewhere=elsewhere)
@@ -135,59 +184,6 @@ def _as_user_error(run: Path) -> Iterator[None]:
         ) from None
 
 
-def run_cells(
-    config: Config,
-    run: Path,
-    jobs: int | None = None,
-    watch: Watch = lambda cell, event: None,
-    *,
-    cells: Sequence[Cell] | None = None,
-    goal: Goal = "scored",
-    launcher: Launcher | None = None,
-) -> int:
-    """Run cells of a prepared run up to the goal; return how many could run together.
-
-    Default: all cells of the config, one per core of this machine. `watch` receives their events.
-    A cell that has reached the goal already is not started, and its files stay as they are.
-    At Ctrl-C, or if reading events or `watch` fails, each cell saves its step before the exception
-    is raised. A failed cell does not stop the others; `CellFailed` names it when all have ended.
-    Cells that another command is running come last, when it has finished them. Under torchrun, all
-    processes train one cell together, and then the next.
-    """
-    cells = cells_of(config) if cells is None else cells
-    if is_launched():
-        from ropewalk.lab.distributed.cells import run_cells_together
-
-        run_cells_together(config, run, cells, goal, watch)
-        return 1
-    launcher = launcher or LocalLauncher()
-    at_once = cells_at_once(config, len(cells), jobs, launcher)
-    threads = conditions_of(config, run, at_once, launcher).threads
-
-    def done(cell: Cell) -> str:
-        try:
-            record = done_before(cell, run, config, goal)
-        except (ValueError, OSError):
-            return ""  # the cell's own process says what is wrong
-        if record and record.status == "diverged":
-            return f"diverged after {record.step} steps"
-        return "finished" if record else ""
-
-    scheduler = Scheduler(cells, run, launcher, at_once, threads, watch, goal, done)
-    scheduler.work()
-    if scheduler.failures:
-        raise CellFailed("; ".join(sorted(scheduler.failures)))
-    return at_once
-
-
-def cells_at_once(config: Config, cells: int, jobs: int | None, launcher: Launcher) -> int:
-    """Return how many cells may run together: --jobs, or what the launcher has room for."""
-    most = launcher.at_once
-    if most is None:  # on this machine: one cell per core, or per GPU
-        most = 1 if not launcher.gpus and pick_device(config.device).type != "cpu" else cores()
-    return max(1, min(cells, jobs or most))
-
-
 def conditions_of(config: Config, run: Path, at_once: int, launcher: Launcher) -> Conditions:
     """Return the conditions of a run, which its first command fixes.
 
@@ -199,47 +195,6 @@ def conditions_of(config: Config, run: Path, at_once: int, launcher: Launcher) -
         threads = int(said)
     with _alone(run):  # two commands may begin at the same time
         return fix_conditions(run, config, threads, gpus=launcher.gpus)
-
-
-def train_one(
-    config: Config,
-    run: Path,
-    watch: Watch,
-    launcher: Launcher | None = None,
-    progress: Progress = silent,
-) -> Path:
-    """Train the config's only cell, score it on one quick split, and return its model's path.
-
-    Raises `CellFailed` if training diverged: then there is no model.
-    """
-    for name in ("encodings", "seeds"):
-        if len(found := getattr(config, name)) > 1:
-            raise ValueError(
-                f"{name} must have one value to train one model, got {list(found)}; "
-                f"ropewalk compare trains several"
-            )
-    if config.sweep:
-        raise ValueError(
-            f"sweep must be empty to train one model, got {shown(dict(config.sweep))}; ropewalk "
-            f"compare tries its values"
-        )
-    quickest: Facts = {"length_multiples": (1,)}
-    if config.task == "translation":
-        quickest = {"splits": ("validation",)}
-    config = config.model_copy(update=quickest)
-    elsewhere = launcher is not None and launcher.name != "local"
-    prepare(config, run, progress, elsewhere=elsewhere)
-    run_cells(config, run, watch=watch, launcher=launcher)
-    cell = cells_of(config)[0]
-    path = cell.folder(run) / "training.json"
-    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
-    if record.status == "diverged":
-        raise CellFailed(
-            f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
-            f"not finite, and there is no model; choose a lower learning_rate than "
-            f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
-        )
-    return path.with_name("model.safetensors")
 
 
 def _check_same(run: Path, config: Config, digest: str) -> None:
@@ -257,3 +212,58 @@ def _check_same(run: Path, config: Config, digest: str) -> None:
             f"{run} has a run with another config: {'; '.join(differing)}; choose another folder "
             f"with --out, or use the same config to resume it"
         )
+
+
+#: Per parameter in float32: the parameter, its gradient and Adam's two means.
+BYTES_OF_TRAINING = 16
+
+
+def fewest_parameters(config: Config, vocabulary: int) -> int:
+    """Return the number of parameters in the model's large matrices, without building it."""
+    shape = config.shape(vocabulary)
+    width = shape.width
+    kv_width = width // shape.heads * (shape.kv_heads or shape.heads)
+    attention = 2 * width * (width + kv_width)
+    feed_forward = 2 * width * shape.feed_forward
+    crossing = shape.decoder_layers if config.task == "translation" else 0
+    layers = shape.encoder_layers + shape.decoder_layers
+    return vocabulary * width + layers * (attention + feed_forward) + crossing * attention
+
+
+def check_memory(config: Config, vocabulary: int) -> None:
+    """Raise ValueError if the model's training cannot fit in the device's total memory."""
+    device = pick_device(config.device)
+    count = fewest_parameters(config, vocabulary)
+    needs = (
+        count * BYTES_OF_TRAINING * share_on_device(config.parallel, on_gpu=device.type != "cpu")
+    )
+    check_fits(
+        needs,
+        device,
+        rule="the model must fit into memory",
+        what=f"the training of its {count:,} parameters needs about",
+        ways={"a smaller width or feed_forward, or fewer layers": 0},
+        of_total=True,
+    )
+
+
+def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> Task:
+    """Prepare the run in the first process; return its task in all of them when it is done.
+
+    The other processes end with status 2 if `prepare` raises ValueError, which the first reports.
+    """
+    group = join(config.device)
+    if not group.is_first:
+        with failures_in_words():
+            is_prepared = group.broadcast(False)  # what the first process says
+        if is_prepared:
+            return open_task(config, run)
+        raise SystemExit(2)
+    prepared = False
+    try:
+        task = prepare()
+        prepared = True
+    finally:
+        with failures_in_words():
+            group.broadcast(prepared)
+    return task

@@ -9,9 +9,8 @@ from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings.parsing import split_at
-from ropewalk.lab.fields import read_value
-from ropewalk.lab.launch.launcher import Launcher
-from ropewalk.lab.launch.local import LocalLauncher
+from ropewalk.lab.config_sources import read_value
+from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 
 LAUNCHERS = ("local", "slurm", "ray")
 
@@ -112,12 +111,12 @@ def read_arguments(
 
 
 def _slurm(run: Path, arguments: dict[str, Any]) -> Launcher:
-    from ropewalk.lab.launch.on_slurm import SlurmLauncher
+    from ropewalk.lab.running.on_slurm import SlurmLauncher
 
     return SlurmLauncher(run, arguments)
 
 
 def _ray(run: Path, arguments: dict[str, Any]) -> Launcher:
-    from ropewalk.lab.launch.on_ray import RayLauncher
+    from ropewalk.lab.running.on_ray import RayLauncher
 
     return RayLauncher(arguments)

@@ -10,13 +10,27 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.launch.events import EventReader
-from ropewalk.lab.launch.exits import BUSY, INTERRUPTED
-from ropewalk.lab.launch.launcher import End, Job, Launcher
-from ropewalk.lab.launch.lease import Sightings
-from ropewalk.lab.launch.worker_process import Start
-from ropewalk.lab.sweep import Goal
+from ropewalk.checks import shown
+from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
+from ropewalk.lab.cells import Cell, CellFailed, cells_of
+from ropewalk.lab.config import Config, Goal
+from ropewalk.lab.data.stream import Progress, silent
+from ropewalk.lab.running.cell import done_before
+from ropewalk.lab.running.events import EventReader
+from ropewalk.lab.running.launcher import (
+    BUSY,
+    INTERRUPTED,
+    End,
+    Job,
+    Launcher,
+    LocalLauncher,
+    Start,
+)
+from ropewalk.lab.running.lease import Sightings
+from ropewalk.lab.running.run_folder import conditions_of, prepare
+from ropewalk.lab.training.process_group import is_launched
+from ropewalk.lab.training.trainer import read_record
+from ropewalk.machine import cores, pick_device
 
 #: Receives the events of a cell.
 Watch = Callable[[Cell, dict[str, Any]], None]
@@ -175,3 +189,97 @@ class Scheduler:
             self._look()
         except Exception:
             self._running = {c: r for c, r in self._running.items() if r.job.end() is None}
+
+
+def run_cells(
+    config: Config,
+    run: Path,
+    jobs: int | None = None,
+    watch: Watch = lambda cell, event: None,
+    *,
+    cells: Sequence[Cell] | None = None,
+    goal: Goal = "scored",
+    launcher: Launcher | None = None,
+) -> int:
+    """Run cells of a prepared run up to the goal; return how many could run together.
+
+    Default: all cells of the config, one per core of this machine. `watch` receives their events.
+    A cell that has reached the goal already is not started, and its files stay as they are.
+    At Ctrl-C, or if reading events or `watch` fails, each cell saves its step before the exception
+    is raised. A failed cell does not stop the others; `CellFailed` names it when all have ended.
+    Cells that another command is running come last, when it has finished them. Under torchrun, all
+    processes train one cell together, and then the next.
+    """
+    cells = cells_of(config) if cells is None else cells
+    if is_launched():
+        from ropewalk.lab.running.torchrun import run_cells_together
+
+        run_cells_together(config, run, cells, goal, watch)
+        return 1
+    launcher = launcher or LocalLauncher()
+    at_once = cells_at_once(config, len(cells), jobs, launcher)
+    threads = conditions_of(config, run, at_once, launcher).threads
+
+    def done(cell: Cell) -> str:
+        try:
+            record = done_before(cell, run, config, goal)
+        except (ValueError, OSError):
+            return ""  # the cell's own process says what is wrong
+        if record and record.status == "diverged":
+            return f"diverged after {record.step} steps"
+        return "finished" if record else ""
+
+    scheduler = Scheduler(cells, run, launcher, at_once, threads, watch, goal, done)
+    scheduler.work()
+    if scheduler.failures:
+        raise CellFailed("; ".join(sorted(scheduler.failures)))
+    return at_once
+
+
+def cells_at_once(config: Config, cells: int, jobs: int | None, launcher: Launcher) -> int:
+    """Return how many cells may run together: --jobs, or what the launcher has room for."""
+    most = launcher.at_once
+    if most is None:  # on this machine: one cell per core, or per GPU
+        most = 1 if not launcher.gpus and pick_device(config.device).type != "cpu" else cores()
+    return max(1, min(cells, jobs or most))
+
+
+def train_one(
+    config: Config,
+    run: Path,
+    watch: Watch,
+    launcher: Launcher | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """Train the config's only cell, score it on one quick split, and return its model's path.
+
+    Raises `CellFailed` if training diverged: then there is no model.
+    """
+    for name in ("encodings", "seeds"):
+        if len(found := getattr(config, name)) > 1:
+            raise ValueError(
+                f"{name} must have one value to train one model, got {list(found)}; "
+                f"ropewalk compare trains several"
+            )
+    if config.sweep:
+        raise ValueError(
+            f"sweep must be empty to train one model, got {shown(dict(config.sweep))}; ropewalk "
+            f"compare tries its values"
+        )
+    quickest: Facts = {"length_multiples": (1,)}
+    if config.task == "translation":
+        quickest = {"splits": ("validation",)}
+    config = config.model_copy(update=quickest)
+    elsewhere = launcher is not None and launcher.name != "local"
+    prepare(config, run, progress, elsewhere=elsewhere)
+    run_cells(config, run, watch=watch, launcher=launcher)
+    cell = cells_of(config)[0]
+    path = cell.folder(run) / "training.json"
+    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    if record.status == "diverged":
+        raise CellFailed(
+            f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
+            f"not finite, and there is no model; choose a lower learning_rate than "
+            f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
+        )
+    return path.with_name("model.safetensors")

@@ -7,6 +7,7 @@ validation data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +15,13 @@ from pathlib import Path
 from ropewalk.checks import shown
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.checkpoint import load_weights
-from ropewalk.lab.config import Config
-from ropewalk.lab.config_reader import read_run_config, with_sweep
+from ropewalk.lab.config import DECODING_FIELDS, TRAINING_FIELDS, Config, Settings, points
+from ropewalk.lab.config_sources import read_run_config, read_sweep, with_sweep
 from ropewalk.lab.models import load_model
-from ropewalk.lab.snapshots import chosen_snapshots, mean_of
-from ropewalk.lab.sweep import DECODING_FIELDS, TRAINING_FIELDS, Settings, best, points, read_sweep
 from ropewalk.lab.tasks import CLASSES, Task
-from ropewalk.lab.train import Record, read_record
+from ropewalk.lab.tensors import load_weights
+from ropewalk.lab.training.checkpoints import chosen_snapshots, mean_of
+from ropewalk.lab.training.trainer import Record, read_record
 from ropewalk.machine import pick_device
 
 _RECORD, _TRIALS = "training.json", "decoding.json"  # of a cell
@@ -199,3 +199,14 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
         )
     trained = {name: held for name, held in config.sweep.items() if name not in DECODING_FIELDS}
     return with_sweep(config, {**trained, **sweep})
+
+
+def best(trials: Sequence[Facts], key: str, *, higher_is_better: bool) -> Facts:
+    """Return the trial with the best value under `key`; None loses, and ties go to the first."""
+    sign = 1 if higher_is_better else -1
+
+    def value(trial: Facts) -> float:
+        found = trial.get(key)
+        return -math.inf if found is None else sign * float(found)
+
+    return max(trials, key=value)

@@ -1,0 +1,193 @@
+"""One cell: what of it is done already, as its files say, and the work that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropewalk.encodings import import_encodings
+from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
+from ropewalk.lab.cells import Cell
+from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, points
+from ropewalk.lab.config_sources import read_run_config
+from ropewalk.lab.former_names import current_facts
+from ropewalk.lab.models import Model, load_model
+from ropewalk.lab.running.lease import owned
+from ropewalk.lab.running.run_folder import read_conditions
+from ropewalk.lab.running.tuning import try_decoding, untried
+from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.tensors import write_tensors
+from ropewalk.lab.training.checkpoints import chosen_snapshots, mean_of, remove_checkpoints
+from ropewalk.lab.training.trainer import Record, Trainer, check_facts, read_record
+from ropewalk.machine import pick_device
+
+TRAINED = "training.json"
+
+
+def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record | None:
+    """Return the record of a training that has ended, or None.
+
+    Raises ValueError if it is damaged, or of another config.
+    """
+    path = folder / TRAINED
+    if not path.exists():
+        return None
+    held = current_facts(read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES))
+    check_facts(path, held, {"encoding": encoding, "seed": seed, "config": task.config.training()})
+    return read_record(path, held)
+
+
+def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | None:
+    """Return the record of a cell that has reached the goal, or None.
+
+    Raises ValueError, as the cell itself would, if a file of it is damaged or of another config.
+    """
+    folder = cell.folder(run)
+    task = open_task(config.with_settings(cell.settings), run)
+    record = trained_record(task, cell.encoding, cell.seed, folder)
+    return record if record and _reached(task, record, folder, goal) else None
+
+
+def _reached(task: Task, record: Record, folder: Path, goal: Goal) -> bool:
+    diverged = record.status == "diverged"
+    if goal == "trained":
+        return True
+    if goal == "tuned":
+        return diverged or not untried(
+            task.config, points(task.config.sweep, DECODING_FIELDS), folder
+        )
+    if not diverged and not (folder / "model.safetensors").exists():
+        return False
+    return all(task.is_evaluated(split, folder) for split in task.splits)
+
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+Train = Callable[[Task, str, int, Path, Emit, str | None], Record]
+
+
+_SMALLER = "use a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
+
+
+def run_cell(
+    run: Path, cell: Cell, emit: Emit, goal: Goal = "scored", train: Train | None = None
+) -> None:
+    """Run one cell of a prepared run up to its goal, skipping finished parts.
+
+    `train` replaces `train_cell` if several processes train the model together. Raises `Busy` if
+    another process is running the cell.
+    """
+    with owned(cell.folder(run)):
+        _run_owned(run, cell, emit, goal, train)
+
+
+def _run_owned(run: Path, cell: Cell, emit: Emit, goal: Goal, train: Train | None = None) -> None:
+    """Run a cell whose folder this process owns."""
+    for held in read_checked_json(run / "config.json").get("imports", ()):
+        import_encodings(held["source"], held["digest"])
+    config, folder, precision = read_run_config(run), cell.folder(run), None
+    if conditions := read_conditions(run):
+        config = config.model_copy(update={"device": conditions.device})
+        precision = conditions.precision
+    remove_parts(folder)
+    task = open_task(config.with_settings(cell.settings), run)
+    record = (train or train_cell)(task, cell.encoding, cell.seed, folder, emit, precision)
+    if goal == "tuned" and record.status != "diverged":
+        emit({"phase": "tuning on validation data"})
+        try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
+    elif goal == "scored":
+        _score(task, record, folder, emit)
+
+
+def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
+    config, path = task.config, folder / "model.safetensors"
+    model: Model | None = None
+    if record.status != "diverged" and not path.exists():
+        _write_final_model(config, record, folder)
+    for split in task.splits:
+        began = time.perf_counter()
+        if record.status == "diverged":
+            found, began = task.evaluate_diverged(split, folder), time.perf_counter()
+        elif task.is_evaluated(split, folder):
+            continue
+        else:
+            if model is None:
+                _write_final_model(config, record, folder)
+                model = load_model(path, pick_device(config.device))[0]
+            emit({"phase": f"{task.evaluation_phase} {split}"})
+            began = time.perf_counter()
+            try:
+                found = task.evaluate(model, split, folder)
+            except ValueError as error:  # such as positions beyond those of a learned table
+                found = {"no_result": " ".join(str(error).split())}
+        facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
+        facts["made_from"] = task.made_from(split, folder)
+        write_checked_json(folder / f"{split}.json", facts)
+    if record.status == "diverged":
+        emit({"ended": f"diverged after {record.step} steps"})
+
+
+def train_cell(
+    task: Task,
+    encoding: str,
+    seed: int,
+    folder: Path,
+    emit: Emit,
+    precision: str | None = None,
+    new_trainer: Callable[..., Trainer] = Trainer,
+) -> Record:
+    """Train a cell to its end, if it is not trained yet, and return its record."""
+    if held := trained_record(task, encoding, seed, folder):
+        return held
+    trainer = new_trainer(task, encoding, seed, folder, precision)
+    if trainer.record.step:
+        emit({"phase": f"resumed from step {trainer.record.step} of {trainer.record.steps}"})
+    emitted_at = 0.0
+
+    def progress(record: Record, loss: float) -> None:
+        nonlocal emitted_at
+        if time.monotonic() - emitted_at > 0.5 or record.status != "training":
+            emitted_at = time.monotonic()
+            emit(
+                {
+                    "phase": "training",
+                    "step": record.step,
+                    "steps": record.steps,
+                    "seconds": round(record.seconds, 2),
+                    "loss": loss,
+                    "tokens_per_s": record.tokens_per_s,
+                }
+            )
+
+    record = trainer.run(progress)
+    write_checked_json(
+        folder / TRAINED,
+        {**trainer.facts, "precision": trainer.precision, "record": asdict(record)},
+    )
+    (folder / "last.safetensors").unlink(missing_ok=True)
+    remove_checkpoints(folder)
+    return record
+
+
+def _write_final_model(config: Config, record: Record, folder: Path) -> None:
+    """Write `model.safetensors`, the model that is scored."""
+    chosen = chosen_snapshots(folder, config.select, config.average, record.validation)
+    tensors, facts = mean_of(chosen)
+    facts |= {"select": config.select, "average": len(chosen), "steps": record.steps}
+    facts |= {"decoding": config.decoding()}
+    write_tensors(folder / "model.safetensors", tensors, facts)
+
+
+def lack_of_memory(error: Exception) -> str | None:
+    """Return one line about an error that is a lack of memory; None for another error."""
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    # torch's CPU allocator raises a plain RuntimeError.
+    if isinstance(error, kinds) or "allocate memory" in str(error):
+        return f"out of memory: {' '.join(str(error).split())[:200]}; {_SMALLER}"
+    return None
