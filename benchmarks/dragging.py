@@ -21,10 +21,8 @@ import uvicorn
 from common import FOLDER, conditions, table
 from playwright.sync_api import sync_playwright
 
-from ropewalk.explorer import serve
-from ropewalk.explorer.answers import ANSWERS
-from ropewalk.explorer.app import make_app
-from ropewalk.explorer.files import page_files
+from ropewalk.explorer.page_files import page_files
+from ropewalk.explorer.server import ANSWERS, listen, make_app
 from ropewalk.files import write_json
 
 FRAME_MS = 1000 / 60
@@ -65,7 +63,7 @@ MOVE = """async ([place, moves]) => {
 @contextmanager
 def served() -> Iterator[str]:
     """Yield the address of a running explorer."""
-    with serve.listen(None) as listening:
+    with listen(None) as listening:
         app = make_app(page_files(), ANSWERS)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

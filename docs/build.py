@@ -16,7 +16,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-from ropewalk.explorer.serve import export
+from ropewalk.explorer.page_files import export
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"  # docs_dir of mkdocs.yml

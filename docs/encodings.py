@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.explorer.encodings import called
+from ropewalk.explorer.encodings_room import called
 
 HEAD = """# Encodings
 

@@ -9,7 +9,7 @@ import os
 import pytest
 from safetensors_files import llama_folder, tensors_file
 
-from ropewalk import tools
+from ropewalk import files, tools
 from ropewalk.cli import run_command
 from ropewalk.cli.convert import _next_step
 
@@ -118,16 +118,13 @@ def test_wrong_use_is_one_line_and_writes_nothing(run, words, message, tmp_path)
 
 
 def test_an_interruption_after_the_last_step_says_that_out_is_complete(run, monkeypatch, tmp_path):
-    import sys
-
-    target = sys.modules["ropewalk.tools.convert.target"]
-    real = target._move
+    real = files._move
 
     def move(part, out):
         real(part, out)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(target, "_move", move)
+    monkeypatch.setattr(files, "_move", move)
     status, err = run("in", "out", "--to", "interleaved")
     assert (status, err) == (130, "ropewalk: interrupted after out was written completely\n")
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "in"))

@@ -20,12 +20,10 @@ def _echo(question):
 @pytest.fixture(scope="module")
 def address():
     """The address of a running server, with a slash at its end."""
-    from ropewalk.explorer import serve
-    from ropewalk.explorer.answers import ANSWERS
-    from ropewalk.explorer.app import make_app
-    from ropewalk.explorer.files import page_files
+    from ropewalk.explorer.page_files import page_files
+    from ropewalk.explorer.server import ANSWERS, listen, make_app
 
-    listening = serve.listen(None)
+    listening = listen(None)
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(page_files(), {**ANSWERS, "echo": _echo}), log_level="warning", ws="none"

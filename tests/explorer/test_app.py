@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ropewalk.explorer import serve
-from ropewalk.explorer.app import MOST_QUESTION_BYTES
-from ropewalk.explorer.files import page_files
+from ropewalk.explorer.page_files import export, page_files
+from ropewalk.explorer.server import MOST_QUESTION_BYTES, listen
 
 JSON = {"Content-Type": "application/json"}
 
@@ -83,17 +82,17 @@ def test_a_question_has_a_bound(ask):
 
 
 def test_it_listens_on_this_machine_alone_and_names_a_port_that_is_taken():
-    with serve.listen(None) as listening:
+    with listen(None) as listening:
         address, port = listening.getsockname()
         assert address == "127.0.0.1"
         with pytest.raises(ValueError, match=f"a free port, got {port}: it is taken"):
-            serve.listen(port)
+            listen(port)
 
 
 @pytest.mark.slow
 def test_the_export_is_complete_small_and_knows_that_no_python_answers(tmp_path):
     target = tmp_path / "page"
-    size = serve.export(target)
+    size = export(target)
     written = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if p.is_file()}
     more = set(written) - set(page_files())  # answers that Python otherwise computes
     assert set(written) >= set(page_files())
@@ -102,6 +101,6 @@ def test_the_export_is_complete_small_and_knows_that_no_python_answers(tmp_path)
     assert sum(p.stat().st_size for p in written.values()) == size < 3_000_000
     assert "SERVED = false" in written["served.js"].read_text()
     with pytest.raises(ValueError, match="does not exist yet"):
-        serve.export(target)
+        export(target)
     with pytest.raises(ValueError, match="in a folder that exists"):
-        serve.export(tmp_path / "no" / "page")
+        export(tmp_path / "no" / "page")

@@ -15,7 +15,7 @@ import pytest
 from synthetic_run import write_run
 from tiny_tasks import config_of, translation_config
 
-from ropewalk.explorer.attention import MOST_TOKENS, attention_answer, run_answer
+from ropewalk.explorer.attention_room import MOST_TOKENS, attention_answer, run_answer
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.running.compare import compare
 

@@ -18,14 +18,14 @@ import torch
 
 from ropewalk import figures
 from ropewalk.encodings import REGISTRY
-from ropewalk.explorer import serve
-from ropewalk.explorer.encodings import (
+from ropewalk.explorer.encodings_room import (
     MOST_POSITIONS,
     described,
     encoding_answer,
     encodings_data,
     names_answer,
 )
+from ropewalk.explorer.page_files import export
 
 # As drawn: those that act on scores or embeddings by the distance alone. FIRE reads a distance as
 # a fraction of at least its L = 512 here, so it is relative within it.
@@ -155,7 +155,7 @@ def test_an_encoding_is_chosen_and_given_back_by_its_link(visit):
 def exported(tmp_path_factory):
     """The address of an exported page."""
     target = tmp_path_factory.mktemp("export") / "page"
-    serve.export(target)
+    export(target)
     handler = partial(SimpleHTTPRequestHandler, directory=str(target))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

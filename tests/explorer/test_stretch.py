@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.explorer.published import published
-from ropewalk.explorer.stretch import MOST_TEXT, TIMES, extend_answer, stretch_data
+from ropewalk.explorer.stretch_room import MOST_TEXT, TIMES, extend_answer, published, stretch_data
 from ropewalk.tools import extend
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -49,8 +49,8 @@ def convert(
     folders in IN are not copied. OUT appears complete or not at all, and IN is only read.
     """
     with errors() as at_interruption:
+        from ropewalk import tools
         from ropewalk.rotary.pairing import check_pairing
-        from ropewalk.tools.convert import convert as run
 
         check_pairing("--to", to)
         if read_as is not None:
@@ -60,7 +60,7 @@ def convert(
         assert new is not None
         existed = os.path.lexists(new)
         try:
-            conversion = run(folder, new, to=to, read_as=read_as, dry_run=dry_run)
+            conversion = tools.convert(folder, new, to=to, read_as=read_as, dry_run=dry_run)
         except KeyboardInterrupt:
             if new.is_dir() and not existed:
                 at_interruption.message = f"interrupted after {target} was written completely"

@@ -43,20 +43,31 @@ def explore(
     another host.
     """
     with errors():
-        from ropewalk.explorer import serve
-
         number = _port(port)
         target = path_of("--export", export)
         if target is None:
             folder = _folder(run)
-            serve.serve(number, _link(folder), opens, lambda text: print(text, flush=True), folder)
+            _serve(number, _link(folder), opens, folder)
             return
         if number is not None:
             raise ValueError("--port must be left out with --export")
         if run is not None:
             raise ValueError("RUN must be left out with --export: a run needs Python")
-        size = serve.export(target)
+        from ropewalk.explorer.page_files import export as export_page
+
+        size = export_page(target)
         print(f"{target}: {size:,} bytes")
+
+
+def _serve(port: int | None, link: str, opens: bool, run: str | None) -> None:
+    try:
+        from ropewalk.explorer.server import serve
+    except ImportError as error:
+        raise ValueError(
+            f"ropewalk explore needs {error.name}, which is not installed: "
+            f"pip install 'ropewalk[explore]'"
+        ) from None
+    serve(port, link, opens, lambda text: print(text, flush=True), run)
 
 
 def _link(run: str | None) -> str:

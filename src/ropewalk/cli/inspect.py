@@ -43,8 +43,11 @@ def inspect(
     with errors():
         from ropewalk.bench.bench_options import check_target
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
-        from ropewalk.tools.inspect.as_text import comparison_blocks, report_blocks
-        from ropewalk.tools.inspect.plot import save_wavelengths
+        from ropewalk.tools.inspect.inspect_report import (
+            comparison_blocks,
+            report_blocks,
+            save_wavelengths,
+        )
 
         picture = path_of("--plot", plot)
         check_target("--plot", picture, [".png", ".svg"])

@@ -21,7 +21,7 @@ from ropewalk.rotary.config.model_types import (
     WITHOUT_ROPE,
 )
 from ropewalk.rotary.config.reader import CLASS_DEFAULT
-from ropewalk.tools.catalogue.vectors import rotary_part
+from ropewalk.tools.catalogue.entries import rotary_part
 
 
 def test_every_model_type_has_an_entry():

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from json_schema import mistakes
 from scripts import ROOT, load_scripts
 
-from ropewalk.tools.catalogue import CatalogueEntry, read_data
+from ropewalk.tools.catalogue import (
+    CatalogueEntry,
+    CatalogueVector,
+    IndexerOfType,
+    RopeOfType,
+    read_data,
+)
 from ropewalk.tools.catalogue.entries import model_types
-from ropewalk.tools.catalogue.records import CatalogueVector, IndexerOfType, RopeOfType
 
 pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
 _, script = load_scripts("docs", "catalogue_vectors", "catalogue")

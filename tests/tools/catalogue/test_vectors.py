@@ -16,7 +16,7 @@ from scripts import load_scripts
 
 from ropewalk import RotaryEmbedding, axes, tools
 from ropewalk.rotary.config.rope_fields import RULES_BY_ROPE_TYPE
-from ropewalk.tools.catalogue.vectors import rotary_spec
+from ropewalk.tools.catalogue.entries import rotary_spec
 
 VECTORS = tools.catalogue_vectors()
 STATED_ERROR = 1e-7  # of cos and sin, up to position 2^31

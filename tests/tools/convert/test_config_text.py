@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.rotary.config.model_types import CONVENTIONS
-from ropewalk.tools.convert.config_text import remove_member, set_member
-from ropewalk.tools.convert.model import new_config
+from ropewalk.tools.convert.converted_config import new_config, remove_member, set_member
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),

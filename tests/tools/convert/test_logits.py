@@ -17,8 +17,7 @@ from other_pairing import logits, randomize, rotating
 from safetensors.torch import load_file
 
 from ropewalk import ModelSpec, tools
-from ropewalk.tools.convert.layouts import LAYOUTS
-from ropewalk.tools.convert.multimodal import TEXT_TYPES
+from ropewalk.tools.convert.weight_layouts import LAYOUTS, TEXT_TYPES
 
 CASES = {**{name: (name, {}) for name in LAYOUTS}, **{f"{t}, {k}": (t, f)
                                                      for k, (t, f) in FORMS.items()}}  # fmt: skip

@@ -10,20 +10,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk import RotarySpec
-from ropewalk.tools.convert import permute
-from ropewalk.tools.convert.permute import Heads, order_of_rows, permuted
+from ropewalk.tools.convert.weight_layouts import (
+    Heads,
+    blocks_of_heads,
+    codegen_blocks,
+    gated_queries,
+    groups_of_heads,
+    head_by_head,
+    latent_key,
+    one_head,
+    order_of_rows,
+    permuted,
+    queries,
+)
+from ropewalk.tools.convert.weight_layouts import keys as key_rows
 
 PAIRINGS = ("half", "interleaved")
 PLACES = [
-    permute.queries,
-    permute.keys,
-    permute.one_head,
-    permute.gated_queries,
-    permute.blocks_of_heads,
-    permute.head_by_head,
-    permute.groups_of_heads,
-    permute.codegen_blocks,
-    permute.latent_key(12),
+    queries,
+    key_rows,
+    one_head,
+    gated_queries,
+    blocks_of_heads,
+    head_by_head,
+    groups_of_heads,
+    codegen_blocks,
+    latent_key(12),
 ]
 
 
@@ -66,8 +78,8 @@ def test_scores_are_the_same_under_the_other_pairing(rope, to, groups, keys, pos
     order = order_of_rows(rope.rotary_dim, to)
     scores = {}
     weights = {
-        permute.queries: torch.randn(heads.queries * rope.head_dim, width, dtype=torch.float64),
-        permute.keys: torch.randn(heads.keys * rope.head_dim, width, dtype=torch.float64),
+        queries: torch.randn(heads.queries * rope.head_dim, width, dtype=torch.float64),
+        key_rows: torch.randn(heads.keys * rope.head_dim, width, dtype=torch.float64),
     }
     for pairing in (before, to):
         vectors = []

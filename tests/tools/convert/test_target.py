@@ -17,10 +17,9 @@ import pytest
 from convertible_models import contents
 from safetensors_files import LLAMA, llama_folder, tensors_file
 
-from ropewalk import tools
+from ropewalk import files, tools
 from ropewalk.files import locked, machine_name
-
-CONVERT, TARGET = (sys.modules[f"ropewalk.tools.convert.{name}"] for name in ("convert", "target"))
+from ropewalk.tools.convert import conversion
 
 
 @pytest.fixture
@@ -176,13 +175,13 @@ def test_no_permission_is_named(model, monkeypatch):
 
 def test_a_target_that_appears_meanwhile_stays(model, monkeypatch):
     out = model.parent / "out"
-    real = CONVERT.copy_reordered
+    real = conversion.copy_reordered
 
     def copy(*args):
         out.mkdir(exist_ok=True)
         real(*args)
 
-    monkeypatch.setattr(CONVERT, "copy_reordered", copy)
+    monkeypatch.setattr(conversion, "copy_reordered", copy)
     with pytest.raises(ValueError, match="was made meanwhile"):
         tools.convert(model, out, to="interleaved")
     assert names(model.parent) == ["in", "out"]
@@ -190,14 +189,14 @@ def test_a_target_that_appears_meanwhile_stays(model, monkeypatch):
 
 
 def test_a_file_that_changes_meanwhile_is_noticed(model, monkeypatch):
-    real = CONVERT.complete_folder
+    real = conversion.complete_folder
 
     def complete_folder(target):
         file = next(model.glob("*.safetensors"))
         file.write_bytes(tensors_file({"x": ("F32", (2,))}))
         return real(target)
 
-    monkeypatch.setattr(CONVERT, "complete_folder", complete_folder)
+    monkeypatch.setattr(conversion, "complete_folder", complete_folder)
     with pytest.raises(ValueError, match="has changed while it was converted"):
         tools.convert(model, model.parent / "out", to="interleaved")
     assert names(model.parent) == ["in"]
@@ -210,14 +209,14 @@ def test_an_interruption_at_any_line_leaves_no_out_or_all_of_it(model, tmp_path)
     whole = tmp_path / "elsewhere"
     tools.convert(model, whole, to="interleaved")
     expected, out = contents(whole), model.parent / "out"
-    files = {CONVERT.__file__, TARGET.__file__}
+    traced = {conversion.__file__, files.__file__}
     states, at = [], 0
     while True:
         lines = 0
 
         def trace(frame, event, arg, at=at):
             nonlocal lines
-            if frame.f_code.co_filename not in files:
+            if frame.f_code.co_filename not in traced:
                 return None
             if event == "line":
                 lines += 1
@@ -283,7 +282,7 @@ def test_a_part_that_another_process_has_locked_stays(model):
 KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-from ropewalk import tools
+from ropewalk import files, tools
 source, out, kills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 begin = time.monotonic()
 tools.convert(source, out.with_name("whole"), to="interleaved")

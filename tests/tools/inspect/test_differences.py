@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from published import PUBLISHED, READ, changed
 
 import ropewalk as rw
-from ropewalk.tools.inspect.as_text import comparison_blocks
+from ropewalk.tools.inspect.inspect_report import comparison_blocks
 
 SMALL = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 32, "rope_theta": 10_000.0}
 SMALL |= {"max_position_embeddings": 4096}

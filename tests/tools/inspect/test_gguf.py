@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from published import PUBLISHED, changed
 
 import ropewalk as rw
-from ropewalk.tools.inspect import gguf_header
-from ropewalk.tools.inspect.gguf_pairing import ALTERNATING, HALF, INTERLEAVED, SECTIONED
+from ropewalk.tools.inspect import gguf_reader
+from ropewalk.tools.inspect.gguf_report import ALTERNATING, HALF, INTERLEAVED, SECTIONED
 
 pytest.importorskip("gguf", reason="GGUF files: pip install 'ropewalk[gguf]'")
 
@@ -188,7 +188,7 @@ def test_a_model_without_rope_is_an_error(report_of):
 def test_a_long_vocabulary_takes_no_time(tmp_path, monkeypatch):
     """GGUFReader makes an array of each entry: 14 s for a vocabulary of usual size."""
     path = write_gguf(tmp_path / "model.gguf", vocabulary=50_000)
-    header = gguf_header.check_header(path)
+    header = gguf_reader.check_header(path)
     assert len(header.skipped) == 1
     start = time.process_time()
     assert rw.tools.inspect(path).kinds[0].rope.theta == 5e5

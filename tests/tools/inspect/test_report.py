@@ -16,7 +16,7 @@ from published import FOLDER, PUBLISHED, READ, REFUSED, changed
 
 import ropewalk as rw
 from ropewalk.tools.inspect import to_plain
-from ropewalk.tools.inspect.as_text import report_blocks
+from ropewalk.tools.inspect.inspect_report import report_blocks
 
 # Their only fault is a field that transformers ignores; `inspect` says so and goes on.
 REPAIRED = {"dseek-draft-test"}

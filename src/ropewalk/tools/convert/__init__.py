@@ -1,5 +1,5 @@
 """Convert a model's weights between the two pairings."""
 
-from ropewalk.tools.convert.convert import Conversion, convert
+from ropewalk.tools.convert.conversion import Conversion, convert
 
 __all__ = ["Conversion", "convert"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ropewalk.tools.extend.facts import Extension, Fragment, Numbers, RuleResult
 from ropewalk.tools.extend.measures import NEAR
 from ropewalk.tools.extend.rules import REMARKS
-from ropewalk.tools.inspect.as_text import fields_text
-from ropewalk.tools.inspect.measures import rule_fields
+from ropewalk.tools.inspect.inspect_report import fields_text
+from ropewalk.tools.inspect.rope_facts import rule_fields
 from ropewalk.tools.ranges import ranges
 
 Rows = list[tuple[str, ...]]

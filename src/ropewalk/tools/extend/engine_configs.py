@@ -8,7 +8,7 @@ from ropewalk.rotary.scaling import LongRoPE, YaRN
 from ropewalk.tools.extend.block import at_path, removed_keys
 from ropewalk.tools.extend.facts import Fragment
 from ropewalk.tools.extend.request import Request, is_nested, pretty
-from ropewalk.tools.inspect.engines import GENAI_LLAMA
+from ropewalk.tools.inspect.cautions import GENAI_LLAMA
 
 YARN_ONLY = ("attention_factor", "truncate")  # fields of YaRN that two engines ignore
 GENAI_LONGROPE = ("phi3", "phi3_v", "phimoe")

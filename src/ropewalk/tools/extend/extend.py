@@ -13,11 +13,8 @@ from ropewalk.tools.extend.facts import Extension, RuleResult
 from ropewalk.tools.extend.measures import numbers
 from ropewalk.tools.extend.recommend import recommend
 from ropewalk.tools.extend.rules import METHODS, OWN_CODE, check_method, make_rule, why_not
-from ropewalk.tools.inspect.facts import LayerKind, ModelReport
-from ropewalk.tools.inspect.measures import without_rule
-from ropewalk.tools.inspect.repairs import read_with_repairs
-from ropewalk.tools.inspect.report import inspect
-from ropewalk.tools.inspect.source import find_source
+from ropewalk.tools.inspect.inspect_model import find_source, inspect, read_with_repairs
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, without_rule
 from ropewalk.tools.ranges import ranges
 
 QWEN3_STATED, QWEN3_TRAINED = 40_960, 32_768

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk.rotary.scaling import Scaling
-from ropewalk.tools.inspect.facts import to_plain
+from ropewalk.tools.inspect.rope_facts import to_plain
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import torch
 
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.extend.facts import Numbers
-from ropewalk.tools.inspect.facts import LayerKind
-from ropewalk.tools.inspect.measures import length_for, wavelengths, without_rule
+from ropewalk.tools.inspect.rope_facts import LayerKind, length_for, wavelengths, without_rule
 
 NEAR = 16  # a near distance, in tokens
 POINTS = 48  # distances on the logarithmic grid

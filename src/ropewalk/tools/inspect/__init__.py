@@ -7,7 +7,8 @@ from ropewalk.tools.inspect.differences import (
     LayerDifference,
     compare_ropes,
 )
-from ropewalk.tools.inspect.facts import (
+from ropewalk.tools.inspect.inspect_model import inspect
+from ropewalk.tools.inspect.rope_facts import (
     Caution,
     LayerKind,
     ModelReport,
@@ -15,7 +16,6 @@ from ropewalk.tools.inspect.facts import (
     Turns,
     to_plain,
 )
-from ropewalk.tools.inspect.report import inspect
 
 __all__ = [
     "AngleDifference",

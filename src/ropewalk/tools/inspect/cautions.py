@@ -4,21 +4,23 @@ Sources of what engines do: transformers 5.23, modeling_rope_utils.py; TensorRT-
 attention_backend/interface.py, `RopeParams.from_config`; ggml, `ggml_rope_yarn_corr_dims`; vLLM,
 `_get_and_verify_max_len` and pull requests 53634 and 56446; ONNX Runtime GenAI
 0.18, models/builders/base.py, `make_rope_init`.
+
+A key that changes no rope is found by trying: its value is changed, and the ropes are compared.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
-from ropewalk.rotary.config.reader import CLASS_DEFAULT
-from ropewalk.rotary.config.sections import RawSections
+from ropewalk.rotary.config.config_json import JsonObject, named
+from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_THETA, RopeConventions
+from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
+from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
+from ropewalk.rotary.config.sections import ABOUT_ROPE, HARMLESS_VALUES, RawSections
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
-from ropewalk.tools.inspect.engines import engine_cautions
-from ropewalk.tools.inspect.facts import Caution, LayerKind, RopeFacts
-from ropewalk.tools.inspect.repairs import as_mapping, is_missing_original
-from ropewalk.tools.inspect.unused import unused_keys
+from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 from ropewalk.tools.ranges import ranges
 
 #: Keys that the documentation of a model's class has, but its code ignores.
@@ -262,3 +264,217 @@ def _documented_only(sections: RawSections) -> Iterator[Caution]:
 
 def _close(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-4)
+
+
+def is_missing_original(cautions: tuple[Caution, ...]) -> bool:
+    """Return whether the original length of a rule was assumed."""
+    return any(caution.id == "original-length-missing" for caution in cautions)
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return a value if it is an object of a config, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+ID = "engine-ignores-field"
+#: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
+GENAI_LLAMA = ("llama", "nemotron", "smollm3")
+EARLIER_FORM = 'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")'
+
+
+def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iterator[Caution]:
+    """Yield a warning for each engine that ignores a field of the text's config."""
+    section = sections["text"][0] if "text" in sections else {}
+    written = _written(section)
+    ropes = [kind.rope for kind in kinds if kind.rope is not None and kind.stack == "text"]
+    for rope in ropes:
+        rule = rope.spec.scaling
+        # If both dictionaries are present, they are equal, and the engine reads `rope_scaling`.
+        lost = _is_today(rope.origins.get("scaling")) and not section.get("rope_scaling")
+        if rule is not None and lost:
+            yield Caution(
+                ID,
+                "TensorRT-LLM",
+                f"earlier versions of its RopeParams.from_config read rope_scaling, not "
+                f"rope_parameters, and ignore the rule {rope.rule}",
+                EARLIER_FORM,
+            )
+        if isinstance(rule, YaRN):
+            if not lost:
+                yield from _tensorrt_yarn(rule)
+            yield from _yarn(rule, written, nested=_is_nested(written))
+        if isinstance(rule, YaRN | Linear):
+            yield from _genai(rule, section.get("model_type"), written)
+    thetas = {rope.theta for rope in ropes}
+    inside = section.get("rope_parameters") and section.get("rope_theta") is None
+    if inside and thetas - {DEFAULT_THETA}:
+        yield Caution(
+            ID,
+            "TensorRT-LLM",
+            "earlier versions of its RopeParams.from_config read rope_theta next to rope_scaling, "
+            "not inside rope_parameters, and then use 10,000",
+            EARLIER_FORM,
+        )
+
+
+def _is_today(origin: str | None) -> bool:
+    """Return whether a rule was read in `rope_parameters`, for all layers or by layer type."""
+    return origin is not None and origin.split(".")[0] == "rope_parameters"
+
+
+def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
+    usual = rule.sharpening(1.0)
+    own = rule.attention_factor
+    ignored = []
+    if own is not None and not math.isclose(own, usual, rel_tol=1e-4):
+        ignored.append(f"attention_factor (it uses {usual:.6g} instead of {own:.6g})")
+    if not rule.truncate:
+        ignored.append("truncate (it rounds the band of blended pairs)")
+    if ignored:
+        yield Caution(
+            ID,
+            "TensorRT-LLM",
+            f"it ignores {' and '.join(ignored)}",
+            "compare its applied q and k with this model's at far positions before serving",
+        )
+
+
+def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterator[Caution]:
+    if not rule.truncate:
+        yield Caution(
+            ID,
+            "llama.cpp",
+            "it ignores truncate = false, and always rounds the band of blended pairs",
+            "expect small differences of the blended pairs; no flag changes it",
+        )
+        if nested:
+            yield Caution(
+                ID,
+                "transformers",
+                "it ignores truncate inside the fields of a layer type, and rounds the band",
+                "write the rope's fields once for all layers, if all have the same rope",
+            )
+
+
+def _genai(
+    rule: YaRN | Linear, model_type: object, written: Mapping[str, object]
+) -> Iterator[Caution]:
+    if model_type in GENAI_LLAMA:
+        yield Caution(
+            ID,
+            "ONNX Runtime GenAI",
+            f"its builder (version 0.18) knows only Llama 3's rule for model type {model_type}, "
+            f"and silently ignores {type(rule).__name__}",
+            "use another engine, or Llama 3's rule if the model was not trained with this one",
+        )
+    elif isinstance(rule, YaRN):
+        missing = [
+            f"{key}: {value:g}"
+            for key, value in (("beta_fast", rule.beta_fast), ("beta_slow", rule.beta_slow))
+            if not any(key in fields for fields in _all_fields(written))
+        ]
+        if missing:
+            yield Caution(
+                ID,
+                "ONNX Runtime GenAI",
+                "its builder (version 0.18) computes YaRN with 0 in place of a beta_fast or "
+                "beta_slow that the config does not state, and earlier versions apply no rule "
+                "without beta_fast",
+                f"state {' and '.join(missing)}, as other engines assume",
+            )
+
+
+def _written(section: Mapping[str, object]) -> Mapping[str, object]:
+    for key in ("rope_parameters", "rope_scaling"):
+        value = section.get(key)
+        if isinstance(value, Mapping) and value:
+            return value
+    return {}
+
+
+def _is_nested(written: Mapping[str, object]) -> bool:
+    return any(isinstance(each, Mapping) for each in written.values())
+
+
+def _all_fields(written: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    inner = [each for each in written.values() if isinstance(each, Mapping)]
+    yield from inner or [written]
+
+
+MAX_PROBES = 200  # published configs need some 20
+MAX_WORK = 20_000  # pairs that all probes together compute; published configs need some 2,000
+Path = tuple[str, ...]
+
+
+def unused_keys(section: JsonObject, conventions: RopeConventions, pairs: int) -> list[str]:
+    """Return keys about ropes that this model's code ignores, as dotted paths.
+
+    A key is used if another value makes other ropes, or is refused. pairs: of all ropes together;
+    nothing is reported for a config that would take long to read again for each key.
+    """
+    paths = list(_paths(section))
+    if len(paths) > MAX_PROBES or len(paths) * pairs > MAX_WORK:
+        return []
+    layers = read_layers(section, conventions)
+    return [
+        ".".join(map(named, path))
+        for path in paths
+        if not _matters(section, conventions, path, layers)
+    ]
+
+
+def _matters(
+    section: JsonObject, conventions: RopeConventions, path: Path, layers: tuple[Any, ...]
+) -> bool:
+    value: Any = section
+    for key in path:
+        value = value[key]
+    others = list(_other_values(value))
+    for other in others:
+        try:
+            if read_layers(_with(section, path, other), conventions) != layers:
+                return True
+        except (ValueError, TypeError, ArithmeticError):  # refused, so it is read
+            return True
+    return not others
+
+
+def _paths(section: JsonObject) -> Iterator[Path]:
+    for key, value in section.items():
+        if not isinstance(key, str) or key.startswith("memory_attention_rope_"):
+            continue
+        # The same as the model's own length says nothing.
+        same = key == ORIGINAL_LENGTH and value == section.get("max_position_embeddings")
+        about = ABOUT_ROPE.search(key) or (key == ORIGINAL_LENGTH and not same)
+        if not about or key in HARMLESS_VALUES:
+            continue
+        if key not in ("rope_parameters", "rope_scaling"):
+            yield (key,)
+        elif isinstance(value, Mapping):
+            for path in _fields(value):
+                yield (key, *path)
+
+
+def _fields(written: Mapping[str, Any]) -> Iterator[Path]:
+    for key, value in written.items():
+        if isinstance(value, Mapping):
+            yield from ((key, name) for name in value)
+        else:
+            yield (key,)
+
+
+def _other_values(value: Any) -> Iterator[Any]:
+    """Yield other values of the same type that a reader would probably accept."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, (int, float)):
+        yield value * 2 or 1
+        yield value // 2 if isinstance(value, int) else value / 2
+    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], (int, float)):
+        yield [value[0] * 2 or 1, *value[1:]]
+
+
+def _with(section: JsonObject, path: Path, value: Any) -> dict[str, Any]:
+    """Return a copy of a section with another value at a path."""
+    key, *rest = path
+    return {**section, key: _with(section[key], tuple(rest), value) if rest else value}

@@ -9,10 +9,9 @@ from os import PathLike
 from typing import Any
 
 from ropewalk.rotary.config.config_json import JsonObject
-from ropewalk.tools.inspect.facts import LayerKind, ModelReport, RopeFacts
-from ropewalk.tools.inspect.gguf_pairing import PERMUTED
-from ropewalk.tools.inspect.measures import drift, length_for
-from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.inspect.gguf_report import PERMUTED
+from ropewalk.tools.inspect.inspect_model import inspect
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, drift, length_for
 from ropewalk.tools.ranges import ranges
 
 Source = str | PathLike[str] | JsonObject

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.rotary.scaling import Scaling
-from ropewalk.tools.inspect.facts import to_plain
+from ropewalk.tools.inspect.rope_facts import to_plain
 
 NONE, OWN = "none", "own"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.tools.convert.folder import INDEX, read_weight_map
-from ropewalk.tools.convert.safetensors_file import read_safetensors
+from ropewalk.tools.convert.safetensors_folder import INDEX, read_safetensors, read_weight_map
 
 ALONE = "model.safetensors"
 

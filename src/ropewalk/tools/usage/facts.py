@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ropewalk.tools.inspect.facts import to_plain
+from ropewalk.tools.inspect.rope_facts import to_plain
 
 Kind = Literal["position", "content"]
 

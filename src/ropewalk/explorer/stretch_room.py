@@ -10,9 +10,10 @@ import dataclasses
 import json
 import math
 import re
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from ropewalk.explorer.published import published
 from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling, YaRN
@@ -20,11 +21,9 @@ from ropewalk.tools.extend import Extension, RuleResult, extend
 from ropewalk.tools.extend.block import TextConfig, text_config
 from ropewalk.tools.extend.engines import fragments
 from ropewalk.tools.extend.rules import REMARKS
-from ropewalk.tools.inspect.as_text import fields_text
-from ropewalk.tools.inspect.facts import to_plain
-from ropewalk.tools.inspect.measures import rule_fields
-from ropewalk.tools.inspect.repairs import read_with_repairs
-from ropewalk.tools.inspect.report import inspect
+from ropewalk.tools.inspect.inspect_model import inspect, read_with_repairs
+from ropewalk.tools.inspect.inspect_report import fields_text
+from ropewalk.tools.inspect.rope_facts import rule_fields, to_plain
 from ropewalk.tools.ranges import ranges
 
 MOST_TEXT = 20_000  # characters of a pasted config
@@ -193,3 +192,12 @@ def _target(found: Extension, text: TextConfig) -> dict[str, Any]:
             for each in usable
         },
     }
+
+
+@cache
+def published() -> dict[str, dict[str, Any]]:
+    """Return the name on the hub and the config of each model, by its short name."""
+    page = files("ropewalk.explorer") / "page"
+    text = (page / "published.js").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text.partition(" = ")[2].rstrip(";\n"))
+    return found

@@ -1,7 +1,11 @@
 """Where the queries and keys of each model type are in the tensors of its checkpoints.
 
+And which of their rows trade places if a rope pairs its dimensions in the other way. In models of
+several stacks, the text stack is converted; the others are not touched.
+
 Each type is tested on logits: a tiny model of transformers, converted, must compute the same under
-the other pairing. A type without such a test is not in this table, because a wrong guess is silent.
+the other pairing. A type without such a test is not in these tables, because a wrong guess is
+silent.
 """
 
 from __future__ import annotations
@@ -11,18 +15,123 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ropewalk.rotary.config.config_json import positive_int
-from ropewalk.tools.convert.permute import (
-    Place,
-    blocks_of_heads,
-    codegen_blocks,
-    gated_queries,
-    groups_of_heads,
-    head_by_head,
-    keys,
-    latent_key,
-    one_head,
-    queries,
-)
+from ropewalk.rotary.spec import Pairing, RotarySpec
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The numbers of heads of one layer: queries H and keys K."""
+
+    queries: int
+    keys: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a tensor: how many there are, and where each rotating part of R rows begins.
+
+    A tensor without rows of its own, such as the weight of a norm, has one row per number.
+    """
+
+    count: int
+    starts: tuple[int, ...]
+
+
+Place = Callable[[Heads, RotarySpec], Rows]
+
+
+def order_of_rows(rotary_dim: int, to: Pairing) -> tuple[int, ...]:
+    """Return the old row of each new row, so that weights of one pairing fit the other, `to`.
+
+    Pair i is rows i and i + R/2 of a head in `half`, and rows 2i and 2i + 1 in `interleaved`.
+
+    Example:
+        >>> order_of_rows(6, "interleaved")
+        (0, 3, 1, 4, 2, 5)
+        >>> order_of_rows(6, "half")
+        (0, 2, 4, 1, 3, 5)
+    """
+    pairs = rotary_dim // 2
+    if to == "interleaved":
+        return tuple(row // 2 + row % 2 * pairs for row in range(rotary_dim))
+    return tuple(row % pairs * 2 + row // pairs for row in range(rotary_dim))
+
+
+def permuted(content: bytes, order: tuple[int, ...]) -> bytes:
+    """Return rows of equal size in another order; `content` has len(order) rows."""
+    size = len(content) // len(order)
+    view = memoryview(content)
+    return b"".join([view[row * size : (row + 1) * size] for row in order])
+
+
+def queries(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of all query heads: (H·D, …)."""
+    return _consecutive(heads.queries, rope)
+
+
+def keys(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of all key heads: (K·D, …)."""
+    return _consecutive(heads.keys, rope)
+
+
+def one_head(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of one head, such as the weight of a norm that all heads share: (D,)."""
+    return _consecutive(1, rope)
+
+
+def gated_queries(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of query heads that each have D rows of a gate next to them: (H·2D, …)."""
+    step = 2 * rope.head_dim
+    return Rows(heads.queries * step, _starts(heads.queries, step, rope))
+
+
+def blocks_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of all queries, all keys and all values: ((H + 2K)·D, …), as in Phi-3."""
+    count = heads.queries + 2 * heads.keys
+    rotating = heads.queries + heads.keys
+    return Rows(count * rope.head_dim, _starts(rotating, rope.head_dim, rope))
+
+
+def head_by_head(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of query, key and value of each head: (H·3·D, …), as in GPT-NeoX."""
+    return groups_of_heads(Heads(heads.queries, heads.queries), rope)
+
+
+def groups_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of each key head with its queries first: (K·(H/K + 2)·D, …), as in Falcon."""
+    size = heads.queries // heads.keys + 2
+    starts = tuple(
+        (group * size + head) * rope.head_dim + rope.start
+        for group in range(heads.keys)
+        for head in range(size - 1)  # the last one is the value
+    )
+    return Rows(heads.keys * size * rope.head_dim, starts)
+
+
+def codegen_blocks(heads: Heads, rope: RotarySpec) -> Rows:
+    """Return the rows of CodeGen: four blocks, each with queries, values and keys of H/4 heads."""
+    quarter = heads.queries // 4
+    starts = tuple(
+        ((block * 3 + part) * quarter + head) * rope.head_dim + rope.start
+        for block in range(4)
+        for part in (0, 2)
+        for head in range(quarter)
+    )
+    return Rows(3 * heads.queries * rope.head_dim, starts)
+
+
+def latent_key(latent_dim: int) -> Place:
+    """Return the place of the key that all heads share, after the latent part: (latent + R, …)."""
+    return lambda heads, rope: Rows(latent_dim + rope.rotary_dim, (latent_dim,))
+
+
+def _consecutive(count: int, rope: RotarySpec) -> Rows:
+    return Rows(count * rope.head_dim, _starts(count, rope.head_dim, rope))
+
+
+def _starts(count: int, step: int, rope: RotarySpec) -> tuple[int, ...]:
+    return tuple(head * step + rope.start for head in range(count))
+
 
 Section = Mapping[str, Any]
 
@@ -286,3 +395,65 @@ LATENT = Layout(
 )
 add("deepseek_v2 youtu minicpm3", LATENT)
 add("deepseek_v3 glm4_moe_lite", LATENT, drafts="model.layers.")
+
+
+TEXT = "text_config"
+#: What precedes the number of a layer of the text, from different versions of transformers.
+TEXT_LAYERS = (
+    "model.language_model.layers.",
+    "language_model.model.layers.",
+    "language_model.layers.",
+    "model.layers.",
+)
+#: What precedes the names of tensors of other stacks.
+OTHER_STACKS = (
+    "model.visual.",
+    "visual.",
+    "model.vision_tower.",
+    "vision_tower.",
+    "vision_model.",
+    "model.multi_modal_projector.",
+    "multi_modal_projector.",
+)
+#: Model type → types of its text model.
+TEXT_TYPES: dict[str, frozenset[str]] = {
+    "gemma3": names("gemma3_text"),
+    "glm4v": names("glm4v_text"),
+    "glm4v_moe": names("glm4v_moe_text"),
+    "internvl": names("llama qwen2 qwen3"),
+    "llama4": names("llama4_text"),
+    "llava": names("llama mistral qwen2"),
+    "llava_next": names("llama mistral qwen2"),
+    "mistral3": names("mistral ministral3"),
+    "paligemma": names("gemma gemma2"),
+    "qwen2_5_vl": names("qwen2_5_vl_text"),
+    "qwen2_vl": names("qwen2_vl_text"),
+    "qwen3_5": names("qwen3_5_text"),
+    "qwen3_vl": names("qwen3_vl_text"),
+    "qwen3_vl_moe": names("qwen3_vl_moe_text"),
+}
+#: Layouts of text models that are only part of others.
+ONLY_INSIDE: dict[str, Layout] = {
+    **dict.fromkeys(names("qwen2_vl_text qwen2_5_vl_text glm4v_text glm4v_moe_text"), SEPARATE),
+    **dict.fromkeys(names("qwen3_vl_text qwen3_vl_moe_text"), HEAD_NORMS),
+}
+
+
+def text_layout(config: Mapping[str, Any]) -> tuple[str, Layout] | None:
+    """Return the path of the text's section and the layout of its tensors, or None if unknown."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        return None
+    if model_type in LAYOUTS:
+        return "", LAYOUTS[model_type]
+    known = TEXT_TYPES.get(model_type, frozenset())
+    section = config.get(TEXT)
+    if isinstance(section, Mapping):
+        section_type = section.get("model_type", next(iter(known)) if len(known) == 1 else None)
+    else:  # earlier files had the text's fields at the top
+        section_type = next(iter(known)) if len(known) == 1 else None
+    if not isinstance(section_type, str) or section_type not in known:
+        return None
+    layout = {**LAYOUTS, **ONLY_INSIDE}[section_type]
+    path = TEXT if isinstance(section, Mapping) else ""
+    return path, replace(layout, layers=TEXT_LAYERS, other_stacks=OTHER_STACKS)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
 
-from ropewalk.explorer.data import page_data
 from ropewalk.figures.drawing import COLORS, DARK, LIGHT, Scheme
+from ropewalk.files import complete_folder, shown_path
 
 #: What the page may load: its own files. Inline scripts and other hosts are refused, on any host.
 POLICY = (
@@ -55,3 +58,38 @@ def _written(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
         elif each.name.endswith((".html", ".css", ".js")):
             found.append((prefix + each.name, each.read_bytes()))
     return found
+
+
+def page_data(*, served: bool = True) -> dict[str, Any]:
+    """Return what goes to `data/NAME.json`, by name.
+
+    served: whether Python answers behind the page. Without it, the data has some answers too.
+    """
+    if served:
+        return {}
+    from ropewalk.explorer.encodings_room import encodings_data
+    from ropewalk.explorer.stretch_room import stretch_data
+
+    return {**stretch_data(), **encodings_data()}
+
+
+def export(target: Path) -> int:
+    """Write all files that need no Python into a new folder; return their bytes together.
+
+    Raises ValueError if there is something at `target`, or no folder to make it in.
+    """
+    if os.path.lexists(target):
+        raise ValueError(
+            f"--export must name a folder that does not exist yet, got {shown_path(target)}"
+        )
+    if not target.parent.is_dir():
+        raise ValueError(
+            f"--export must be in a folder that exists, got {shown_path(target)}; make it first"
+        )
+    files = page_files(served=False)
+    with complete_folder(target) as folder:
+        for path, content in files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+    return sum(map(len, files.values()))

@@ -1,9 +1,13 @@
-"""What config.json says about the model to convert, and the config of the converted one."""
+"""What config.json says about the model to convert, and the config of the converted one.
+
+A config.json is edited as text: one member of an object changes, and no other byte.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,14 +25,31 @@ from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.sections import find_sections, normalize_section
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing
-from ropewalk.tools.convert.config_text import last_key, remove_member, set_member
-from ropewalk.tools.convert.layouts import LAYOUTS, Layout
-from ropewalk.tools.convert.multimodal import TEXT_TYPES, text_layout
-from ropewalk.tools.convert.permute import Heads
-from ropewalk.tools.convert.plan import Stack
+from ropewalk.tools.convert.weight_layouts import (
+    LAYOUTS,
+    TEXT_TYPES,
+    Heads,
+    Layout,
+    Place,
+    text_layout,
+)
 
 MOST_DRAFTS = 64  # layers that predict further tokens; published models have 1 to 3
 MOST_HEADS = 16_384  # many times those of published models; bounds the work
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The text stack of a model: its layers, the layout of its tensors and its heads.
+
+    drafts: how many layers the config has that predict further tokens, after the others.
+    """
+
+    layers: tuple[LayerSpec, ...]
+    drafts: int
+    layout: Layout
+    moved: Mapping[str, Place]
+    heads: Heads
 
 
 @dataclass(frozen=True)
@@ -194,8 +215,8 @@ def _not_supported(config: Mapping[str, Any]) -> str:
     return (
         f"model_type must be one of the {len({*LAYOUTS, *TEXT_TYPES})} that are tested to compute "
         f"the same after a conversion, got {shown(model_type)}"
-        f"{'' if inside is None else f' with the text model {shown(inside)}'}; see LAYOUTS in "
-        f"ropewalk.tools.convert.layouts and TEXT_TYPES in ropewalk.tools.convert.multimodal"
+        f"{'' if inside is None else f' with the text model {shown(inside)}'}; see LAYOUTS and "
+        f"TEXT_TYPES in ropewalk.tools.convert.weight_layouts"
     )
 
 
@@ -215,3 +236,83 @@ def _nothing_to_do(
         f"there is nothing to do: weights that are {before} already need only "
         f"{json.dumps(key)}: {json.dumps(value)} in config.json"
     )
+
+
+_SPACE = re.compile(r"\s*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a JSON object, and where its key and its value are in the text."""
+
+    key: str
+    begin: int
+    value: int
+    end: int
+
+
+def set_member(text: str, path: str, key: str, value: object) -> str:
+    """Return the text with a member of the object at a dotted path, added at its end if missing.
+
+    Example:
+        >>> set_member('{"a": 1}', "", "b", "half")
+        '{"a": 1, "b": "half"}'
+    """
+    written = json.dumps(value)
+    members = list(_members(text, _object_at(text, path)))
+    for member in members:
+        if member.key == key:
+            return text[: member.value] + written + text[member.end :]
+    last, before = members[-1], members[-2].end if len(members) > 1 else None
+    gap = " " if before is None else text[before : last.begin].replace(",", "", 1) or " "
+    return f"{text[: last.end]},{gap}{json.dumps(key)}: {written}{text[last.end :]}"
+
+
+def remove_member(text: str, path: str, key: str) -> str:
+    """Return the text without a member of the object at a dotted path, if it has it.
+
+    Example:
+        >>> remove_member('{"a": 1, "b": "half"}', "", "b")
+        '{"a": 1}'
+    """
+    members = list(_members(text, _object_at(text, path)))
+    for index, member in enumerate(members):
+        if member.key == key:
+            if index:
+                return text[: members[index - 1].end] + text[member.end :]
+            after = members[1].begin if len(members) > 1 else member.end
+            return text[: member.begin] + text[after:]
+    return text
+
+
+def last_key(text: str, path: str) -> str:
+    """Return the last key of the object at a dotted path."""
+    return list(_members(text, _object_at(text, path)))[-1].key
+
+
+def _object_at(text: str, path: str) -> int:
+    """Return where the object at a dotted path begins."""
+    at = _skip(text, 1 if text.startswith("\ufeff") else 0)
+    for key in path.split(".") if path else ():
+        at = next(member.value for member in _members(text, at) if member.key == key)
+    return at
+
+
+def _members(text: str, at: int) -> Iterator[Member]:
+    """Yield the members of the object that begins at `at`; the text is valid JSON."""
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        key, after = _DECODER.raw_decode(text, at)
+        value = _skip(text, _skip(text, after) + 1)  # after the colon
+        end = _DECODER.raw_decode(text, value)[1]
+        yield Member(key, at, value, end)
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()

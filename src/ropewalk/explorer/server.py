@@ -1,13 +1,18 @@
-"""The web application: the files of the page, and answers to its questions."""
+"""Serves the page on this machine: its files, and Python's answers to what it asks, by name."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import socket
 import threading
+import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -16,7 +21,65 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ropewalk.explorer.files import POLICY
+from ropewalk.explorer.page_files import POLICY, page_files
+
+ADDRESS = "127.0.0.1"
+EARLY = 1.0  # seconds until torch is imported: the page is loaded first
+
+
+def serve(
+    port: int | None,
+    link: str,
+    opens: bool,
+    say: Callable[[str], None],
+    run: str | None = None,
+) -> None:
+    """Serve the page until Ctrl-C.
+
+    port: None for any that is free. link: what follows the page's address, such as "#turn".
+    opens: whether to open the user's browser. run: the folder that the room Attention opens without
+    a click, unlike one that only a link names. Raises ValueError if the port is taken.
+    """
+    answers = {**ANSWERS, "given": lambda _: {"run": run}}
+    app = make_app(page_files(), answers)
+    with listen(port) as listening:
+        address = f"http://{ADDRESS}:{listening.getsockname()[1]}/{link}"
+        say(f"{address}\nCtrl-C ends it.")
+        if opens:
+            webbrowser.open(address)
+        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=2)
+        early = threading.Timer(EARLY, _import_answers)
+        early.start()
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            early.cancel()
+
+
+def _import_answers() -> None:
+    """Import torch, so that the first answer does not wait seconds for it."""
+    with contextlib.suppress(ImportError):  # the answer says what is missing
+        import ropewalk.explorer.encodings_room
+        import ropewalk.explorer.stretch_room  # noqa: F401
+
+
+def listen(port: int | None) -> socket.socket:
+    """Return a socket that listens on this machine alone."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((ADDRESS, port or 0))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        if port is not None and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = "it is taken" if error.errno == errno.EADDRINUSE else "this user may not use it"
+            raise ValueError(
+                f"--port must be a free port, got {port}: {why}; leave --port out for any"
+            ) from None
+        raise
+    return listening
+
 
 HOSTS = ["127.0.0.1", "localhost"]
 MOST_QUESTION_BYTES = 2**20
@@ -100,3 +163,48 @@ def _answered(alone: threading.Lock, answer: Answer, body: bytes) -> Response:
 
 def _failed(status: int, message: str) -> Response:
     return JSONResponse({"error": message}, status, HEADERS)
+
+
+def _extend(question: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.explorer.stretch_room import extend_answer  # torch takes seconds
+
+    return extend_answer(question)
+
+
+def _encoding(question: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.explorer.encodings_room import encoding_answer
+
+    return encoding_answer(question)
+
+
+def _encodings(question: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.explorer.encodings_room import names_answer
+
+    return names_answer(question)
+
+
+def _run(question: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.explorer.attention_room import run_answer
+
+    return run_answer(question)
+
+
+def _attention(question: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.explorer.attention_room import attention_answer
+
+    return attention_answer(question)
+
+
+def _given(question: dict[str, Any]) -> dict[str, Any]:
+    return {"run": None}  # `serve` knows the RUN of the command line
+
+
+#: A question and its answer are objects of JSON. A ValueError is a mistake in the question.
+ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "extend": _extend,
+    "encoding": _encoding,
+    "encodings": _encodings,
+    "run": _run,
+    "attention": _attention,
+    "given": _given,
+}

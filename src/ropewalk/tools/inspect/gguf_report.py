@@ -1,13 +1,17 @@
-"""A report about a GGUF file: what llama.cpp makes of its metadata.
+"""A report about a GGUF file: what llama.cpp makes of its metadata, with warnings.
 
-Source: ggml-org/llama.cpp, src/llama-model.cpp (`load_hparams`), src/llama-context.cpp (YaRN's
-amplitude) and src/models/deepseek2.cpp; keys: gguf-py, constants.py.
+The file does not state how dimensions are paired; llama.cpp knows it by the architecture. Its type
+NORM pairs neighbors, NEOX pairs halves. Files of `llama` and some others have permuted weights: the
+same model has the pairing `half` in transformers and `interleaved` in its GGUF file.
+
+Source: ggml-org/llama.cpp, src/llama-model.cpp (`llama_model_rope_type`, `load_hparams`),
+src/llama-context.cpp (YaRN's amplitude) and src/models/deepseek2.cpp; keys: gguf-py, constants.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,19 +22,59 @@ from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling import Linear, LongRoPE, Scaling, UnscaledRope, YaRN
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.inspect.cautions import factor_cautions, merged
-from ropewalk.tools.inspect.facts import Caution, LayerKind, ModelReport
-from ropewalk.tools.inspect.gguf_cautions import gguf_cautions
-from ropewalk.tools.inspect.gguf_header import check_header, read_fields
-from ropewalk.tools.inspect.gguf_pairing import (
-    ALTERNATING,
-    FIXED_SLIDING,
-    WITHOUT_ROPE,
-    pairing_of,
+from ropewalk.tools.inspect.cautions import factor_cautions, is_missing_original, merged
+from ropewalk.tools.inspect.gguf_reader import SCALING, GgufValues, check_header, read_fields
+from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, ModelReport, contexts, rope_facts
+
+INTERLEAVED = frozenset(
+    """
+    llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo
+    arctic deepseek deepseek2 deepseek2-ocr plm chatglm granite granitemoe granitehybrid chameleon
+    bailingmoe neo-bert smollm3 arcee ernie4_5 ernie4_5-moe mistral3 mistral4 llama-embed maincoder
+    glm-dsa glm4
+    """.split()  # noqa: SIM905
 )
-from ropewalk.tools.inspect.gguf_values import SCALING, GgufValues
-from ropewalk.tools.inspect.measures import contexts, rope_facts
-from ropewalk.tools.inspect.repairs import is_missing_original
+HALF = frozenset(
+    """
+    falcon falcon-h1 grok dbrx bert jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
+    stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3
+    phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2
+    openelm gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1
+    hunyuan-moe jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus
+    minimax-m2 cogvlm pangu-embedded afmoe qwen3next mimo2 step35 glm4moe
+    """.split()  # noqa: SIM905
+)
+SECTIONED = frozenset({"qwen2vl", "paddleocr"})  # M-RoPE in chunks; pairs are halves
+ALTERNATING = frozenset(
+    {"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"}
+)  # M-RoPE, interleaved axes
+WITHOUT_ROPE = frozenset(
+    """
+    gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2
+    rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
+    """.split()  # noqa: SIM905
+)
+#: Architectures whose files have permuted weights, so that the config.json says `half`.
+#: Source: llama.cpp's conversion of Hugging Face models, `permute` and `_reverse_hf_permute`.
+PERMUTED = frozenset(
+    """
+    llama deci baichuan internlm2 minicpm xverse olmo deepseek granite granitemoe smollm3 arcee
+    mistral3
+    """.split()  # noqa: SIM905
+)
+#: Architectures that llama.cpp does not rotate in every layer, which their files do not state.
+SOME_LAYERS = frozenset({"cohere2", "exaone4", "exaone-moe", "smollm3", "llama4", "afmoe"})
+#: Architectures whose sliding layers have theta 10,000 and no rule in llama.cpp's code, and the
+#: distance between two of their full layers.
+FIXED_SLIDING = {"gemma3": 6, "gemma-embedding": 6}
+
+
+def pairing_of(architecture: str) -> str | None:
+    """Return "half" or "interleaved", or None for an architecture that is not known."""
+    if architecture in INTERLEAVED:
+        return "interleaved"
+    return "half" if architecture in HALF | SECTIONED | ALTERNATING else None
+
 
 LLAMA_CPP = "default of llama.cpp"
 DEFAULT_THETA = 10_000.0
@@ -272,3 +316,64 @@ def _cautions(
         if kind.rope is not None and not assumed:
             found += factor_cautions(kind, kind.rope, longest)
     return merged(found)
+
+
+def gguf_cautions(
+    values: GgufValues, kinds: Sequence[LayerKind], pairing: str | None
+) -> Iterator[Caution]:
+    """Yield the warnings that only GGUF files have."""
+    architecture = values.architecture
+    if pairing is None:
+        yield Caution(
+            "pairing-not-stated",
+            architecture,
+            f"a GGUF file does not state how dimensions are paired, and the architecture "
+            f"{architecture!r} is not in the table of those that llama.cpp is known to rotate",
+            "look it up in llama_model_rope_type (NORM: interleaved, NEOX: half), and pass pairing",
+        )
+    if architecture in PERMUTED:
+        yield Caution(
+            "permuted-weights",
+            architecture,
+            "llama.cpp's conversion permutes the rows of this architecture's query and key "
+            "weights: pairs are interleaved here, and half in the model's config.json",
+            "undo the permutation before these weights are used with the rope of the config.json",
+        )
+    if values.number("rope.freq_base") is None:
+        yield Caution(
+            "theta-default",
+            values.key("rope.freq_base"),
+            "the file states no theta, so llama.cpp uses 10,000. Conversions lose this key: a "
+            "model that was trained with another theta then produces nonsense",
+            "compare with the model's config.json; --rope-freq-base sets it",
+        )
+    if architecture in SOME_LAYERS:
+        yield Caution(
+            "nope-layers",
+            architecture,
+            "llama.cpp leaves the rope out of some layers of this architecture; the file does not "
+            "state which, and this report lists all layers as rotated",
+            "read the config.json of the model, which states them",
+        )
+    yield from _scaling(values, kinds)
+
+
+def _scaling(values: GgufValues, kinds: Sequence[LayerKind]) -> Iterator[Caution]:
+    rules = {kind.rope.rule for kind in kinds if kind.rope is not None}
+    if "YaRN" in rules and not values.integer(f"{SCALING}.original_context_length"):
+        longest = values.integer("context_length") or 0
+        yield Caution(
+            "original-length-missing",
+            values.key(f"{SCALING}.original_context_length"),
+            f"the original length is missing, so llama.cpp uses context_length = {longest:,}. If "
+            f"that is already the extended length, the wrong pairs are interpolated",
+            "state it, or pass --yarn-orig-ctx with the length before the rule",
+        )
+    if "FrequencyFactors" in rules and values.text(f"{SCALING}.type") is not None:
+        yield Caution(
+            "unused-key",
+            values.key(f"{SCALING}.type"),
+            "the file has both a rule and the tensor rope_freqs.weight; llama.cpp applies both, "
+            "and this report shows the tensor only",
+            "compare with the model's config.json",
+        )
