@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ropewalk.tools.usage.own import Role, visiting_attention
+from ropewalk.tools.usage.usage_models import Role, visiting_attention
 
 
 class QueriesAndKeys(NamedTuple):

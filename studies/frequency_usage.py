@@ -22,9 +22,8 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.tools import usage
-from ropewalk.tools.usage.facts import Cost, Head, Layer, Usage
-from ropewalk.tools.usage.plot import usage_picture
-from ropewalk.tools.usage.summary import bands, shares_of
+from ropewalk.tools.usage.head_usage import Cost, Head, Layer, Usage
+from ropewalk.tools.usage.usage_report import bands, shares_of, usage_picture
 
 FOLDER = RESULTS / "frequency-usage"
 WINDOWS = 128  # of the test text, each of the trained length

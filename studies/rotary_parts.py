@@ -27,7 +27,7 @@ from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
 from ropewalk.rotary import RotarySpec
-from ropewalk.tools.usage.pairs import pair_norms
+from ropewalk.tools.usage.head_usage import pair_norms
 
 FOLDER = RESULTS / "rotary-parts"
 WINDOWS = 64  # of the test text, each of the trained length

@@ -69,9 +69,8 @@ def _report(target: Callable[..., Any], config: Any, positions: int | None) -> R
     from torch import nn
 
     from ropewalk.tools.verify import verify
-    from ropewalk.tools.verify.drive import takes_tokens
-    from ropewalk.tools.verify.like import read_like
-    from ropewalk.tools.verify.live import verify_model
+    from ropewalk.tools.verify.verify import read_like
+    from ropewalk.tools.verify.verify_model import takes_tokens, verify_model
 
     if isinstance(target, nn.Module) and takes_tokens(target):
         return verify_model(target, config, length=positions)
@@ -82,7 +81,7 @@ def _report(target: Callable[..., Any], config: Any, positions: int | None) -> R
 
 def message(report: Report) -> str:
     """Return the faults of a report, as a failed test shows them."""
-    from ropewalk.tools.verify.grouped import by_layers
+    from ropewalk.tools.verify.verify_report import by_layers
 
     found = [check for check in by_layers(report) if check.verdict == "fault"]
     lines = [f"{report.target} does not rotate as the config says:"]

@@ -49,8 +49,8 @@ from ropewalk.bench.model_bench import (
 from ropewalk.bench.rotation_bench import write_results
 from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.cli.bench import bench
+from ropewalk.tools import live_model as model_parts
 from ropewalk.tools import load_model
-from ropewalk.tools import rotating as model_parts
 from ropewalk.tools.models import source as model_source
 from ropewalk.tools.models.source import load, read_source
 

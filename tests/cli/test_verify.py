@@ -13,7 +13,7 @@ from fractions import Fraction
 import pytest
 
 from ropewalk.cli import run_command
-from ropewalk.tools.verify.load import limited, load_target
+from ropewalk.tools.verify.load_target import limited, load_target
 
 PORT = """
 import time
@@ -202,7 +202,7 @@ def test_wrong_use_of_models_is_one_line(run, words, message):
 
 
 def test_a_model_of_which_nothing_could_be_tested_exits_with_1(run, model_folder, monkeypatch):
-    from ropewalk.tools.verify.results import Report, not_tested
+    from ropewalk.tools.verify.verify_report import Report, not_tested
 
     report = Report("M", "model", (not_tested("layers", "no attention"),), ("layer 0, q",))
     package = sys.modules["ropewalk.tools.verify"]

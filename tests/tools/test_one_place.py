@@ -5,9 +5,8 @@ import pytest
 from ropewalk import tools
 from ropewalk.rotary.config.config_json import LENGTH_KEYS
 from ropewalk.tools.inspect.cautions import place_of
-from ropewalk.tools.verify.grouped import by_layers
-from ropewalk.tools.verify.like import read_like
-from ropewalk.tools.verify.results import Check, Report
+from ropewalk.tools.verify.verify import read_like
+from ropewalk.tools.verify.verify_report import Check, Report, by_layers
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 5, "head_dim": 32, "rope_theta": 1e4}
 

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from ropewalk.files import Facts
 from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.tools.live_model import preserved
 from ropewalk.tools.models.source import Source, random_tokens
-from ropewalk.tools.verify.state import preserved
 
 PASSAGE = 64  # tokens
 

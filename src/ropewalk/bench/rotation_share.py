@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.tools.rotating import Part, replaced, rotating_parts
+from ropewalk.tools.live_model import Part, replaced, rotating_parts
 
 Mark = Callable[[], None]
 

@@ -79,8 +79,7 @@ def usage(
         from ropewalk.lab.tasks.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure
-        from ropewalk.tools.usage.as_text import summary_blocks
-        from ropewalk.tools.usage.plot import save_usage
+        from ropewalk.tools.usage.usage_report import save_usage, summary_blocks
 
         place, text_file, picture = (
             path_of("MODEL", model), path_of("--text", text), path_of("--plot", plot)
@@ -193,8 +192,7 @@ def _of_transformers(
 
 def _least(length: int, most: int, window: int | None) -> int:
     """Return how many tokens of a text are needed; raise ValueError if --tokens allows fewer."""
-    from ropewalk.tools.usage.cost import least_rows
-    from ropewalk.tools.usage.usage import LEAST_LENGTH
+    from ropewalk.tools.usage.usage import LEAST_LENGTH, least_rows
 
     if length < LEAST_LENGTH:
         given = "--window" if window else "the trained length"

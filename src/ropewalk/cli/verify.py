@@ -96,7 +96,7 @@ def verify(
     """
     with errors():
         from ropewalk.tools.verify import verify as check
-        from ropewalk.tools.verify.load import limited, load_target
+        from ropewalk.tools.verify.load_target import limited, load_target
 
         if (target is None) == (model is None):
             raise ValueError("either MODULE:FUNCTION or --model must be given, and not both")
@@ -155,7 +155,7 @@ def _of_model(
 def print_report(report: Report) -> None:
     """Print one line for each check, then the likely cause of each fault."""
     from ropewalk.tools.verify import FAULTS
-    from ropewalk.tools.verify.grouped import by_layers
+    from ropewalk.tools.verify.verify_report import by_layers
 
     print(f"{report.target}: {report.form}\n")
     print_rows(_row(check) for check in by_layers(report))

@@ -17,7 +17,7 @@ from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk
 from ropewalk import ModelSpec
-from ropewalk.tools.patch.tables import ExactTables
+from ropewalk.tools.patch.exact_tables import ExactTables
 
 NOT_PATCHED = {"roformer": "its attention rotates in a method of its own, by tables of its own"}
 NAMED = """

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk import rotate
-from ropewalk.tools.patch.rotation import TABLE_FORMS, as_model_has_them, measure, replacement
+from ropewalk.tools.patch.rotation_functions import (
+    TABLE_FORMS,
+    as_model_has_them,
+    measure,
+    replacement,
+)
 
 PAIRINGS = ("half", "interleaved")
 

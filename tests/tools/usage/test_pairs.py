@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ropewalk as rw
 from ropewalk import scaling
-from ropewalk.tools.usage.pairs import Rope, pair_norms, without_rotation
+from ropewalk.tools.usage.head_usage import Rope, pair_norms, without_rotation
 
 
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])

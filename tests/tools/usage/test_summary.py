@@ -5,8 +5,8 @@ These fail if rounding is told as an effect, or if a sentence speaks of others t
 
 import pytest
 
-from ropewalk.tools.usage.facts import Cost, Head, Layer, Usage
-from ropewalk.tools.usage.summary import sentences
+from ropewalk.tools.usage.head_usage import Cost, Head, Layer, Usage
+from ropewalk.tools.usage.usage_report import sentences
 
 WAVES, NORMS = (6.0, 600.0), (2.0, 1.0)
 

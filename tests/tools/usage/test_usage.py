@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 from ropewalk import tools
 from ropewalk.encodings import build
 from ropewalk.model import LanguageModel, Transformer, TransformerShape
-from ropewalk.tools.usage.cost import interval
-from ropewalk.tools.usage.heads import Attending, kind_of
+from ropewalk.tools.usage.head_usage import Attending, kind_of
+from ropewalk.tools.usage.usage import interval
 
 WIDTH, HEADS, D, VOCABULARY = 32, 4, 8, 50
 

@@ -157,7 +157,7 @@ def test_several_batches_are_as_one(monkeypatch):
     """Fails if attention is known for the first batch alone."""
     model, tokens = tiny("llama"), text()
     whole = tools.usage(model, tokens, fractions=(0.5,))
-    monkeypatch.setattr(sys.modules["ropewalk.tools.usage.passes"], "MOST_NUMBERS", 1)
+    monkeypatch.setattr(sys.modules["ropewalk.tools.usage.usage"], "MOST_NUMBERS", 1)
     parts = tools.usage(model, tokens, fractions=(0.5,))
     for one, other in zip(whole.layers, parts.layers, strict=True):
         both = torch.tensor(one.k_norms), torch.tensor(other.k_norms)
@@ -172,7 +172,7 @@ def test_a_model_is_as_it_was_after_an_error():
     model, tokens = tiny("llama"), text()
     module = type(model.model.layers[0].self_attn).forward.__globals__
     function = module["apply_rotary_pos_emb"]
-    cost = sys.modules["ropewalk.tools.usage.cost"]
+    cost = sys.modules["ropewalk.tools.usage.usage"]
     stops = mock.patch.object(cost, "cross_entropy", side_effect=RuntimeError("stop"))
     with stops, pytest.raises(RuntimeError, match="stop"):
         tools.usage(model.train(), tokens)

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.tools.ranges import ranges
-from ropewalk.tools.verify.grouped import by_layers
-from ropewalk.tools.verify.results import Report, fault, right
+from ropewalk.tools.verify.verify_report import Report, by_layers, fault, right
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))

@@ -16,9 +16,9 @@ from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, 
 from torch import nn
 
 from ropewalk import LayerSpec, ModelSpec, RotarySpec
-from ropewalk.tools.verify.live import verify_model
-from ropewalk.tools.verify.results import Report
 from ropewalk.tools.verify.verify import verify
+from ropewalk.tools.verify.verify_model import verify_model
+from ropewalk.tools.verify.verify_report import Report
 
 RIGHT = {
     "llama": {},

@@ -17,8 +17,8 @@ from torch import nn
 from ropewalk import LayerSpec, ModelSpec, RotarySpec
 from ropewalk.cli.verify import print_report
 from ropewalk.testing import assert_rope_like
-from ropewalk.tools.verify import live
-from ropewalk.tools.verify.live import verify_model
+from ropewalk.tools.verify.layer_checks import LengthRun
+from ropewalk.tools.verify.verify_model import verify_model
 
 LAYER = LayerSpec(RotarySpec(16))
 SPEC = ModelSpec({"text": (LAYER, LAYER)})
@@ -113,7 +113,7 @@ def test_errors_of_the_checks_are_not_the_models_faults(monkeypatch):
     def broken(self, layer, attended):
         raise ZeroDivisionError("a mistake of the checks")
 
-    monkeypatch.setattr(live.LengthRun, "check", broken)
+    monkeypatch.setattr(LengthRun, "check", broken)
     with pytest.raises(ZeroDivisionError, match="a mistake of the checks"):
         verify_model(Port(), SPEC)
 

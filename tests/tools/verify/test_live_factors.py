@@ -11,7 +11,7 @@ from ports import Port
 from tiny_models import tiny_model
 
 from ropewalk import LayerSpec, ModelSpec, QueryTemperature, RotarySpec
-from ropewalk.tools.verify.live import verify_model
+from ropewalk.tools.verify.verify_model import verify_model
 
 TEMPERATURE = QueryTemperature(beta=0.1, length=256, first=1)
 

@@ -12,7 +12,7 @@ import transformers
 from tiny_models import FAMILIES, any_tiny_model
 
 from ropewalk import ModelSpec
-from ropewalk.tools.verify.live import verify_model
+from ropewalk.tools.verify.verify_model import verify_model
 
 # Types that have layers whose rotation is not seen, and why.
 NOT_SEEN = {

@@ -12,8 +12,8 @@ from tiny_models import tiny_model
 from torch import nn
 
 from ropewalk import LayerSpec, ModelSpec, RotarySpec
-from ropewalk.tools.verify.live import verify_model
-from ropewalk.tools.verify.state import preserved
+from ropewalk.tools.live_model import preserved
+from ropewalk.tools.verify.verify_model import verify_model
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
 from tiny_models import tiny_model
 
-from ropewalk.tools.verify.live import verify_model
-from ropewalk.tools.verify.load_model import load_model
+from ropewalk.tools.verify.load_target import load_model
+from ropewalk.tools.verify.verify_model import verify_model
 
 
 @pytest.fixture

@@ -13,11 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk import RotaryEmbedding, RotarySpec, axes, rotate, scaling
-from ropewalk.tools.verify.compare import compare, structure_of
-from ropewalk.tools.verify.describe import check_rotation
-from ropewalk.tools.verify.hypotheses import fit_theta, frequency_hypotheses, rounded
-from ropewalk.tools.verify.measure import POSITIONS
-from ropewalk.tools.verify.structure import pairs_of, residuals, slopes, table_end, upto
+from ropewalk.tools.verify.measured_rotation import (
+    POSITIONS,
+    pairs_of,
+    residuals,
+    slopes,
+    table_end,
+    upto,
+)
+from ropewalk.tools.verify.rotation_verdicts import (
+    check_rotation,
+    compare,
+    fit_theta,
+    frequency_hypotheses,
+    rounded,
+    structure_of,
+)
 
 AT = torch.tensor(POSITIONS)
 RULES = (

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_number, shown
 from ropewalk.rotary.scaling import Scaling
+from ropewalk.tools.live_model import preserved
 from ropewalk.tools.loss.bounds import check_bounds
 from ropewalk.tools.loss.facts import (
     NONE,
@@ -24,7 +25,6 @@ from ropewalk.tools.loss.passes import run_pass, spec_of
 from ropewalk.tools.loss.shifts import measure_shifts
 from ropewalk.tools.loss.windows import Work, check_rules
 from ropewalk.tools.patch import patch
-from ropewalk.tools.verify.state import preserved
 
 PASSAGES = 16
 SECONDS = 3600.0

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.tools.verify.state import preserved
+from ropewalk.tools.live_model import preserved
 
 
 class Scored(NamedTuple):

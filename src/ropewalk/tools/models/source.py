@@ -18,7 +18,7 @@ from ropewalk.files import shown_path
 from ropewalk.machine import check_fits
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.models.weights import count_weights
-from ropewalk.tools.verify.load_model import (
+from ropewalk.tools.verify.load_target import (
     check_folder,
     errors_of,
     import_transformers,

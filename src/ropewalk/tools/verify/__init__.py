@@ -1,30 +1,24 @@
 """Find out what a rope really does: angles read from rotated vectors, faults named.
 
-roles, resolve   how a target is called: its arguments, size of heads, order of axes
-target           one call form for all of them
-measure          matrices M(p) of a target at chosen positions
-structure        which dimensions rotate together, and by which angles
-describe         verdicts without a specification
-like, compare    the specification; verdicts against it
-hypotheses       the angles that common mistakes produce
-behavior         linear, batched, later, longer, gradient
-precision        far positions, bfloat16
-verify           all of it
+verify             all checks of a function or module
+call_form          how it is called: its arguments, size of heads, order of axes
+measured_rotation  its matrices at chosen positions; which dimensions rotate together, how far
+rotation_verdicts  verdicts on that rotation, without and against a specification; common mistakes
+function_checks    linear, batched, later, longer, gradient; far positions, bfloat16
+load_target        loads what a user names: a function, or a transformers model from a folder
 
-load_model       a transformers model from a folder
-drive, hollow    how a model is run: its arguments; projections that return random vectors
-capture, applied  what reaches attention in each layer; the matrices that explain it
-einsum, numbering  an einsum as a product; which list has the layers
-factors, state   verdicts on query temperatures; restores what runs change
-layers, live     verdicts on each layer; on the complete model
-grouped          layers with the same verdicts in one line
+verify_model       all checks of a model
+capture_attention  runs it on random vectors, and records what reaches attention in each layer
+applied_rotation   the matrices that explain it
+layer_checks       verdicts on each layer, and on its query temperature
+
+verify_report      checks, faults and their causes; layers with the same verdicts in one line
 """
 
-from ropewalk.tools.verify.faults import FAULTS, Fault
-from ropewalk.tools.verify.live import verify_model
-from ropewalk.tools.verify.load_model import load_model
-from ropewalk.tools.verify.results import Check, Report, Verdict
+from ropewalk.tools.verify.load_target import load_model
 from ropewalk.tools.verify.verify import verify
+from ropewalk.tools.verify.verify_model import verify_model
+from ropewalk.tools.verify.verify_report import FAULTS, Check, Fault, Report, Verdict
 
 __all__ = [
     "FAULTS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
@@ -11,23 +11,85 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int
+from ropewalk.checks import check_int, shown
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify import behavior, precision
-from ropewalk.tools.verify.compare import compare, is_xpos, same_for_keys
-from ropewalk.tools.verify.describe import check_rotation, describe
-from ropewalk.tools.verify.drive import takes_tokens
-from ropewalk.tools.verify.hypotheses import fit_theta
-from ropewalk.tools.verify.like import Specified, read_like
-from ropewalk.tools.verify.live import verify_model
-from ropewalk.tools.verify.measure import matrices, near_positions
-from ropewalk.tools.verify.resolve import resolve
-from ropewalk.tools.verify.results import Check, Report, fault, not_tested, remark
-from ropewalk.tools.verify.structure import Structure, slopes, table_end, upto
-from ropewalk.tools.verify.target import Target, TargetError
+from ropewalk.tools.verify import function_checks
+from ropewalk.tools.verify.call_form import Target, TargetError, resolve
+from ropewalk.tools.verify.measured_rotation import (
+    Structure,
+    matrices,
+    near_positions,
+    slopes,
+    table_end,
+    upto,
+)
+from ropewalk.tools.verify.rotation_verdicts import (
+    check_rotation,
+    compare,
+    describe,
+    fit_theta,
+    is_xpos,
+    same_for_keys,
+)
+from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
+from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
+
+
+@dataclass(frozen=True)
+class Specified:
+    """The specification of one layer.
+
+    others: those of the model's other layers that differ, by name. max_positions: how many
+    positions the config promises, or None.
+    """
+
+    spec: RotarySpec | None = None
+    others: Mapping[str, RotarySpec] = field(default_factory=dict)
+    max_positions: int | None = None
+
+
+def read_like(like: object, layer: int | None = None) -> Specified:
+    """Return what `like` specifies. Raises ValueError for a layer without rope."""
+    if like is None:
+        if layer is not None:
+            raise ValueError(f"layer must be left out without like, got {shown(layer)}")
+        return Specified()
+    if isinstance(like, (RotarySpec, LayerSpec)):
+        if layer is not None:
+            raise ValueError(f"layer must be left out if like is one layer's, got {shown(layer)}")
+        return Specified(like if isinstance(like, RotarySpec) else _rope(like, "like"))
+    if isinstance(like, ModelSpec):
+        return _of_model(like, layer, None)
+    if not isinstance(like, (str, PathLike, Mapping)) and not hasattr(like, "to_dict"):
+        raise TypeError(
+            "like must be a RotarySpec, LayerSpec, ModelSpec or a model's config, "
+            f"got {shown(like)}"
+        )
+    model = ModelSpec.from_config(like)  # type: ignore[arg-type]
+    return _of_model(model, layer, max_positions(like))
+
+
+def _of_model(model: ModelSpec, layer: int | None, most: int | None) -> Specified:
+    if layer is None:
+        layer = next((i for i, each in enumerate(model.layers) if each.rope is not None), 0)
+    check_int("layer", layer, 0)
+    spec = _rope(model.layer(layer), f"layer {layer}")
+    others: dict[str, RotarySpec] = {}
+    for index, each in enumerate(model.layers):
+        if each.rope is not None and each.rope != spec and each.rope not in others.values():
+            kind = f", {each.layer_type}" if each.layer_type else ""
+            others[f"layer {index}{kind}"] = each.rope
+    return Specified(spec, others, most)
+
+
+def _rope(layer: LayerSpec, name: str) -> RotarySpec:
+    if layer.rope is None:
+        raise ValueError(f"{name} must have a rope, got a layer without one (NoPE)")
+    return layer.rope
+
 
 Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
 STATEFUL = 1_024  # positions that no length-dependent rule changes
@@ -110,34 +172,36 @@ def form_of(target: Target) -> str:
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
     """Yield all checks; those that need a rotation come only if there is one."""
     spec = specified.spec
-    linear = _attempt("linear", lambda: behavior.check_linear(target.fresh()))
+    linear = _attempt("linear", lambda: function_checks.check_linear(target.fresh()))
     yield linear
-    yield _attempt("input", lambda: behavior.check_input(target.fresh()))
+    yield _attempt("input", lambda: function_checks.check_input(target.fresh()))
     if linear.fault and linear.fault != "half-precision-angles":
         return
-    batch = _attempt("batch", lambda: behavior.check_batch(target.fresh()))
+    batch = _attempt("batch", lambda: function_checks.check_batch(target.fresh()))
     yield batch
     if batch.fault:  # matrices are measured in batches
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
-    yield _attempt("heads", lambda: behavior.check_heads(target.fresh()))
-    yield from _attempt_all("inputs", lambda: behavior.check_inputs(target.fresh()))
-    where = _attempt("positions", lambda: behavior.check_positions(target.fresh()))
+    yield _attempt("heads", lambda: function_checks.check_heads(target.fresh()))
+    yield from _attempt_all("inputs", lambda: function_checks.check_inputs(target.fresh()))
+    where = _attempt("positions", lambda: function_checks.check_positions(target.fresh()))
     history = _attempt_all(
         "called twice",
-        lambda: behavior.check_history(target.fresh(), spec is not None and spec.needs_length),
+        lambda: function_checks.check_history(
+            target.fresh(), spec is not None and spec.needs_length
+        ),
     )
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
     yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
     if not where.fault:
-        yield from _attempt_all("packed", lambda: behavior.check_packed(target.fresh()))
+        yield from _attempt_all("packed", lambda: function_checks.check_packed(target.fresh()))
     yield from history
-    yield _attempt("gradient", lambda: behavior.check_gradient(target.fresh()), grad=True)
-    yield from _attempt_all("values", lambda: behavior.check_values(target.fresh()))
-    yield _attempt("bfloat16", lambda: precision.check_bfloat16(target.fresh()))
-    yield _attempt("after bfloat16", lambda: precision.check_after_bfloat16(target.fresh()))
+    yield _attempt("gradient", lambda: function_checks.check_gradient(target.fresh()), grad=True)
+    yield from _attempt_all("values", lambda: function_checks.check_values(target.fresh()))
+    yield _attempt("bfloat16", lambda: function_checks.check_bfloat16(target.fresh()))
+    yield _attempt("after bfloat16", lambda: function_checks.check_after_bfloat16(target.fresh()))
 
 
 def _rotation(
@@ -162,7 +226,7 @@ def _rotation(
         return
     short = None
     if (end := table_end(structure)) is not None and end > 2:
-        short = precision.check_end(target.fresh(), structure, end, specified.max_positions)
+        short = function_checks.check_end(target.fresh(), structure, end, specified.max_positions)
         structure = upto(structure, end)
         yield short
     if spec is None:
@@ -182,10 +246,10 @@ def _rotation(
     drifts = xpos or any(check.fault == "norm-drift" for check in basics)
     if short is not None:
         yield not_tested("far positions", "beyond the end of the table")
-    ends = [end for end in precision.FAR if end <= (bound or end)]
+    ends = [end for end in function_checks.FAR if end <= (bound or end)]
     for end in ends if most > STATEFUL and not drifts and short is None else ():
         far = partial(
-            precision.check_far,
+            function_checks.check_far,
             target.fresh(),
             structure,
             exact,

@@ -1,4 +1,10 @@
-"""Record the queries, keys and values that reach attention, and what entered the rotation.
+"""Run a model for its ropes alone, and record the queries, keys and values that reach attention.
+
+Projections return random vectors, the same at all positions. What attention then gets differs
+between positions by the rope and by nothing else. Weights are not read, so that a large model takes
+seconds, and badly conditioned weights do no harm. Norms return their input: they would leave out a
+dimension, or hide what they follow. Everything that belongs to the rope is the model's own: its
+buffers, tables and functions.
 
 Attention is met in three places: transformers' table of attention functions,
 `scaled_dot_product_attention`, and the product of queries and keys, by matmul or einsum.
@@ -24,10 +30,163 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ropewalk.tools.verify.einsum import as_product
-from ropewalk.tools.verify.hollow import Shape
+from ropewalk.tools.live_model import ROTATES
 
-ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
+SMALL = 2**22  # numbers in a parameter that is worth a float32 copy
+EXPERTS = re.compile(r"(?<!Parallel)Experts$")
+NORMS = re.compile(r"Norm")
+ROUTERS = re.compile(r"Router|Gate")  # linear layers that return more than a vector
+
+
+class Shape:
+    """The number of rows and of positions in the current run."""
+
+    def __init__(self) -> None:
+        self.rows, self.positions = 1, 3
+
+
+@contextmanager
+def hollow(model: nn.Module, shape: Shape) -> Iterator[None]:
+    """Context in which projections, embeddings and experts are replaced, in float32."""
+    embedding = _input_embedding(model)
+    with ExitStack() as stack:
+        for number, module in enumerate(model.modules()):
+            width = _projection_width(module)
+            if width is not None:
+                stack.enter_context(_forward(module, _projection(width, number, shape)))
+            elif module is embedding:
+                width = module.weight.shape[-1]
+                stack.enter_context(_forward(module, _embedded(width, shape)))
+            elif EXPERTS.search(type(module).__name__):
+                stack.enter_context(_forward(module, _nothing))
+            elif NORMS.search(type(module).__name__) and not any(True for _ in module.children()):
+                stack.enter_context(_forward(module, _unchanged))
+            else:
+                stack.enter_context(_single_precision(module))
+        yield
+
+
+def _input_embedding(model: nn.Module) -> Any:
+    """Return the module that embeds tokens: the model's own word, or its first `nn.Embedding`."""
+    try:
+        found = model.get_input_embeddings()  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        found = next((m for m in model.modules() if type(m) is nn.Embedding), None)
+    return found if type(found) is nn.Embedding else None
+
+
+def _projection_width(module: nn.Module) -> int | None:
+    """Return the number of outputs of a linear layer of any make, None for other modules."""
+    if any(True for _ in module.children()) or ROUTERS.search(type(module).__name__):
+        return None
+    for name in ("out_features", "nf"):
+        width = getattr(module, name, None)
+        if isinstance(width, int) and not isinstance(width, bool):
+            return width
+    return None
+
+
+@contextmanager
+def _forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Replace the forward of one instance."""
+    before = vars(module).get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before
+
+
+def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
+    """Return a forward that draws a vector for each row and repeats it at all positions."""
+
+    def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        rows, positions = shape.rows, shape.positions
+        generator = torch.Generator().manual_seed(seed)
+        sizes = [*x.shape[:-1], width]
+        if rows * positions in sizes[:-1]:  # rows and positions are one axis
+            at = sizes.index(rows * positions)
+            drawn = [*sizes[:at], rows, 1, *sizes[at + 1 :]]
+            repeated = [*sizes[:at], rows, positions, *sizes[at + 1 :]]
+        else:
+            drawn = [1 if size == positions else size for size in sizes[:-1]] + [width]
+            repeated = sizes
+        made = torch.randn(drawn, generator=generator).expand(repeated).reshape(sizes)
+        return made.to(x.device).contiguous()
+
+    return forward
+
+
+def _embedded(width: int, shape: Shape) -> Callable[..., Tensor]:
+    def forward(ids: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        drawn = torch.randn(shape.rows, 1, width, generator=torch.Generator().manual_seed(0))
+        return drawn.expand(*ids.shape, width).contiguous().to(ids.device)
+
+    return forward
+
+
+def _unchanged(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return x
+
+
+def _nothing(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return torch.zeros_like(x)
+
+
+@contextmanager
+def _single_precision(module: nn.Module) -> Iterator[None]:
+    """Read small parameters of a half-precision model in float32; buffers are left alone."""
+    halves = [
+        p
+        for p in module.parameters(recurse=False)
+        if p.dtype in (torch.bfloat16, torch.float16) and p.numel() <= SMALL
+    ]
+    before = [p.data for p in halves]
+    for parameter in halves:
+        parameter.data = parameter.data.to(torch.float32)
+    try:
+        yield
+    finally:
+        for parameter, data in zip(halves, before, strict=True):
+            parameter.data = data
+
+
+def as_product(S: int, equation: Any, *operands: Any) -> tuple[Tensor, Tensor] | None:
+    """Return a (..., S, C) and b (..., C, N) whose product is that of an einsum, or None.
+
+    Letters of a that b has not, other than that of its S rows, are heads that share a key.
+    """
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    if not isinstance(equation, str) or len(operands) != 2 or "." in equation:
+        return None
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    letters = inputs.split(",")
+    if [len(x) for x in letters] != [x.ndim for x in operands]:
+        return None
+    for first, second in ((0, 1), (1, 0)):
+        a, b = letters[first], letters[second]
+        batch = [x for x in a if x in b and x in output]
+        summed = [x for x in a if x in b and x not in output]
+        columns = [x for x in output if x in b and x not in a]
+        heads = [x for x in output if x in a and x not in b]
+        rows = [x for x in heads if operands[first].shape[a.index(x)] == S]
+        if len(summed) != 1 or len(columns) != 1 or not rows or not batch:
+            continue
+        if output.index(rows[0]) > output.index(columns[0]):
+            continue
+        order = [*batch, *(x for x in heads if x != rows[0]), rows[0], summed[0]]
+        if len(order) != len(a) or len(batch) + 2 != len(b):
+            continue
+        left = operands[first].permute([a.index(x) for x in order])
+        right = operands[second].permute([b.index(x) for x in (*batch, summed[0], *columns)])
+        return left.flatten(len(batch) - 1, len(order) - 3), right
+    return None
+
+
 LOCK = threading.RLock()
 LATEST = 8  # projections that are remembered: q, k, v, and their norms
 EINSUMS = (torch.einsum, torch.functional.einsum)
@@ -260,3 +419,50 @@ def _follow(model: nn.Module, recorder: Recorder, stack: ExitStack) -> None:
         )
         for handle in handles:
             stack.callback(handle.remove)
+
+
+@dataclass
+class Numbering:
+    """Numbers the layers of a model: the places in one list of it, from a first, short run.
+
+    lists: the path of each list, and how many modules it has. met: which of them reach attention.
+    """
+
+    lists: dict[str, int]
+    met: dict[str, set[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Numbering:
+        """Return the lists of a model."""
+        kinds = (nn.ModuleList, nn.Sequential)
+        found = {path: m for path, m in model.named_modules() if isinstance(m, kinds)}
+        return cls({path: len(module) for path, module in found.items()})
+
+    def see(self, attended: Attended) -> None:
+        """Remember the layers in which an attention is."""
+        for path in self.lists:
+            number = number_in(path, attended)
+            if number is not None:
+                self.met.setdefault(path, set()).add(number)
+
+    def chosen(self, count: int) -> str | None:
+        """Return the path of the list of `count` layers, or of the list that comes nearest.
+
+        It is the list with the most layers that reach attention: by name alone, a list of experts
+        or of stages may have as many modules. Of two such lists, the first that ran is taken.
+        """
+        if not self.met:
+            return None
+        return max(self.met, key=lambda path: (self.lists[path] == count, len(self.met[path])))
+
+
+def number_in(path: str | None, attended: Attended) -> int | None:
+    """Return the place of an attention in a list, or None if it is elsewhere."""
+    if path is None:
+        return None
+    start = f"{path}." if path else ""
+    for each in attended.paths:
+        number = each.removeprefix(start).partition(".")[0]
+        if each.startswith(start) and number.isdigit():
+            return int(number)
+    return None

@@ -1,4 +1,7 @@
-"""Verdicts on the layers of a model, made while it runs: queries, keys and values of each."""
+"""Verdicts on the layers of a model, made while it runs: queries, keys and values of each.
+
+The factor of queries is 1, or the temperature that the layer is specified with.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,92 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify.applied import Applied, applied_matrices, leftovers
-from ropewalk.tools.verify.capture import Attended
-from ropewalk.tools.verify.compare import compare, exact_angles, speeds
-from ropewalk.tools.verify.describe import NEAR, allowed, check_rotation
-from ropewalk.tools.verify.factors import (
-    BY_PLACE,
-    NAME,
-    check_factors,
-    needs_places,
-    with_factors,
+from ropewalk.tools.verify.applied_rotation import Applied, applied_matrices, leftovers
+from ropewalk.tools.verify.capture_attention import Attended, number_in
+from ropewalk.tools.verify.measured_rotation import Structure, wrapped
+from ropewalk.tools.verify.rotation_verdicts import (
+    NEAR,
+    allowed,
+    check_rotation,
+    compare,
+    exact_angles,
+    speeds,
 )
-from ropewalk.tools.verify.numbering import number_in
-from ropewalk.tools.verify.results import Check, fault, not_tested, remark, right
-from ropewalk.tools.verify.structure import Structure, wrapped
+from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
+
+NAME = "query factor"
+SAME = 1e-4  # of factors
+BY_PLACE = "the query temperature, by the token's place in the call"
+
+
+def temperatures(spec: LayerSpec, positions: Tensor) -> Tensor:
+    """Return the specified factors of queries at positions (P,), relative to the first: (P,)."""
+    if spec.query_temperature is None:
+        return torch.ones(len(positions), dtype=torch.float64)
+    factors = spec.query_temperature.at(positions).to(torch.float64)
+    return factors / factors[0]
+
+
+def with_factors(applied: Applied, spec: LayerSpec) -> Applied:
+    """Return the matrices without a temperature that is still in them.
+
+    If what entered the rotation is not known, matrices contain the temperature. Rotations keep
+    lengths, so the size of each matrix is the factor.
+    """
+    if applied.factors is not None or spec.query_temperature is None or not applied.linear:
+        return applied
+    sizes = applied.matrices.square().sum((-2, -1)).sqrt()
+    if not torch.isfinite(sizes).all() or (sizes <= 0).any():
+        return applied
+    factors = sizes / sizes[0]
+    matrices = applied.matrices / factors[:, None, None]
+    return replace(applied, matrices=matrices, factors=factors)
+
+
+def needs_places(applied: Applied, spec: LayerSpec, positions: Tensor) -> bool:
+    """Return whether a missing temperature looks like one by the token's place in the call.
+
+    Tokens of one call have few places, so a temperature by place is 1 for all of them.
+    """
+    if applied.factors is None:
+        return False
+    ones = torch.ones(len(positions), dtype=torch.float64)
+    return (
+        _same(applied.factors, ones)
+        and _same(temperatures(spec, torch.arange(len(positions))), ones)
+        and not _same(temperatures(spec, positions), ones)
+    )
+
+
+def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) -> Check:
+    """Return whether queries become longer with their position only as a temperature says."""
+    if factors is None:
+        return not_tested(NAME, "what entered the rotation is not known; lengths are in `norms`")
+    temperature, expected = spec.query_temperature, temperatures(spec, positions)
+    off = (factors / expected - 1).abs()
+    worst = int(off.argmax())
+    if off[worst] <= SAME:
+        kind = "1" if temperature is None else "the query temperature"
+        return right(NAME, f"{kind}, at all positions")
+    places = temperatures(spec, torch.arange(len(positions)))
+    if _same(factors, places) and not _same(places, torch.ones_like(places)):
+        return remark(NAME, BY_PLACE)
+    says = (
+        f"queries at position {int(positions[worst]):,} are multiplied by "
+        f"{factors[worst]:.6g}, specified is {expected[worst]:.6g}"
+    )
+    if spec.rope is None and temperature is None:
+        return remark(NAME, says)
+    return fault(NAME, "norm-drift", says, error=off[worst].item())
+
+
+def _same(factors: Tensor, others: Tensor) -> bool:
+    return bool((factors / others - 1).abs().max() <= SAME)
+
 
 UNROTATED = 1e-5  # of matrices, from the identity
 ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5e-4

@@ -1,4 +1,4 @@
-"""The parts of a model that rotate, found by their names, and their replacement for a while.
+"""A model while a tool runs it: parts that rotate, replaced for a while; its state, restored.
 
 Functions that rotate have names such as `apply_rotary_pos_emb`. Modules that compute tables have
 classes such as `LlamaRotaryEmbedding`.
@@ -14,11 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from ropewalk.tools.patch.rebind import own_methods
-from ropewalk.tools.verify.capture import ROTATES
+from ropewalk.tools.patch.rotation_functions import own_methods
 
+ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
 TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
 
 
@@ -92,3 +93,47 @@ def _scopes(function: types.FunctionType) -> Iterator[dict[str, Any]]:
             inner = cell.cell_contents
             if isinstance(inner, types.FunctionType) and inner is not function:
                 yield from _scopes(inner)
+
+
+CONTAINERS = (list, dict, set)
+
+
+@contextmanager
+def preserved(model: nn.Module) -> Iterator[None]:
+    """Context after which a model has the state of before, in each of its modules.
+
+    Rules that depend on the length store frequencies and lengths while a model runs. Buffers and
+    tensors are copied; weights are not, because no run changes them.
+    """
+    before = [(module, dict(vars(module)), _copies(module)) for module in model.modules()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, attributes, copies in before:
+                vars(module).clear()
+                vars(module).update(attributes)
+                for value, copy in copies:
+                    _restore(value, copy)
+
+
+def _copies(module: nn.Module) -> list[tuple[Any, Any]]:
+    tensors = [x for x in (*vars(module).values(), *module._buffers.values()) if _is_buffer(x)]
+    copies: list[tuple[Any, Any]] = [(x, x.detach().clone()) for x in tensors]
+    containers = [x for x in vars(module).values() if type(x) in CONTAINERS]
+    return copies + [(x, x.copy()) for x in containers]
+
+
+def _is_buffer(x: Any) -> bool:
+    return isinstance(x, Tensor) and not isinstance(x, nn.Parameter)
+
+
+def _restore(value: Any, copy: Any) -> None:
+    if isinstance(value, Tensor):
+        if not value.is_meta and not torch.equal(value, copy):
+            value.copy_(copy)
+    elif isinstance(value, list):
+        value[:] = copy
+    else:
+        value.clear()
+        value.update(copy)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ropewalk.tools.verify.capture import Rotated
+from ropewalk.tools.verify.capture_attention import Rotated
 
 SAME = 1e-5  # relative, of float32 vectors that went through a norm
 SPREAD = 1e-4  # of what is left when M(p) is fitted

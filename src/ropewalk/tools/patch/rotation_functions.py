@@ -1,16 +1,24 @@
-"""What a model's function that rotates q and k does, found by calling it, and what replaces it.
+"""What a model's functions that rotate q and k do, and how one object calls others instead.
+
+A function is known by calling it on random numbers. The object gets a subclass of its own class, in
+which methods that call a replaced function are copies with other globals; neither its class nor a
+Python module changes.
 
 Axes: B batch, H heads, S sequence, D head_dim, R rotary_dim.
 """
 
 from __future__ import annotations
 
+import dis
 import inspect
 import itertools
+import re
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -235,3 +243,191 @@ REPLACEMENTS: dict[tuple[str, ...], Callable[[Rotation], Callable[..., Any]]] = 
     ("tensor", "sin", "cos"): _sin_first,
     ("xq", "xk", "freqs_cis"): _by_complex,
 }
+
+
+ROTATES = re.compile("rotary|rope|rotate", re.IGNORECASE)
+TABLES = re.compile(r"^(cos|sin|freqs_cis)$")
+
+GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
+
+Place = tuple[str, str]
+"""A function by its module and its name there."""
+
+
+MARK = "class_before_patch"  # an attribute of the classes made here
+
+#: Classes made so far, so that equal layers share one, and a compiler compiles it once. The key has
+#: all that a class was made from: functions may be replaced between two patches.
+MADE: WeakValueDictionary[tuple[Any, ...], type] = WeakValueDictionary()
+
+
+class NotRebindableError(Exception):
+    """A class whose calls cannot be replaced, with the reason."""
+
+
+def own_methods(cls: type) -> Iterator[tuple[type, str, types.FunctionType]]:
+    """Return the methods of a class and its bases that are not torch's: owner, name, function."""
+    for owner in cls.__mro__:
+        if owner is object or owner.__module__.partition(".")[0] == "torch":
+            continue
+        for name, value in vars(owner).items():
+            if isinstance(value, (staticmethod, classmethod)):
+                value = value.__func__
+            if isinstance(value, types.FunctionType):
+                yield owner, name, value
+
+
+def rotating_functions(cls: type) -> dict[Place, Callable[..., Any]]:
+    """Return the global functions about rotation that a class's methods call.
+
+    Raises NotRebindableError if a method multiplies by cos and sin without such a function, or
+    reaches one by `super()`, or if the class pickles itself: then a replacement would not be
+    complete.
+    """
+    if any("__reduce__" in vars(c) or "__reduce_ex__" in vars(c) for c in cls.__mro__[:-1]):
+        raise NotRebindableError(f"{cls.__name__} has its own way to be copied")
+    found: dict[Place, Callable[..., Any]] = {}
+    first: dict[str, types.FunctionType] = {}
+    for owner, name, method in own_methods(cls):
+        called = {
+            place: function for part in _layers(method) for place, function in _called(part).items()
+        }
+        overriding = first.setdefault(name, method)
+        if overriding is not method:
+            reached = "__class__" in overriding.__code__.co_freevars  # it calls super()
+            if reached and called:
+                raise NotRebindableError(f"{cls.__name__}.{name} rotates by super()")
+            continue
+        if not called and any(_multiplies_tables(part.__code__) for part in _layers(method)):
+            raise NotRebindableError(f"{owner.__name__}.{name} computes with cos and sin itself")
+        found |= called
+    return found
+
+
+def _layers(function: types.FunctionType) -> Iterator[types.FunctionType]:
+    """Return a function and those that its decorators wrap."""
+    yield function
+    for cell in function.__closure__ or ():
+        inner = _contents(cell)
+        if isinstance(inner, types.FunctionType) and inner is not function:
+            yield from _layers(inner)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # still empty
+        return None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _called(function: types.FunctionType) -> dict[Place, Callable[..., Any]]:
+    found: dict[Place, Callable[..., Any]] = {}
+    module = function.__globals__.get("__name__", "")
+    for code in _codes(function.__code__):
+        for name in _global_names(code):
+            value = function.__globals__.get(name)
+            if ROTATES.search(name) and inspect.isroutine(value):
+                found[module, name] = value
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that code reads as globals; other names may be attributes."""
+    names = (each.argval for each in dis.get_instructions(code) if each.opname in GLOBAL_READS)
+    return tuple(dict.fromkeys(names))
+
+
+def _multiplies_tables(code: types.CodeType) -> bool:
+    """Return whether code has variables named cos or sin, and products: it may rotate itself."""
+    return any(
+        any(TABLES.search(name) for name in part.co_varnames)
+        and any(each.argrepr in ("*", "*=", "@") for each in dis.get_instructions(part))
+        for part in _codes(code)
+    )
+
+
+def rotating_class(cls: type, rotations: tuple[tuple[Place, Rotation], ...]) -> type:
+    """Return a subclass whose methods rotate by these rotations instead of their own functions."""
+    scope: dict[str, dict[str, Any]] = {}
+    methods: dict[str, Any] = {}
+    for _, name, method in own_methods(cls):
+        if name in methods or not any(_called(part) for part in _layers(method)):
+            continue
+        static = inspect.getattr_static(cls, name)
+        copy = _with_globals(method, dict(rotations), scope)
+        is_bound = isinstance(static, (staticmethod, classmethod))
+        methods[name] = type(static)(copy) if is_bound else copy
+    return subclass(cls, methods, rotating_class, rotations)
+
+
+def _with_globals(
+    function: types.FunctionType,
+    rotations: dict[Place, Rotation],
+    scope: dict[str, dict[str, Any]],
+) -> types.FunctionType:
+    """Return a copy of a function, and of those that it wraps, that calls the replacements."""
+    module = function.__globals__.get("__name__", "")
+    if module not in scope:
+        made = {name: replacement(each) for (of, name), each in rotations.items() if of == module}
+        # A snapshot: what is replaced in the module later does not reach patched layers.
+        scope[module] = {**function.__globals__, **made}
+        # With a name, torch.compile would look functions up in the module of that name instead.
+        scope[module].pop("__name__", None)
+    cells = []
+    for cell in function.__closure__ or ():
+        inner = _contents(cell)
+        wraps = isinstance(inner, types.FunctionType) and inner is not function
+        if wraps and any(_called(part) for part in _layers(inner)):
+            cell = types.CellType(_with_globals(inner, rotations, scope))
+        cells.append(cell)
+    copy = types.FunctionType(
+        function.__code__,
+        scope[module] if _called(function) else function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells) if function.__closure__ is not None else None,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__dict__.update(function.__dict__)
+    copy.__qualname__, copy.__doc__ = function.__qualname__, function.__doc__
+    copy.__module__ = function.__module__
+    return copy
+
+
+def subclass(cls: type, members: dict[str, Any], maker: Callable[..., type], *args: Any) -> type:
+    """Return a subclass with the name of its base, which copies and pickles by its maker."""
+    key = maker, cls, args, tuple(_sources(cls))
+    if (known := MADE.get(key)) is not None:
+        return known
+
+    def reduce(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return new_object, (maker, cls, *args), self.__getstate__()
+
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    made = type(cls.__name__, (cls,), {**members, **names, MARK: cls, "__reduce_ex__": reduce})
+    MADE[key] = made
+    return made
+
+
+def _sources(cls: type) -> Iterator[Any]:
+    """Return what a class's methods are made from: functions, and the globals that they read."""
+    for _, _, method in own_methods(cls):
+        for part in _layers(method):
+            yield part
+            for code in _codes(part.__code__):
+                for name in _global_names(code):
+                    yield id(part.__globals__.get(name))
+
+
+def new_object(maker: Callable[..., type], cls: type, *args: Any) -> Any:
+    """Return an empty object of a subclass that `maker` makes; pickle fills it."""
+    made: Any = maker(cls, *args)
+    return made.__new__(made)

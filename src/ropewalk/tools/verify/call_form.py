@@ -1,0 +1,421 @@
+"""How a target is called: the roles of its arguments, the size of heads, the order of axes.
+
+Roles come from the names of the arguments. Size and order are found by trial, unless they are
+given. A `Target` then has one form for all: vectors `(B, H, S, D)` and positions in, rotated
+vectors out.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import product
+from types import MethodType
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.checks import check_int, shown
+from ropewalk.rotary.module import RotaryEmbedding
+from ropewalk.rotary.rotate import rotate
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.tables import Tables
+
+Role = Literal["x", "q", "k", "v", "positions", "offset", "cos", "sin", "freqs_cis", "freqs"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+#: Names that code gives to its arguments. Only exact names count.
+NAMES: dict[Role, str] = {
+    "q": "q query queries xq q_states query_states q_in",
+    "k": "k key keys xk k_states key_states k_in",
+    "v": "v value values xv v_states value_states",
+    "x": "x t u inp input inputs tensor hidden hidden_states h states vec vectors",
+    "positions": "cache_position positions position pos position_ids pos_ids input_pos "
+    "positions_ids pos_idx ids idx indices m seq_pos token_positions",
+    "offset": "offset start start_pos start_position start_index past past_length "
+    "seqlen_offset seq_offset index_offset past_key_values_length offs",
+    "cos": "cos cosine cosines cos_table",
+    "sin": "sin sine sines sin_table",
+    "freqs_cis": "freqs_cis freq_cis cis",
+    "freqs": "freqs frequencies angles rotary_pos_emb",
+}
+BY_NAME: dict[str, Role] = {name: role for role, names in NAMES.items() for name in names.split()}
+VECTORS = ("x", "q", "k", "v")
+
+
+def read_form(form: str) -> tuple[Role, ...]:
+    """Return the roles of a form as a user writes it: "q,k,positions"."""
+    roles = tuple(role.strip() for role in form.split(","))
+    wrong = [role for role in roles if role not in ROLES]
+    if wrong or not {"x", "q"} & set(roles) or len(set(roles)) < len(roles):
+        raise ValueError(
+            f"form must name the role of each argument, x or q among them, separated by commas, "
+            f"out of {', '.join(ROLES)}; got {shown(form)}"
+        )
+    return roles  # type: ignore[return-value]
+
+
+def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
+    """Return the roles of the arguments by their names; the first is a vector.
+
+    Optional arguments with an unknown name keep their default. Raises ValueError if a required
+    argument has an unknown name.
+    """
+    roles: list[Role] = []
+    for each in parameters_of(function):
+        role = BY_NAME.get(each.name)
+        required = each.default is each.empty
+        if role is None and required and not any(known in VECTORS for known in roles):
+            role = "x"
+        if role is None and required:
+            raise ValueError(
+                f"form must be given: the argument {shown(each.name)} of the target has no known "
+                f"role; write for instance form='q,k,positions', out of {', '.join(ROLES)}"
+            )
+        if role is None or (not required and role not in ("positions", "offset")):
+            continue
+        if role == "positions" and "cos" in roles and not required:
+            continue  # an argument that transformers no longer reads
+        if not required and {"positions", "offset"} & set(roles):
+            continue  # one of them is enough
+        if role not in roles:
+            roles.append(role)
+    if not any(role in VECTORS for role in roles):
+        raise ValueError(
+            "target must take the vectors to rotate, and no argument of it has a known name; state "
+            "the roles of all arguments (form), as in form='x,positions'"
+        )
+    return tuple(roles)
+
+
+def keywords_of(function: Callable[..., Any], roles: tuple[Role, ...]) -> dict[Role, str]:
+    """Return the names of the arguments in these roles that must be passed by name.
+
+    These are keyword-only arguments, and those after an optional argument that keeps its default.
+    """
+    named: dict[Role, str] = {}
+    skipped = False
+    for each in parameters_of(function):
+        role = BY_NAME.get(each.name)
+        if role not in roles:
+            skipped = skipped or each.default is not each.empty
+        elif skipped or each.kind is each.KEYWORD_ONLY:
+            named[role] = each.name
+    return named
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function or of a module's forward."""
+    called = function.forward if isinstance(function, nn.Module) else function
+    try:
+        parameters = inspect.signature(called).parameters.values()
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"form must be given: the arguments of {shown(function)} cannot be read; write for "
+            f"instance form='q,k,positions'"
+        ) from None
+    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def head_dims(function: Callable[..., Any]) -> list[int]:
+    """Return head sizes to try, the likeliest first: those of a module, then usual ones."""
+    found: list[int] = []
+    owner = getattr(function, "__self__", function)
+    for name in ("head_dim", "dim", "rotary_dim", "dim_head", "d_head", "d"):
+        value = getattr(owner, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            found.append(value)
+    if isinstance(owner, nn.Module):
+        for tensor in (*owner.buffers(), *owner.parameters()):
+            if tensor.ndim:
+                found += [tensor.shape[-1] * 2, tensor.shape[-1]]
+    found += [64, 128, 32, 96, 80, 256, 16, 8]
+    return [dim for dim in dict.fromkeys(found) if 2 <= dim <= 1024]
+
+
+TableForm = Literal["none", "pairs", "half", "interleaved"]
+
+
+class TargetError(ValueError):
+    """The target raised, or returned something that is not the rotated vectors."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function, and how to call it.
+
+    roles: of its arguments. keywords: the names of those that must be passed by name. seq_dim: -2
+    for (B, H, S, D), -3 for (B, S, H, D). batched_positions: whether positions are (B, S), not
+    (S,). tables: how cos and sin are laid out if the target takes them: R/2 columns, or R with the
+    halves or the neighbors the same. tables_of: makes them. makes_tables: whether the target
+    returns tables, which `rotate` then applies. ignores_positions: whether the target was found to
+    ignore them, so that calls must start at position 0.
+    """
+
+    function: Callable[..., Any]
+    roles: tuple[Role, ...]
+    head_dim: int
+    keywords: Mapping[Role, str] = field(default_factory=dict)
+    seq_dim: int = -2
+    batched_positions: bool = False
+    tables: TableForm = "none"
+    tables_of: Callable[[Tensor], Tables] | None = None
+    makes_tables: bool = False
+    ignores_positions: bool = False
+    spec: RotarySpec | None = None
+
+    @property
+    def takes(self) -> Literal["positions", "offset", "nothing"]:
+        """How positions reach the target; tables of ours count as positions."""
+        if self.ignores_positions:
+            return "nothing"
+        if "positions" in self.roles or self.tables_of is not None:
+            return "positions"
+        return "offset" if "offset" in self.roles else "nothing"
+
+    @property
+    def rotates(self) -> tuple[Role, ...]:
+        """The roles of the vectors that it takes."""
+        return tuple(role for role in self.roles if role in ("x", "q", "k", "v"))
+
+    def fresh(self) -> Target:
+        """Return this target as it was before the first call, if it is a module or its method."""
+        if isinstance(self.function, (nn.Module, MethodType)):
+            return replace(self, function=copy.deepcopy(self.function))
+        return self
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return x `(B, H, S, D)` as the target rotates it at positions `(S,)` or `(B, S)`."""
+        return self.rotate_all(dict.fromkeys(self.rotates, x), positions)[self.rotates[0]]
+
+    def rotate_all(self, vectors: Mapping[Role, Tensor], positions: Tensor) -> dict[Role, Tensor]:
+        """Return all vectors as the target returns them. Raises TargetError."""
+        if self.takes != "positions":
+            self._check_contiguous(positions)
+        inputs = {role: self._turned(x).clone() for role, x in vectors.items()}
+        returned = self._call(inputs, positions)
+        if self.makes_tables:
+            first = self.rotates[0]
+            return {first: self._with_tables(vectors[first], returned)}
+        outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
+        needed = [role for role in inputs if role != "v"]
+        if len(outputs) < len(needed):
+            raise TargetError(f"returned {len(outputs)} tensor for {' and '.join(needed)}")
+        rotated = {}
+        for (role, x), y in zip(inputs.items(), outputs, strict=False):
+            if not isinstance(y, Tensor) or y.shape != x.shape:
+                got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+                raise TargetError(f"returned {got} for {role} of shape {tuple(x.shape)}")
+            if not y.is_floating_point():
+                raise TargetError(f"returned {y.dtype} for {role}".replace("torch.", ""))
+            rotated[role] = self._turned(y)
+        return rotated
+
+    def changes_input(self, x: Tensor, positions: Tensor) -> bool:
+        """Return whether a call changes the tensors that it is given."""
+        inputs = {role: self._turned(x).clone() for role in self.rotates}
+        self._call(inputs, positions)
+        return any(not torch.equal(y, self._turned(x)) for y in inputs.values())
+
+    def _turned(self, x: Tensor) -> Tensor:
+        return x.transpose(-2, -3) if self.seq_dim == -3 else x
+
+    def _check_contiguous(self, positions: Tensor) -> None:
+        first = int(positions[0])
+        expected = torch.arange(first, first + len(positions))
+        if positions.ndim > 1 or not torch.equal(positions, expected):
+            raise TargetError("takes no positions")
+        if first and self.takes == "nothing":
+            raise TargetError("takes no positions")
+
+    def _call(self, inputs: Mapping[Role, Tensor], positions: Tensor) -> Any:
+        made: dict[str, Any] = {str(role): x for role, x in inputs.items()}
+        batch = next(iter(inputs.values())).shape[0]
+        if self.batched_positions and positions.ndim == 1:
+            made["positions"] = positions.expand(batch, -1)
+        else:
+            made["positions"] = positions
+        if "offset" in self.roles:
+            made["offset"] = int(positions.flatten()[0])
+        if self.tables_of is not None:
+            made |= self._tables(positions)
+        plain = [made[role] for role in self.roles if role not in self.keywords]
+        named = {self.keywords[role]: made[role] for role in self.keywords}
+        try:
+            return self.function(*plain, **named)
+        except (Exception, SystemExit) as error:
+            says = " ".join(str(error).split()) or "no message"
+            raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
+
+    def _tables(self, positions: Tensor) -> dict[str, Tensor]:
+        assert self.tables_of is not None
+        cos, sin = self.tables_of(positions)
+        angles = torch.atan2(sin, cos)
+        made = {"cos": cos, "sin": sin, "freqs": angles}
+        if self.tables == "half":
+            made = {name: torch.cat((t, t), -1) for name, t in made.items()}
+        elif self.tables == "interleaved":
+            made = {name: t.repeat_interleave(2, -1) for name, t in made.items()}
+        if self.batched_positions and positions.ndim == 1:
+            made = {name: table.unsqueeze(0) for name, table in made.items()}
+        return {**made, "freqs_cis": torch.complex(cos, sin)}
+
+    def _with_tables(self, x: Tensor, returned: Any) -> Tensor:
+        cos, sin = read_tables(returned, x.shape[-2])
+        pairing = "half" if self.spec is None else self.spec.pairing
+        start = 0 if self.spec is None else self.spec.start
+        try:
+            return rotate(x, cos, sin, pairing=pairing, start=start)
+        except (TypeError, ValueError) as error:
+            raise TargetError(f"returned no tables for {tuple(x.shape)}: {error}") from error
+
+
+def read_tables(returned: Any, length: int) -> Tables:
+    """Return cos and sin `(…, S, R/2)` of what a module returned. Raises TargetError."""
+    if isinstance(returned, Tensor) and returned.is_complex():
+        returned = (returned.real, returned.imag)
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise TargetError("returned no pair of cos and sin")
+    cos, sin = (t.detach() for t in returned)
+    while cos.ndim > 2 and cos.shape[0] == 1:
+        cos, sin = cos[0], sin[0]
+    if cos.shape != sin.shape or cos.ndim < 2 or cos.shape[-2] != length:
+        raise TargetError(f"returned tables of shapes {tuple(cos.shape)} and {tuple(sin.shape)}")
+    half = cos.shape[-1] // 2
+    dtype = torch.float64 if cos.dtype == torch.float64 else torch.float32
+    cos, sin = cos.to(dtype), sin.to(dtype)
+    for first, second in (
+        (slice(0, half), slice(half, None)),
+        (slice(0, None, 2), slice(1, None, 2)),
+    ):
+        same = [t[..., first].shape == t[..., second].shape for t in (cos, sin)]
+        if all(same) and all(torch.equal(t[..., first], t[..., second]) for t in (cos, sin)):
+            return cos[..., first], sin[..., first]
+    return cos, sin
+
+
+MOST_DIMS = 2_048
+SEQ_DIM: dict[str, int] = {"bhsd": -2, "bshd": -3}
+FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
+
+
+def resolve(
+    function: Callable[..., Any],
+    *,
+    form: str | None = None,
+    axes: str | None = None,
+    head_dim: int | None = None,
+    spec: RotarySpec | None = None,
+    length: int | None = None,
+) -> Target:
+    """Return the target with the call form that works.
+
+    Each form is tried on a copy if the target is a module. Raises ValueError if none works.
+    """
+    if not callable(function):
+        raise TypeError(f"target must be a function or module, got {shown(function)}")
+    if axes is not None and axes not in SEQ_DIM:
+        raise ValueError(f"axes must be bhsd or bshd, got {shown(axes)}")
+    if head_dim is not None:
+        check_int("head_dim", head_dim, 2)
+        if head_dim > MOST_DIMS:
+            raise ValueError(f"head_dim must be at most {MOST_DIMS:,}, got {head_dim:,}")
+        if spec is not None and head_dim != spec.head_dim:
+            raise ValueError(
+                f"head_dim must be that of like, {spec.head_dim}, got {head_dim}; leave it out"
+            )
+    roles = detect_form(function) if form is None else read_form(form)
+    dims = [spec.head_dim] if spec is not None else head_dims(function)
+    if head_dim is not None:
+        dims = [head_dim]
+    failures: list[str] = []
+    worst: Target | None = None
+    for target in _candidates(function, roles, axes, dims, spec, length):
+        try:
+            score = _score(target.fresh())
+        except TargetError as error:
+            failures.append(str(error))
+            continue
+        if score == 2:
+            return target
+        worst = worst or target
+    if axes is not None and worst is not None:
+        other = "bshd" if axes == "bhsd" else "bhsd"
+        with suppress(ValueError):
+            found = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
+            if found.seq_dim == SEQ_DIM[other]:
+                raise TypeError(
+                    f"axes must be {other} for this target, whose results vary along that "
+                    f"sequence axis, got {axes}; leave it out to have it found"
+                )
+    if worst is not None:
+        return worst
+    shapes = {None: "(B, H, S, D) or (B, S, H, D)", "bhsd": "(B, H, S, D)"}.get(
+        axes, "(B, S, H, D)"
+    )
+    said = failures[0] if failures else "no form of its arguments"
+    raise ValueError(
+        f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or return "
+        f"cos and sin; no call worked: {said}; state other roles (form), axes or head_dim, or "
+        f"wrap it in a function of x (B, H, S, D)"
+    )
+
+
+def _candidates(
+    function: Callable[..., Any],
+    roles: tuple[Role, ...],
+    axes: str | None,
+    dims: list[int],
+    spec: RotarySpec | None,
+    length: int | None,
+) -> Iterator[Target]:
+    keywords = keywords_of(function, roles)
+    takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
+    forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
+    orders = [SEQ_DIM[axes]] if axes else [-2, -3]
+    batched = (False, True) if takes_tables or "positions" in roles else (False,)
+    for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
+        of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
+        plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)
+        yield plain
+        if not takes_tables and len(plain.rotates) == 1 and seq_dim == orders[0]:
+            yield replace(plain, seq_dim=-2, makes_tables=True)
+
+
+def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Tables]:
+    rope = RotaryEmbedding(spec)
+
+    def tables(positions: Tensor) -> Tables:
+        if spec.axis_count > 1:
+            positions = positions.expand(spec.axis_count, *positions.shape)
+        return rope.tables(positions, length)
+
+    return tables
+
+
+def _score(target: Target) -> int:
+    """Return 2 if results vary along the sequence and not along heads, else 1. Raises TargetError.
+
+    With tables of ours, a result that keeps norms and position 0 is required for 2.
+    """
+    first = FIRST if target.takes != "nothing" else 0
+    positions = torch.arange(first, first + LENGTH)
+    x = torch.ones(1, HEADS, LENGTH, target.head_dim)
+    y = target.rotate(x, positions)
+    if not torch.isfinite(y).all():
+        return 1
+    moves = (y - y[:, :, :1]).abs().amax() > 1e-4
+    same_heads = (y - y[:, :1]).abs().amax() < 1e-4
+    if not (moves and same_heads):
+        return 1
+    if target.tables_of is None:
+        return 2
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
+    y = target.rotate(x, torch.arange(LENGTH))
+    kept = (y.norm(dim=-1) / x.norm(dim=-1)).std() < 1e-4
+    return 2 if kept and (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4 else 1

@@ -1,0 +1,518 @@
+"""Verdicts on a measured rotation, without a specification and against one.
+
+Against one, measured angles are also compared with those that common mistakes produce.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.frequencies import cos_sin
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.rotary.tables import apply_tables
+from ropewalk.tools.verify.measured_rotation import (
+    UNSEEN,
+    Structure,
+    pairs_of,
+    residuals,
+    slopes,
+    wrapped,
+)
+from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
+
+HALF_DTYPES = (torch.bfloat16, torch.float16)
+
+
+class Hypothesis(NamedTuple):
+    """Frequencies (R/2,) that a mistake would give: its fault, and what it is in words."""
+
+    fault: str
+    says: str
+    frequencies: Tensor
+
+
+def frequency_hypotheses(
+    spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
+) -> Iterator[Hypothesis]:
+    """Yield the frequencies that a wrong reading of a config would give, the likeliest first."""
+    expected = spec.inverse_frequencies(length)
+    if spec.scaling is not None:
+        plain = replace(spec, scaling=None).inverse_frequencies()
+        name = type(spec.scaling).__name__
+        yield Hypothesis("rule-ignored", f"frequencies are those without {name}", plain)
+        ratio = torch.where(plain != 0, expected / plain, 1.0)
+        yield Hypothesis("rule-applied-twice", f"{name} is applied twice", expected * ratio)
+        factor = getattr(spec.scaling, "factor", None)
+        if factor is not None:
+            says = f"{name} is applied, and positions are divided by its factor {factor:g} too"
+            yield Hypothesis("rule-applied-twice", says, expected / factor)
+    for name, other in others.items():
+        if other != spec:
+            says = f"frequencies are those of {name}"
+            yield Hypothesis("layer-types-mixed", says, _of_other(other, length))
+    if spec.axes is None:
+        yield from _exponents(spec)
+
+
+def _of_other(other: RotarySpec, length: int | None) -> Tensor:
+    """Return the frequencies of another layer, at its rule's own length if none is known."""
+    if other.needs_length and length is None:
+        length = int(getattr(other.scaling, "original_length", 1))
+    return other.inverse_frequencies(length if other.needs_length else None)
+
+
+def _exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
+    index = torch.arange(spec.pairs, dtype=torch.float64)
+    R, D = int(spec.rotary_dim), spec.head_dim
+    forms = {
+        "i/R instead of 2i/R": index / R,
+        "4i/R instead of 2i/R": 4 * index / R,
+        "2i/(R - 2) instead of 2i/R": 2 * index / max(R - 2, 1),
+        "2(i + 1)/R instead of 2i/R": 2 * (index + 1) / R,
+        "2·floor(i/2)/R instead of 2i/R": 2 * (index // 2) / R,
+    }
+    if R != D:
+        forms[f"2i/D instead of 2i/R, with D = {D} and R = {R}"] = 2 * index / D
+    for says, exponents in forms.items():
+        yield Hypothesis("wrong-exponent", f"the exponent is {says}", spec.theta**-exponents)
+
+
+def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield what was rounded, in words, and the angles (P, R/2) that result.
+
+    frequencies: float64 (R/2,), exact. Every combination of rounded positions, frequencies and
+    products is made, in bfloat16 and in float16.
+    """
+    for dtype in HALF_DTYPES:
+        name = str(dtype).removeprefix("torch.")
+        for rounded in range(1, 8):
+            f = frequencies.to(dtype if rounded & 1 else torch.float32)
+            p = positions.to(dtype if rounded & 2 else torch.float32)
+            angles = p.to(torch.float64)[:, None] * f.to(torch.float64)
+            if rounded & 4:
+                angles = angles.to(dtype)
+            parts = ("frequencies", "positions", "angles")
+            said = " and ".join(part for bit, part in enumerate(parts) if rounded & 1 << bit)
+            yield f"{said} are rounded to {name}", angles.to(torch.float64)
+
+
+def fit_theta(frequencies: Tensor) -> tuple[float, float, float]:
+    """Return theta, a factor and the largest relative error of f_i = theta^(-2i/R) / factor.
+
+    frequencies: positive (R/2,), of at least two pairs.
+    """
+    logs = frequencies.log()
+    index = torch.arange(len(logs), dtype=torch.float64)
+    centered = index - index.mean()
+    slope = float((centered * logs).sum() / centered.square().sum())
+    intercept = float(logs.mean() - slope * index.mean())
+    error = (logs - slope * index - intercept).abs().max().item()
+    return math.exp(-slope * len(logs)), math.exp(-intercept), error
+
+
+def rounded(value: float, tolerance: float = 3e-5) -> float:
+    """Return the shortest decimal number within a relative tolerance of the value."""
+    for digits in range(1, 12):
+        short = float(f"{value:.{digits - 1}e}")
+        if abs(short - value) <= tolerance * abs(value):
+            return short
+    return value
+
+
+NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
+MOST_FLOAT16 = 65_504
+LEAST_THETA = 100.0  # of published models
+SAME = 1e-4  # of amplitudes, blocks and near angles
+BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
+
+
+def allowed(positions: Tensor, frequencies: Tensor) -> Tensor:
+    """Return how far float32 angles may be off, in radians (P, R/2).
+
+    The frequency and the product are each rounded by up to 2^-24 of the angle.
+    """
+    angles = positions.to(torch.float64)[:, None] * frequencies.abs()
+    return SAME + 4 * angles * 2.0**-23
+
+
+def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Structure | None]:
+    """Return verdicts that need no specification, and the structure if pairs rotate.
+
+    near: matrices (P, D, D) at positions (P,), of which the first is 0.
+    """
+    name = "rotates pairs"
+    finite = torch.isfinite(near).all(-1).all(-1)
+    overflow = []
+    if not finite.all():
+        first = int(positions[int((~finite).to(torch.int8).argmax())])
+        says = f"results are not finite numbers from position {first:,} on"
+        if first <= MOST_FLOAT16 // 2:
+            return [fault(name, "uninitialised-frequencies", says)], None
+        says += f": numbers of float16 end at {MOST_FLOAT16:,}"
+        overflow = [fault("far positions", "half-precision-angles", says)]
+        near, positions = near[finite], positions[finite]
+    structure = pairs_of(near, positions, UNSEEN)
+    if structure is None:
+        worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
+        says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
+        return [fault(name, "not-a-rotation", says, error=worst)], None
+    if not len(structure.writes):
+        says = "no dimension rotates: frequencies are 0, or no rotation is applied"
+        return [fault(name, "uninitialised-frequencies", says)], None
+    error, zero = structure.errors.max().item(), structure.blocks[0]
+    quarter = zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1) < 0.5 * structure.amplitudes[0]
+    turned = structure.angles[0].abs()
+    if quarter.any() and ((turned - math.pi / 2).abs() < 1e-3)[quarter].all() and error < 1e-3:
+        says = f"at position 0, {int(quarter.sum())} pairs are rotated by 90 degrees"
+        return [fault(name, "cos-sin-mixed", says, pairs=float(quarter.sum()))], None
+    if error > 1e-2:
+        off = torch.stack((zero[..., 0, 1], zero[..., 1, 0])).abs().amax(0)
+        size = structure.amplitudes[0].clamp(min=1e-9)
+        mixed = (off > 0.3 * size) | (zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1) < 0.3 * size)
+        if mixed.any():
+            says = f"at position 0, {int(mixed.sum())} pairs have a sine of 1 or a cosine of 0"
+            return [fault(name, "cos-sin-mixed", says, error=error)], None
+        says = "pairs of dimensions are mixed, but not rotated"
+        return [fault(name, "not-a-rotation", says, error=error)], None
+    count = len(structure.writes)
+    checks = [right(name, f"{count} pairs rotate, {len(structure.fixed)} dimensions do not")]
+    return [*checks, *overflow, _check_zero(structure), _check_norms(structure)], structure
+
+
+def _check_zero(structure: Structure) -> Check:
+    turned = structure.angles[0].abs().max().item()
+    if turned > 1e-3:
+        return remark(
+            "position 0",
+            f"position 0 is rotated by up to {turned:.3g} radians; scores "
+            f"depend on distances all the same",
+            angle=turned,
+        )
+    if not torch.equal(structure.reads, structure.writes):
+        return right("position 0", "position 0 is not rotated; pairs are written in another order")
+    return right("position 0", "position 0 is the identity")
+
+
+def _check_norms(structure: Structure) -> Check:
+    sizes = structure.amplitudes
+    drift = (sizes / sizes[:1] - 1).abs().max().item()
+    if drift > 1e-2:
+        worst = int((sizes / sizes[:1] - 1).abs().amax(-1).argmax())
+        position = int(structure.positions[worst])
+        says = f"lengths change by up to {drift:.3g} of their size, most at position {position:,}"
+        return fault("norms", "norm-drift", says, drift=drift)
+    return right("norms", f"lengths change by at most {drift:.1e} of their size", drift=drift)
+
+
+def pairing_of(structure: Structure, dims: Tensor) -> str:
+    """Return "half", "interleaved" or "another order" for pairs (R/2, 2)."""
+    flat = dims.flatten().sort().values
+    n = len(dims)
+    start = int(flat[0])
+    if not torch.equal(flat, torch.arange(start, start + 2 * n)):
+        return "another order"
+    index = torch.arange(n)
+    if torch.equal(dims, torch.stack((start + index, start + n + index), -1)):
+        return "half"
+    if torch.equal(dims, torch.stack((start + 2 * index, start + 2 * index + 1), -1)):
+        return "interleaved"
+    return "another order"
+
+
+def describe(structure: Structure) -> list[Check]:
+    """Return what a rotation is, if there is no specification to compare it with."""
+    reads, writes = (pairing_of(structure, dims) for dims in (structure.reads, structure.writes))
+    order = reads if reads == writes else f"{reads} when read, {writes} when written"
+    rotating = structure.writes.flatten()
+    part = f"dimensions {int(rotating.min())} to {int(rotating.max())} of {structure.head_dim}"
+    frequencies = slopes(structure)
+    checks = [right("pairing", order), right("rotary part", f"{part} rotate")]
+    backwards = bool((frequencies < 0).all())
+    sign = "backwards: by -m·f at position m" if backwards else "forwards"
+    if not backwards and (frequencies < 0).any():
+        return [*checks, fault("sign", "wrong-sign", "some pairs rotate backwards")]
+    checks.append(right("sign", sign))
+    checks.append(_check_line(structure, frequencies))
+    checks.append(_describe_frequencies(frequencies.abs()))
+    amplitude = structure.amplitudes.median().item()
+    if abs(amplitude - 1) > SAME:
+        checks.append(remark("amplitude", f"cos and sin have the factor {amplitude:.6g}"))
+    else:
+        checks.append(right("amplitude", "1"))
+    return checks
+
+
+def _check_line(structure: Structure, frequencies: Tensor) -> Check:
+    """Whether angles are proportional to positions, so that scores depend on distances alone."""
+    name = "scores relative"
+    near = structure.positions <= NEAR
+    off = residuals(structure, frequencies)[near]
+    limit = allowed(structure.positions[near], frequencies)
+    worst = (off / limit).max().item()
+    if worst <= 1:
+        return right(name, f"angles are proportional to positions within {off.max():.1e} radians")
+    row, pair = divmod(int((off / limit).argmax()), off.shape[-1])
+    position = int(structure.positions[near][row])
+    says = f"at position {position:,}, pair {pair} is off its line by {off[row, pair]:.3g} radians"
+    angle = position * frequencies[pair].abs().item()
+    if off[row, pair] <= 4 * BFLOAT16 * max(angle, 1.0):
+        return fault(name, "half-precision-angles", says, error=off[row, pair].item())
+    return fault(name, "frequencies", says, error=off[row, pair].item())
+
+
+def _describe_frequencies(frequencies: Tensor) -> Check:
+    name = "frequencies"
+    if len(frequencies) < 3 or (frequencies <= 0).any():
+        return remark(name, f"{len(frequencies)} pairs; the fastest has {frequencies.max():.6g}")
+    theta, factor, error = fit_theta(frequencies)
+    near = rounded(theta)
+    says = f"theta {near:g}" + (f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME))
+    if error < 2e-5 and theta < LEAST_THETA:
+        return remark(name, f"{says}, which is unusually small: is the exponent -2i/R?")
+    if error < 2e-5:
+        return right(name, says, theta=theta, factor=factor)
+    coarse = frequencies.to(torch.bfloat16).to(torch.float64)
+    if error < 3 * BFLOAT16 and (coarse / frequencies - 1).abs().max() < 1e-5:
+        says = f"every frequency is a bfloat16 number, near those of theta {near:.3g}"
+        return fault(name, "half-precision-angles", says, error=error)
+    if (frequencies.diff() > 0).any():
+        says = "frequencies do not fall from pair to pair"
+        return remark(name, f"{says}: several axes, or values that were never set; see --like")
+    return remark(name, "no single theta; a scaling rule is applied, which --like can check")
+
+
+def structure_of(spec: RotarySpec, positions: Tensor, length: int | None) -> Structure:
+    """Return the structure of a specification's own rotation, with exact angles.
+
+    Pairs that are too slow to be seen at these positions are left out, as in what is measured.
+    """
+    dim, count = spec.head_dim, len(positions)
+    basis = torch.eye(dim, dtype=torch.float64).view(1, dim, 1, dim).expand(-1, -1, count, -1)
+    (rotated,) = apply_tables(spec, exact_tables(spec, positions, length), basis)
+    structure = pairs_of(rotated[0].permute(1, 2, 0), positions, UNSEEN)
+    assert structure is not None, spec
+    return structure
+
+
+def exact_tables(spec: RotarySpec, positions: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
+    """Return cos and sin (P, R/2) at any positions, also beyond the length."""
+    per_pair = torch.tensor(spec.fixed_point_frequencies(length))
+    return cos_sin(positions[:, None], per_pair, spec.amplitude_at(length))
+
+
+def exact_angles(
+    spec: RotarySpec, positions: Tensor, length: int | None, structure: Structure
+) -> Tensor:
+    """Return the exact angles (P, R/2) of the pairs in a structure, with its signs."""
+    cos, sin = (table.to(torch.float64) for table in exact_tables(spec, positions, length))
+    angles = torch.atan2(sin, cos) * spec.inverse_frequencies(length).sign()
+    return angles[:, seen(spec, length, structure)] * signs(structure)
+
+
+def speeds(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
+    """Return the radians per position of the pairs in a structure, without their signs."""
+    return spec.inverse_frequencies(length).abs()[seen(spec, length, structure)]
+
+
+def seen(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
+    """Return which pairs of a specification (R/2,) move visibly at the measured positions."""
+    frequencies = spec.inverse_frequencies(length).abs()
+    if len(frequencies) == len(structure.writes):
+        return torch.ones_like(frequencies, dtype=torch.bool)
+    moved = (structure.positions.to(torch.float64)[:, None] * frequencies).sin().abs().amax(0)
+    return moved * spec.amplitude_at(length) > UNSEEN
+
+
+def signs(structure: Structure) -> Tensor:
+    """Return 1 for pairs that rotate forwards, -1 for others."""
+    return torch.where(slopes(structure) < 0, -1.0, 1.0)
+
+
+def compare(
+    structure: Structure,
+    spec: RotarySpec,
+    others: Mapping[str, RotarySpec] | None = None,
+    length: int | None = None,
+) -> list[Check]:
+    """Return verdicts on a measured rotation against its specification.
+
+    others: the specifications of the model's other types of layers, by name.
+    """
+    expected = structure_of(spec, structure.positions, length)
+    checks = [_compare_part(structure, expected), _compare_pairs(structure, expected)]
+    measured = slopes(structure)
+    if structure.writes.numel() != expected.writes.numel() and not spec.axes:
+        size = 2 * len(structure.writes)
+        try:
+            spec = replace(
+                spec,
+                rotary_dim=size,
+                start=0,
+                blocks=None,
+                head_dim=max(spec.head_dim, size),
+            )
+        except ValueError:  # a rule with a number for each pair
+            why = "the rule has a number for each specified pair"
+            return [*checks, not_tested("frequencies", why)]
+        expected = structure_of(spec, structure.positions, length)
+    if len(measured) != len(expected.writes):
+        return [*checks, fault("frequencies", "frequencies", f"{len(measured)} pairs rotate")]
+    wanted = slopes(expected)
+    if (measured * wanted < 0).any():
+        backwards = int((measured * wanted < 0).sum())
+        says = f"{backwards} of {len(measured)} pairs rotate in the other direction"
+        checks.append(fault("sign", "wrong-sign", says))
+    else:
+        checks.append(right("sign", "as specified"))
+    checks.append(compare_frequencies(structure, spec, others or {}, length))
+    checks.append(_compare_amplitude(structure, spec.amplitude_at(length), spec))
+    return checks
+
+
+def _compare_part(structure: Structure, expected: Structure) -> Check:
+    name = "rotary part"
+    ours, theirs = (set(s.writes.flatten().tolist()) for s in (structure, expected))
+    if ours == theirs:
+        return right(name, f"{len(ours)} of {structure.head_dim} dimensions rotate")
+    says = f"{len(ours)} dimensions rotate, specified are {len(theirs)}"
+    if len(ours) == structure.head_dim > len(theirs):
+        return fault(name, "partial-ignored", says)
+    if len(ours) == len(theirs):
+        says = f"dimensions from {min(ours)} on rotate, specified are those from {min(theirs)} on"
+    return fault(name, "rotary-part", says)
+
+
+def _compare_pairs(structure: Structure, expected: Structure) -> Check:
+    name = "pairing"
+    kinds = [
+        tuple(pairing_of(s, dims) for dims in (s.reads, s.writes)) for s in (structure, expected)
+    ]
+    same = torch.equal(structure.reads, expected.reads) and torch.equal(
+        structure.writes, expected.writes
+    )
+    measured, wanted = (" to ".join(dict.fromkeys(kind)) for kind in kinds)
+    if same or (kinds[0] == kinds[1] and "another order" not in kinds[0]):
+        return right(name, measured)
+    if len(structure.writes) == 1:
+        return right(name, "one pair")
+    return fault(name, "pairing", f"pairs are {measured}, specified is {wanted}")
+
+
+def compare_frequencies(
+    structure: Structure, spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
+) -> Check:
+    """Return the verdict on angles: those of the specification, or of which mistake."""
+    name = "frequencies"
+    near = structure.positions <= NEAR
+    positions = structure.positions[near]
+    angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
+    sign, visible = signs(structure), seen(spec, length, structure)
+    exact = speeds(spec, length, structure)
+    off = _distance(angles, positions, exact * sign)
+    limit = allowed(positions, exact)
+    if (off <= limit).all():
+        says = f"as specified; near angles are off by at most {off.max():.1e} radians"
+        return right(name, says, error=off.max().item())
+    row = int((off / limit).amax(-1).argmax())
+    where = f"off by {off[row].max():.3g} radians at position {int(positions[row]):,}"
+    numbers = {"error": off[row].max().item()}
+    for hypothesis in frequency_hypotheses(spec, others, length):
+        wrong = hypothesis.frequencies.abs()
+        if len(wrong) == len(visible):
+            wrong = wrong[visible]
+            distance = _distance(angles, positions, wrong * sign)
+            if (distance <= allowed(positions, wrong)).all():
+                return fault(name, hypothesis.fault, f"{hypothesis.says}; {where}", **numbers)
+    for says, coarse in half_precision_angles(exact * sign, positions):
+        if (wrapped(angles - coarse).abs() <= 2 * limit + 0.005).all():
+            return fault(name, "half-precision-angles", f"{says}; {where}", **numbers)
+    return _unknown_frequencies(structure, exact, spec, where, numbers)
+
+
+def _unknown_frequencies(
+    structure: Structure, exact: Tensor, spec: RotarySpec, where: str, numbers: dict[str, float]
+) -> Check:
+    name = "frequencies"
+    measured = slopes(structure).abs()
+    factors = measured / exact.clamp(min=1e-30)
+    ratio = (factors - 1).abs()
+    if len(measured) > 2 and factors.std() < 1e-6:
+        says = (
+            f"all frequencies are multiplied by {rounded(factors.mean().item(), 1e-7):g}; {where}"
+        )
+        return fault(name, "frequencies", says, **numbers)
+    theta, factor, error = fit_theta(measured.clamp(min=1e-30))
+    if len(measured) > 2 and error < 2e-5 and abs(factor - 1) < SAME:
+        says = f"theta is {rounded(theta):g}, specified is {spec.theta:g}; {where}"
+        return fault(name, "theta", says, theta=theta, **numbers)
+    if (ratio < 2 * BFLOAT16).all():
+        return fault(name, "half-precision-angles", f"near the specified ones; {where}", **numbers)
+    if len(measured) > 2 and error < 1e-3 and abs(factor - 1) < 1e-3:
+        says = f"theta is {rounded(theta, 1e-3):g}, specified is {spec.theta:g}; {where}"
+        return fault(name, "theta", says, theta=theta, **numbers)
+    if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
+        says = f"frequencies do not fall from pair to pair, as if they were never set; {where}"
+        return fault(name, "uninitialised-frequencies", says, **numbers)
+    return fault(name, "frequencies", where, **numbers)
+
+
+def _distance(angles: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
+    expected = positions.to(torch.float64)[:, None] * frequencies
+    return wrapped(angles - expected).abs()
+
+
+def _compare_amplitude(structure: Structure, expected: float, spec: RotarySpec) -> Check:
+    measured = structure.amplitudes.median().item()
+    says = f"{measured:.6g}, specified is {expected:.6g}"
+    if abs(measured / expected - 1) <= 10 * SAME:
+        return right("amplitude", f"{measured:.6g}")
+    for power, word in ((0, "the factor is missing"), (2, "the factor is applied twice")):
+        if abs(measured / expected**power - 1) <= 10 * SAME:
+            says += f": {word}"
+            break
+    return fault("amplitude", "amplitude", says, measured=measured, expected=expected)
+
+
+def same_for_keys(near: Tensor, structure: Structure) -> Check:
+    """Return whether keys, with matrices (P, D, D), rotate as queries do."""
+    name = "keys"
+    finite = torch.isfinite(near).all(-1).all(-1)
+    if not finite.all():
+        first = int(structure.positions[int((~finite).to(torch.int8).argmax())])
+        says = f"keys are not finite numbers from position {first:,} on"
+        return fault(name, "half-precision-angles", says)
+    keys = pairs_of(near, structure.positions, 1e-5)
+    if keys is not None and not len(keys.writes):
+        return fault(name, "not-a-rotation", "keys do not rotate")
+    if keys is None or keys.errors.max() > 1e-2:
+        return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
+    if not torch.equal(keys.writes, structure.writes) or not torch.equal(
+        keys.reads, structure.reads
+    ):
+        return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
+    off = (keys.blocks - structure.blocks).abs().max().item()
+    if off <= 1e-3:
+        return right(name, "rotate as queries do")
+    if (slopes(keys) * slopes(structure) < 0).any():
+        return fault(name, "wrong-sign", "keys and queries rotate in opposite directions")
+    if abs(keys.amplitudes.median() - structure.amplitudes.median()) > 1e-3:
+        return fault(name, "amplitude", "keys and queries have different amplitudes")
+    return fault(name, "frequencies", f"rotations of keys and queries differ by {off:.3g}")
+
+
+def is_xpos(near: Tensor, structure: Structure) -> bool:
+    """Return whether lengths of queries change with the position, and keys undo it (xPos)."""
+    sizes = structure.amplitudes
+    keys = pairs_of(near[: len(sizes)], structure.positions, UNSEEN)
+    if keys is None or keys.amplitudes.shape != sizes.shape:
+        return False
+    product = keys.amplitudes * sizes
+    drifts = ((sizes / sizes[:1] - 1).abs() > 0.01).any()
+    near_enough = structure.positions <= NEAR
+    return bool(drifts and ((product / product[:1] - 1)[near_enough].abs() < 0.01).all())
