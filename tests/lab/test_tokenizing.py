@@ -11,8 +11,8 @@ import pytest
 from ropewalk import files
 from ropewalk.files import read_checked_json
 from ropewalk.lab.config_sources import make_config
-from ropewalk.lab.data import corpus, splits, stream, tokenizing
-from ropewalk.lab.data.lines import CorpusError
+from ropewalk.lab.data import corpus, stream, tokenizing
+from ropewalk.lab.data.textfiles import CorpusError
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.training.trainer import Trainer
 
@@ -227,7 +227,7 @@ def test_a_run_of_an_earlier_version_stays_in_memory(folder, tmp_path, monkeypat
 
 
 def test_two_large_files_are_split_as_small_ones(folder, small_blocks, monkeypatch):
-    monkeypatch.setattr(splits, "HELD_OUT_MOST", 7)
+    monkeypatch.setattr(corpus, "HELD_OUT_MOST", 7)
     data = f"{folder / 'train.de'},{folder / 'train.en'}"
     held, streamed = corpus.load_corpus(data), corpus.load_corpus(data, stream=True)
     streamed.stream.scan()

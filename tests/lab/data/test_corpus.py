@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.lab.config_sources import make_config
-from ropewalk.lab.data import splits as splits_module
+from ropewalk.lab.data import corpus as corpus_module
 from ropewalk.lab.data.corpus import Corpus, CorpusError, load_corpus, overlap
 from ropewalk.lab.data.phrases import LONGEST, SHORTEST, SIZES, read_phrases
 from ropewalk.lab.data.texts import load_texts
@@ -140,7 +140,7 @@ def test_no_source_sentence_is_in_two_splits_of_two_files(tmp_path):
 
 
 def test_held_out_splits_of_large_files_stop_growing(tmp_path, monkeypatch):
-    monkeypatch.setattr(splits_module, "HELD_OUT_MOST", 7)
+    monkeypatch.setattr(corpus_module, "HELD_OUT_MOST", 7)
     splits = _two_files(tmp_path, numbered(1_000)).splits
     assert [len(splits[name]) for name in ("train", "validation", "test")] == [986, 7, 7]
 

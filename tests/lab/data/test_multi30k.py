@@ -4,7 +4,6 @@ These fail when a test set is left out, when a file with other content is read, 
 leaves out the file or the way out. Downloads are faked; no network is used.
 """
 
-import builtins
 import gzip
 import hashlib
 import io
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.lab.data import hub as hub_module
 from ropewalk.lab.data import multi30k
 from ropewalk.lab.data.corpus import CorpusError, load_corpus, overlap
 
@@ -40,41 +38,38 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A hub of three small files; the download reads a folder."""
-    for filename, word in [("train.jsonl", "T"), ("val.jsonl", "V"), ("test.jsonl", "E")]:
-        line = json.dumps({"en": f"{word} en", "de": f"{word} de"})
-        (tmp_path / filename).write_text(line + "\n", encoding="utf-8")
-    sums = {
-        split: (filename, digest(tmp_path / filename))
-        for split, (filename, _) in multi30k.HUB_FILES.items()
+def served(tmp_path, monkeypatch, cache):
+    """A folder of small files that a server answers with, and the URLs that were asked for."""
+    folder, asked = tmp_path / "served", []
+    folder.mkdir()
+
+    def put(filename, content):
+        (folder / filename).write_bytes(content)
+        return filename, digest(folder / filename)
+
+    hub = {
+        split: put(filename, json.dumps({"en": f"{word} en", "de": f"{word} de"}).encode() + b"\n")
+        for word, (split, (filename, _)) in zip("TVE", multi30k.HUB_FILES.items(), strict=True)
     }
-    monkeypatch.setattr(multi30k, "HUB_FILES", sums)
-    monkeypatch.setattr(multi30k, "download", lambda repository, filename: tmp_path / filename)
-    return tmp_path
-
-
-@pytest.fixture
-def web(tmp_path, monkeypatch, cache):
-    """A server of the 2017 files that records its requests."""
-    asked: list[str] = []
-    files: dict[str, dict[str, tuple[str, str]]] = {}
-    for split, sides in multi30k.WEB_FILES.items():
-        files[split] = {}
-        for language, (filename, _) in sides.items():
-            (tmp_path / filename).write_bytes(gzip.compress(f"W {language}\n".encode(), mtime=0))
-            files[split][language] = (filename, digest(tmp_path / filename))
+    web = {
+        split: {
+            language: put(filename, gzip.compress(f"W {language}\n".encode(), mtime=0))
+            for language, (filename, _) in sides.items()
+        }
+        for split, sides in multi30k.WEB_FILES.items()
+    }
 
     def answer(url, timeout):
         asked.append(url)
-        return io.BytesIO((tmp_path / url.rpartition("/")[2]).read_bytes())
+        return io.BytesIO((folder / url.rpartition("/")[2]).read_bytes())
 
-    monkeypatch.setattr(multi30k, "WEB_FILES", files)
-    monkeypatch.setattr(hub_module, "urlopen", answer)
-    return asked
+    monkeypatch.setattr(multi30k, "HUB_FILES", hub)
+    monkeypatch.setattr(multi30k, "WEB_FILES", web)
+    monkeypatch.setattr(multi30k, "urlopen", answer)
+    return folder, asked
 
 
-def test_every_split_comes_by_name(hub, web):
+def test_every_split_comes_by_name(served):
     """Fails if the 2017 test set is left out, or its sides are exchanged."""
     corpus = load_corpus("multi30k")
     assert corpus.name == "multi30k"
@@ -90,101 +85,59 @@ def test_every_split_comes_by_name(hub, web):
     assert "no text in field 'cs'" in message(target="cs")
 
 
-def test_what_was_fetched_is_not_fetched_again(hub, web):
+def test_what_was_downloaded_is_not_downloaded_again(served):
     load_corpus("multi30k")
-    folder = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-    assert web == [f"{folder}/test_2017_flickr.{language}.gz" for language in ("de", "en")]
+    hub = "https://huggingface.co/datasets/bentrevett/multi30k/resolve/main"
+    web = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+    assert served[1] == [
+        *(f"{hub}/{split}.jsonl" for split in ("train", "val", "test")),
+        *(f"{web}/test_2017_flickr.{language}.gz" for language in ("de", "en")),
+    ]
     load_corpus("multi30k")
-    assert len(web) == 2
+    assert len(served[1]) == 5
 
 
-def test_a_changed_hub_file_is_refused(hub, web):
-    known = digest(hub / "val.jsonl")
-    with (hub / "val.jsonl").open("a", encoding="utf-8") as file:
-        file.write("\n")
-    text = message()
-    assert text.startswith(
-        "val.jsonl of bentrevett/multi30k is not the file that this version expects (SHA-256 "
-        f"{digest(hub / 'val.jsonl')[:12]}..., expected {known[:12]}...); delete "
-    )
-
-
-def test_a_changed_file_of_2017_is_refused(hub, web, cache):
+@pytest.mark.parametrize(
+    ("name", "origin"),
+    [
+        ("val.jsonl", "https://huggingface.co/datasets/bentrevett/multi30k/resolve/main"),
+        ("test_2017_flickr.en.gz", "https://raw.githubusercontent.com/multi30k/"),
+    ],
+)
+def test_a_changed_file_is_refused(served, cache, name, origin):
     """Fails if the second side is not checked, or the cached file is not named."""
     load_corpus("multi30k")
-    kept = cache / "test_2017_flickr.en.gz"
+    kept = cache / name
     known = digest(kept)
-    kept.write_bytes(gzip.compress(b"another\n", mtime=0))
+    kept.write_bytes(kept.read_bytes() + b"\n")
     text = message()
-    assert text.startswith("test_2017_flickr.en.gz of https://raw.githubusercontent.com/multi30k/")
+    assert text.startswith(f"{name} of {origin}")
     assert f"(SHA-256 {digest(kept)[:12]}..., expected {known[:12]}...); delete {kept}" in text
     assert text.endswith("or use a folder that contains the corpus")
 
 
-def test_what_comes_in_place_of_the_file_is_not_kept(hub, web, cache):
+def test_what_comes_in_place_of_the_file_is_not_kept(served, cache):
     """Fails if the page of a captive portal stays in the cache."""
-    (hub / "test_2017_flickr.en.gz").write_bytes(b"<html>please log in</html>")
+    (served[0] / "test_2017_flickr.en.gz").write_bytes(b"<html>please log in</html>")
     assert "(the SHA-256 of the download is not the expected one); put" in message()
     assert not (cache / "test_2017_flickr.en.gz").exists()
 
 
-def test_without_a_network_the_place_of_the_file_is_given(hub, web, cache, monkeypatch):
+def test_without_a_network_the_place_of_the_file_is_given(served, cache, monkeypatch):
     def unreachable(url, timeout):
         raise OSError("network is unreachable\nand more lines")
 
-    monkeypatch.setattr(hub_module, "urlopen", unreachable)
+    monkeypatch.setattr(multi30k, "urlopen", unreachable)
     text = message()
-    assert f"to {cache / 'test_2017_flickr.de.gz'} (network is unreachable); put the file" in text
+    assert f"to {cache / 'train.jsonl'} (network is unreachable); put the file there" in text
+    assert "or use a folder that contains train.de" in text
     assert not cache.exists()
 
 
-def test_a_file_that_never_ends_is_not_kept(hub, web, cache, monkeypatch):
-    monkeypatch.setattr(hub_module, "urlopen", lambda url, timeout: io.BytesIO(bytes(2**21)))
-    assert "(it has more than 1,048,576 bytes)" in message()
+def test_a_file_that_never_ends_is_not_kept(served, cache, monkeypatch):
+    monkeypatch.setattr(multi30k, "urlopen", lambda url, timeout: io.BytesIO(bytes(2**25)))
+    assert "(it has more than 16,777,216 bytes)" in message()
     assert not cache.exists()
-
-
-def test_without_huggingface_hub_the_pip_command_is_given(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *rest, **options):
-        if name.startswith("huggingface_hub"):
-            raise ImportError(name)
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    assert message().endswith("is not installed: pip install 'ropewalk[hub]'")
-
-
-def test_without_a_network_the_way_out_is_given(tmp_path, monkeypatch):
-    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
-
-    def fail(*arguments, **options):
-        raise OSError("no route to host. Try again.\nand many more lines")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    monkeypatch.setattr(hub_module, "check_network", lambda: None)
-    text = message()
-    assert "(no route to host); without a network, use a folder" in text
-
-
-def test_without_a_network_the_client_is_not_asked_to_try_again(monkeypatch):
-    """Fails if the client, which retries for minutes, is called while the hub is unreachable."""
-    huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
-    asked = []
-
-    def ask(*arguments, local_files_only=False, **options):
-        asked.append(local_files_only)
-        raise OSError("not there")
-
-    def unreachable(*arguments):
-        raise OSError("network is unreachable")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", ask)
-    monkeypatch.setattr(hub_module, "getproxies", dict)
-    monkeypatch.setattr(hub_module.socket, "create_connection", unreachable)
-    assert "(network is unreachable)" in message()
-    assert asked == [True]
 
 
 needs_multi30k = pytest.mark.skipif(

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from ropewalk.lab.data.rng import SPLITS, Split, split_of
 from ropewalk.lab.data.tales import SHORTEST, derive, tales
-from ropewalk.lab.data.tales.telling import Passage
-from ropewalk.lab.data.tales.world import Person
+from ropewalk.lab.data.tales.telling import Passage, Person
 
 SEEDS = st.integers(0, 2**31)
 WORDS = st.integers(SHORTEST, 1_500)

@@ -195,7 +195,7 @@ def test_one_text_in_two_files(tmp_path):
 def test_many_files_of_one_text(tmp_path):
     for i in range(25):
         write(tmp_path / f"{i}.txt", "text")
-    with pytest.raises(CorpusError, match="25 files have 1 different texts"):
+    with pytest.raises(CorpusError, match="25 documents have 1 different texts"):
         load_texts(str(tmp_path))
 
 

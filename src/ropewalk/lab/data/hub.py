@@ -1,81 +1,117 @@
-"""Downloads that are cached: files of the Hugging Face hub, and small files from the web."""
+"""Data sets of the Hugging Face hub by name, sentence pairs or text: `hf:NAME[:CONFIG]@REVISION`.
+
+The revision is a commit, so that the same name means the same text for ever. `datasets` downloads
+the files once and converts them to Arrow files in its own cache, which it maps and does not read
+into memory. Rows are therefore read twice, and resumed, without a second download; its streaming
+mode would download them for each pass. NAME may be a folder of JSON, CSV or Parquet files, which
+needs no revision.
+
+For sentence pairs, a row has the field `translation` with a text for each language, as the WMT data
+sets have, or one field for each language. For running text, a row has the field `text` and is one
+document.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import errno
+import re
 import socket
-from http.client import HTTPException
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, urlopen
+from urllib.request import getproxies
 
-from ropewalk.files import write_bytes
-from ropewalk.lab.data.lines import CorpusError
+from ropewalk.checks import shown
+from ropewalk.lab.data.stream import LARGE_BYTES, LARGE_PAIRS
+from ropewalk.lab.data.textfiles import (
+    MOST_CHARACTERS,
+    CorpusError,
+    Pair,
+    check_characters,
+    checked_pairs,
+    in_one_line,
+)
 
-REACH_SECONDS = 5.0  # time within which the hub, or another server, must answer
+BATCH = 1_000  # rows that are read in one call
+REACH_SECONDS = 5.0  # time within which the hub must answer
+FORM = "hf:NAME:CONFIG@REVISION, such as hf:wmt/wmt14:de-en@ and the 40 digits of a commit"
 
 
-def download(repository: str, filename: str) -> Path:
-    """Return the path of a file of a data set on the hub; download it unless it is cached.
+@dataclass(frozen=True)
+class HubName:
+    """What `hf:NAME[:CONFIG]@REVISION` names."""
 
-    Raises CorpusError, without retries, if `huggingface_hub` or the network is missing.
-    """
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError:
+    name: str
+    config: str | None
+    revision: str | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the name is a folder on this machine."""
+        return Path(self.name).expanduser().is_dir()
+
+
+def parse_name(data: str) -> HubName:
+    """Return the parts of a name. Raises CorpusError if it has another form."""
+    found = re.fullmatch(r"hf:([^:@]+)(?::([^:@]+))?(?:@(.+))?", data)
+    if found is None:
+        raise CorpusError(f"data must have the form {FORM}, got {shown(data, 200)}")
+    name = HubName(*found.groups())
+    if name.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", name.revision):
         raise CorpusError(
-            "multi30k needs huggingface_hub for its download, which is not installed: "
-            "pip install 'ropewalk[hub]'"
-        ) from None
-    try:
-        try:  # a cached file needs no network
-            found = hf_hub_download(
-                repository, filename, repo_type="dataset", local_files_only=True
-            )
-        except Exception:
-            check_network()
-            found = hf_hub_download(repository, filename, repo_type="dataset")
-        return Path(found)
-    except Exception as error:  # which errors the client raises depends on its version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-        raise CorpusError(
-            f"multi30k could not be downloaded from the Hugging Face hub ({reason}); without a "
-            "network, use a folder that contains train.de, train.en, val.de, val.en, ..."
-        ) from error
+            f"the revision of {data} must be a commit of 40 hexadecimal digits, because a branch "
+            f"or tag may move, got {shown(name.revision)}"
+        )
+    return name
 
 
-def fetch(url: str, corpus: str, most_bytes: int, sha256: str) -> Path:
-    """Return the path of a file of a corpus on the web; download it unless it is cached.
-
-    The cache is ropewalk/CORPUS in $XDG_CACHE_HOME, or in ~/.cache. A download is
-    saved only if it has this SHA-256; a cached file is not checked.
+def read_hub(data: str) -> Mapping[str, Any]:
+    """Return the splits of a data set by name, mapped from the disk; download them if needed.
 
     Raises:
-        CorpusError: if the file cannot be downloaded or saved, or exceeds `most_bytes` bytes.
+        CorpusError: if `datasets` is not installed, the revision is missing, or the data set does
+            not exist or cannot be downloaded.
+        OSError: if the disk is full.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "ropewalk" / corpus / url.rpartition("/")[2]
+    name = parse_name(data)
     try:
-        if path.exists():
-            return path
-        with urlopen(url, timeout=REACH_SECONDS) as answer:
-            content = answer.read(most_bytes + 1)
-        if len(content) > most_bytes:
-            raise OSError(f"it has more than {most_bytes:,} bytes")
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise OSError("the SHA-256 of the download is not the expected one")
-        write_bytes(path, content)
-    except (OSError, HTTPException) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        import datasets
+    except ImportError:
         raise CorpusError(
-            f"{url} could not be downloaded to {path} ({reason}); put the file there, or use a "
-            "folder that contains train.de, train.en, val.de, val.en, ..."
-        ) from error
-    return path
+            f"{data} needs datasets, which is not installed: pip install 'ropewalk[datasets]'"
+        ) from None
+    if not name.is_local and name.revision is None:
+        raise CorpusError(f"{data} has no revision; use {data}@{_newest(name.name)}")
+    datasets.logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    path = str(Path(name.name).expanduser()) if name.is_local else name.name
+    try:
+        found: Mapping[str, Any] = datasets.load_dataset(path, name.config, revision=name.revision)
+    except Exception as error:  # which errors the library raises depends on its version
+        for cause in (error, error.__cause__):
+            if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+                raise cause from None
+        lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+        raise CorpusError(f"{data} could not be loaded: {shown(lines[0], 300)[1:-1]}") from error
+    return found
 
 
-def check_network() -> None:
+def _newest(name: str) -> str:
+    """Return the newest commit of a data set, or the word REVISION if it cannot be read."""
+    try:
+        from huggingface_hub import HfApi
+
+        _check_network()
+        return HfApi().dataset_info(name, timeout=10).sha or "REVISION"
+    except Exception:  # a hint only
+        return "REVISION"
+
+
+def _check_network() -> None:
     """Raise OSError if the hub cannot be reached: its client would retry for minutes."""
     from huggingface_hub import constants
 
@@ -83,3 +119,70 @@ def check_network() -> None:
     if not getproxies():  # behind a proxy, only the client can connect
         port = address.port or (80 if address.scheme == "http" else 443)
         socket.create_connection((address.hostname or "", port), REACH_SECONDS).close()
+
+
+def rows_are_large(rows: Any) -> bool:
+    """Return whether a split is too large for memory."""
+    return bool(rows.num_rows > LARGE_PAIRS or rows.data.nbytes >= LARGE_BYTES)
+
+
+def pairs_of(
+    rows: Any, data: str, split: str, source: str, target: str, notes: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of a split; append to `notes` what was left out.
+
+    Raises CorpusError, naming the data set and the row, if a row lacks a text.
+    """
+    names = f"{data} [{split}, {source}]", f"{data} [{split}, {target}]"
+    return checked_pairs(_rows(rows, data, split, source, target), *names, split, notes)
+
+
+def _rows(rows: Any, data: str, split: str, source: str, target: str) -> Iterator[Pair]:
+    number, where = 0, Path(f"{data} [{split}]")
+    for batch in rows.iter(batch_size=BATCH):
+        if "translation" in batch:
+            texts = [
+                [(row or {}).get(side) for row in batch["translation"]] for side in (source, target)
+            ]
+        else:
+            size = len(next(iter(batch.values())))
+            texts = [batch.get(side, [None] * size) for side in (source, target)]
+        for one, other in zip(*texts, strict=True):
+            number += 1
+            for side, text in ((source, one), (target, other)):
+                if not isinstance(text, str):
+                    raise CorpusError(
+                        f"{where}, row {number} has no text for {side!r}; its fields are "
+                        f"{', '.join(rows.column_names)}"
+                    )
+                if len(text) > MOST_CHARACTERS:
+                    raise CorpusError(
+                        f"{where}, row {number} is longer than {MOST_CHARACTERS} characters, the "
+                        f"limit for one sentence"
+                    )
+                check_characters(text, where, number)
+            yield in_one_line(one), in_one_line(other)
+
+
+def documents_of(rows: Any, data: str, split: str, notes: list[str]) -> Iterator[str]:
+    """Yield the field `text` of each row of a split; append to `notes` how many are blank.
+
+    Raises CorpusError, naming the data set and the row, if a row lacks a text.
+    """
+    number, blank, where = 0, 0, Path(f"{data} [{split}]")
+    if "text" not in rows.column_names:
+        raise CorpusError(
+            f"{where} has no field 'text'; its fields are {', '.join(rows.column_names)}"
+        )
+    for batch in rows.select_columns("text").iter(batch_size=BATCH):
+        for text in batch["text"]:
+            number += 1
+            if not isinstance(text, str):
+                raise CorpusError(f"{where}, row {number} has no text in its field 'text'")
+            check_characters(text, where, number)
+            document = text.replace("\r\n", "\n").strip()
+            blank += not document
+            if document:
+                yield document
+    if blank:
+        notes.append(f"{split}: {blank} blank rows left out")

@@ -2,19 +2,22 @@
 
 Training, validation and the 2016 test set come from the Hugging Face hub. That data set lacks the
 2017 test set, which comes from the corpus's own repository, https://github.com/multi30k/dataset.
-Each file is pinned by its SHA-256, so a changed history of either repository is noticed.
+Each file is pinned by its SHA-256, so a changed history of either repository is noticed. Files are
+downloaded once, to ropewalk/multi30k in $XDG_CACHE_HOME, or in ~/.cache.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
-from ropewalk.lab.data.hub import download, fetch
-from ropewalk.lab.data.lines import CorpusError
-from ropewalk.lab.data.textfiles import Pair, read_jsonl, read_sides
+from ropewalk.files import write_bytes
+from ropewalk.lab.data.textfiles import CorpusError, Pair, read_jsonl, read_sides
 
-HUB_REPOSITORY = "bentrevett/multi30k"
+HUB_FOLDER = "https://huggingface.co/datasets/bentrevett/multi30k/resolve/main"
 HUB_FILES = {
     "train": (
         "train.jsonl",
@@ -43,7 +46,8 @@ WEB_FILES = {
         ),
     },
 }
-MOST_WEB_BYTES = 2**20  # limit for one gzipped side, about thirty times the actual size
+MOST_BYTES = 2**24  # limit for one file; the largest has a third of it
+REACH_SECONDS = 5.0  # time within which a server must answer
 
 
 def read_multi30k(source: str, target: str, notes: list[str]) -> dict[str, tuple[Pair, ...]]:
@@ -55,24 +59,41 @@ def read_multi30k(source: str, target: str, notes: list[str]) -> dict[str, tuple
     """
     splits: dict[str, tuple[Pair, ...]] = {}
     for split, (filename, expected) in HUB_FILES.items():
-        path = download(HUB_REPOSITORY, filename)
-        _check_content(path, filename, HUB_REPOSITORY, expected)
+        path = _download(HUB_FOLDER, filename, expected)
         splits[split] = read_jsonl(path, split, source, target, notes)
     for split, sides in WEB_FILES.items():
-        paths = {}
-        for language, (filename, expected) in sides.items():
-            url = f"{WEB_FOLDER}/{filename}"
-            paths[language] = fetch(url, "multi30k", MOST_WEB_BYTES, expected)
-            _check_content(paths[language], filename, WEB_FOLDER, expected)
+        paths = {side: _download(WEB_FOLDER, *sides[side]) for side in sides}
         splits[split] = read_sides(paths[source], paths[target], split, notes)
     return splits
 
 
-def _check_content(path: Path, filename: str, origin: str, expected: str) -> None:
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != expected:
+def _download(folder: str, filename: str, sha256: str) -> Path:
+    """Return the path of a file; download it unless it is cached.
+
+    Raises CorpusError if it cannot be downloaded or saved, or has another SHA-256.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "ropewalk" / "multi30k" / filename
+    try:
+        if not path.exists():
+            with urlopen(f"{folder}/{filename}", timeout=REACH_SECONDS) as answer:
+                content = answer.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise OSError(f"it has more than {MOST_BYTES:,} bytes")
+            if hashlib.sha256(content).hexdigest() != sha256:
+                raise OSError("the SHA-256 of the download is not the expected one")
+            write_bytes(path, content)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, HTTPException) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CorpusError(
-            f"{filename} of {origin} is not the file that this version expects (SHA-256 "
-            f"{found[:12]}..., expected {expected[:12]}...); delete {path} if a download was "
+            f"{folder}/{filename} could not be downloaded to {path} ({reason}); put the file "
+            "there, or use a folder that contains train.de, train.en, val.de, val.en, ..."
+        ) from error
+    if digest != sha256:
+        raise CorpusError(
+            f"{filename} of {folder} is not the file that this version expects (SHA-256 "
+            f"{digest[:12]}..., expected {sha256[:12]}...); delete {path} if a download was "
             "interrupted, or use a folder that contains the corpus"
         )
+    return path

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ropewalk.lab.data.lines import CorpusError
 from ropewalk.lab.data.store import Ids
-from ropewalk.lab.data.textfiles import Pair, stream_pairs
+from ropewalk.lab.data.textfiles import CorpusError, Pair, stream_pairs
 
 #: Called with the name of a step, what is done of it, and the total, or None if it is not known.
 Progress = Callable[[str, int, int | None], None]

@@ -1,10 +1,10 @@
 r"""Running text: documents to model, where they come from and how they are split.
 
 One string names the texts: `tales` (the built-in generator), one or several text files
-(`FILE,FILE`), or a folder. The folder contains `train.txt`, `validation.txt`, `test.txt`, ...,
-or folders `train`, `validation`, `test`, ... of `.txt` files, or any `.txt` files. Files are
-UTF-8, plain or gzipped; each is one document. Line ends become "\n", and white space at the ends
-of a document is removed.
+(`FILE,FILE`), a folder, or `hf:NAME:CONFIG@REVISION` (a data set of the Hugging Face hub). A folder
+contains `train.txt`, `validation.txt`, `test.txt`, ..., or folders `train`, `validation`, `test`,
+... of `.txt` files, or any `.txt` files. Files are UTF-8, plain or gzipped. A document is a file,
+or the field `text` of a row. Line ends become "\n", and white space at its ends is removed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.data.lines import CorpusError, nearest, read_text
+from ropewalk.lab.data.corpus import VALIDATION_NAMES
+from ropewalk.lab.data.hub import documents_of, read_hub
 from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.splits import VALIDATION_NAMES
+from ropewalk.lab.data.textfiles import CorpusError, nearest, read_text
 
 __all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
 
@@ -31,8 +32,8 @@ WHOLE_FROM = 20  # from this number of files on, complete files are held out, no
 
 ENDINGS = (".txt", ".txt.gz")
 WAYS = (
-    "use 'tales', a folder that contains train.txt and validation.txt or any .txt files, or files "
-    "as FILE,FILE"
+    "use 'tales', a folder that contains train.txt and validation.txt or any .txt files, files as "
+    "FILE,FILE, or hf:NAME:CONFIG@REVISION"
 )
 
 
@@ -81,6 +82,8 @@ def load_texts(data: str) -> Texts:
             for split, count in TALES.items()
         }
         return Texts("tales", splits)
+    if data.startswith("hf:"):
+        return _from_hub(data)
     path = Path(data).expanduser()
     if "," in data and not path.exists():
         parts = [part.strip() for part in data.split(",")]
@@ -109,7 +112,30 @@ def read_texts(paths: Path | Sequence[Path]) -> Texts:
     files = [paths] if isinstance(paths, Path) else list(paths)
     if not files:
         raise CorpusError("paths must name at least one file, got none")
-    return Texts(",".join(path.name for path in files), _split(files))
+    return Texts(",".join(path.name for path in files), _split_files(files))
+
+
+def _from_hub(data: str) -> Texts:
+    """Read a data set of the hub; without a validation split, hold out from its training split."""
+    rows = read_hub(data)
+    names = {name: name for name in rows if name == "train" or name.startswith("test")}
+    validation = next((name for name in VALIDATION_NAMES if name in rows), None)
+    if "train" not in rows:
+        raise CorpusError(f"{data} has no train split; it has {', '.join(rows) or 'none'}")
+    notes: list[str] = []
+    if validation is None:
+        documents = documents_of(rows["train"], data, "train", notes)
+        named = {f"{data}, document {i}": text for i, text in enumerate(documents, 1)}
+        if not named:
+            raise CorpusError(f"{data} has no text in its train split")
+        splits = _split(named)
+    else:
+        names = {"train": "train", "validation": validation, **names}
+        splits = {
+            split: tuple(documents_of(rows[name], data, name, notes))
+            for split, name in names.items()
+        }
+    return Texts(data, splits, tuple(notes))
 
 
 def _from_folder(folder: Path) -> Texts:
@@ -127,7 +153,7 @@ def _from_folder(folder: Path) -> Texts:
     name = folder.resolve().name
     validation = [each for each in VALIDATION_NAMES if each in found]
     if "train" not in found and not validation and any(map(Path.is_file, found.values())):
-        return Texts(name, _split([path for path in found.values() if path.is_file()]))
+        return Texts(name, _split_files([path for path in found.values() if path.is_file()]))
     if "train" not in found or len(validation) != 1:
         raise CorpusError(
             f"{folder} must have train and one of {', '.join(VALIDATION_NAMES)} (.txt, .txt.gz or "
@@ -153,18 +179,22 @@ def _documents(path: Path) -> tuple[str, ...]:
     return tuple(_document(each) for each in files)
 
 
-def _split(files: Sequence[Path]) -> Splits:
-    documents = {path: _document(path) for path in files}
+def _split_files(files: Sequence[Path]) -> Splits:
+    return _split({str(path): _document(path) for path in files})
+
+
+def _split(documents: Mapping[str, str]) -> Splits:
+    """Hold out validation and test from documents, whose keys name them in errors."""
     if len(documents) < WHOLE_FROM:
-        parts = [_cut(path, text) for path, text in documents.items()]
+        parts = [_cut(name, text) for name, text in documents.items()]
         train, validation, test = zip(*parts, strict=True)
         return {"train": train, "validation": validation, "test": test}
     ordered = sorted(dict.fromkeys(documents.values()), key=_hash)
     held_out = max(1, int(len(ordered) * HELD_OUT_SHARE))
     if len(ordered) < 3:
         raise CorpusError(
-            f"{len(files)} files have {len(ordered)} different texts: train, validation and test "
-            "need at least one each"
+            f"{len(documents)} documents have {len(ordered)} different texts: train, validation "
+            "and test need at least one each"
         )
     # Opposite ends of the order, so that no text moves between them as files are added.
     return {
@@ -185,7 +215,7 @@ def _document(path: Path) -> str:
     return text
 
 
-def _cut(path: Path, text: str) -> tuple[str, str, str]:
+def _cut(name: str, text: str) -> tuple[str, str, str]:
     """Cut a text in three at line ends, or else at spaces: 18, 1 and 1 twentieths of it."""
     places = [round(len(text) * (1 - share * HELD_OUT_SHARE)) for share in (2, 1)]
     for end in ("\n", " "):
@@ -194,6 +224,6 @@ def _cut(path: Path, text: str) -> tuple[str, str, str]:
         if first != -1 and second != -1 and all(parts):
             return parts
     raise CorpusError(
-        f"{path} is too short to hold out its last tenth: it has {len(text)} characters; give a "
+        f"{name} is too short to hold out its last tenth: it has {len(text)} characters; give a "
         "longer text, or a folder that contains train.txt and validation.txt"
     )

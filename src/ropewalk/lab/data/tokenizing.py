@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from ropewalk.files import Facts, digest_of, read_checked_json, write_checked_json
-from ropewalk.lab.data.lines import CorpusError
 from ropewalk.lab.data.store import (
     INDEX,
     Ids,
@@ -26,7 +25,7 @@ from ropewalk.lab.data.store import (
     write_part,
 )
 from ropewalk.lab.data.stream import Block, PairStream, Progress, silent
-from ropewalk.lab.data.textfiles import Pair
+from ropewalk.lab.data.textfiles import CorpusError, Pair
 from ropewalk.lab.tokens import Tokens
 
 FOLDER = "pairs"  # of the store, in the run folder
