@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,19 @@ def matmul_rate(width: int, hidden: int, precision: str, seconds: float) -> floa
         torch.randn(shape, dtype=getattr(torch, precision))
         for shape in ((2048, width), (hidden, width), (2048, hidden))
     )
-    for warm in (True, False):
-        began, times = time.perf_counter(), 0
-        while times == 0 or (not warm and time.perf_counter() - began < seconds):
-            _ = x @ weight.t(), gradient @ weight, gradient.t() @ x
-            times += 1
-    return times * 6 * 2048 * width * hidden / (time.perf_counter() - began)
+    operations = 6 * 2048 * width * hidden
+    products = lambda: (x @ weight.t(), gradient @ weight, gradient.t() @ x)  # noqa: E731
+    return operations / seconds_of_call(products, seconds)
+
+
+def seconds_of_call(run: Callable[[], object], seconds: float) -> float:
+    """Return the mean seconds of a call that is repeated for so long, after one to warm up."""
+    run()
+    began, times = time.perf_counter(), 0
+    while times == 0 or time.perf_counter() - began < seconds:
+        run()
+        times += 1
+    return (time.perf_counter() - began) / times
 
 
 def product_operations(

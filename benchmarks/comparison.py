@@ -18,10 +18,22 @@ from typing import Any
 import torch
 from common import FOLDER, conditions
 from exact_angles import exact, exact_frequencies
-from far_ropes import HEAD_DIM, PEERS, ROPES, Rope, installed, rotated
+from far_ropes import (
+    HEAD_DIM,
+    ROPES,
+    Rope,
+    installed,
+    llama,
+    ropewalk,
+    rotary_embedding_torch,
+    rotated,
+    torchtune,
+    x_transformers,
+)
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec, scaling
+from ropewalk import scaling
+from ropewalk.bench.contenders import MODULES
 from ropewalk.files import read_json, write_json
 
 THETA = 10_000.0
@@ -37,56 +49,12 @@ LIBRARIES = {  # the name of a rope in far_ropes.py, and the package that must b
 CU_SEQLENS = (0, 5, 12, 16)  # documents of one packed row
 HALF_POSITION = 4_000  # of a query in bfloat16
 
-# How each rotates x (1, H, S, D) at positions (S,), its module cast to a dtype as a model may be.
-Rotation = Callable[[Tensor, Tensor], Tensor]
-
-
-def ropewalk_rotation(dtype: torch.dtype) -> Rotation:
-    """Ours."""
-    return RotaryEmbedding(RotarySpec(HEAD_DIM, theta=THETA)).to(dtype).rotate
-
-
-def transformers_rotation(dtype: torch.dtype) -> Rotation:
-    """Llama's module and function, which forms cos and sin in the dtype of x."""
-    source = importlib.import_module(PEERS["transformers"])
-    config = source.LlamaConfig(hidden_size=HEAD_DIM, num_attention_heads=1, rope_theta=THETA)
-    rope = source.LlamaRotaryEmbedding(config).to(dtype)
-    return lambda x, at: source.apply_rotary_pos_emb(x, x, *rope(x, at[None]))[0]
-
-
-def rotary_embedding_torch_rotation(dtype: torch.dtype) -> Rotation:
-    """rotate_queries_or_keys where positions are contiguous, else its parts by hand."""
-    source = importlib.import_module(PEERS["rotary-embedding-torch"])
-    rope = source.RotaryEmbedding(HEAD_DIM, theta=THETA).to(dtype)
-
-    def rotate(x: Tensor, at: Tensor) -> Tensor:
-        if torch.equal(at, torch.arange(len(at)) + at[0]):
-            return rope.rotate_queries_or_keys(x, offset=int(at[0])).detach()
-        return source.apply_rotary_emb(rope(at.to(x.dtype)), x).detach()
-
-    return rotate
-
-
-def x_transformers_rotation(dtype: torch.dtype) -> Rotation:
-    """apply_rotary_pos_emb on the angles of its module."""
-    source = importlib.import_module(PEERS["x-transformers"])
-    rope = source.RotaryEmbedding(HEAD_DIM, base=THETA).to(dtype)
-    return lambda x, at: source.apply_rotary_pos_emb(x, rope(at)[0])
-
-
-def torchtune_rotation(dtype: torch.dtype) -> Rotation:
-    """RotaryPositionalEmbeddings with input_pos."""
-    source = importlib.import_module(PEERS["torchtune"])
-    rope = source.RotaryPositionalEmbeddings(HEAD_DIM, 8_192, int(THETA)).to(dtype)
-    return lambda x, at: rope(x.transpose(1, 2), input_pos=at[None]).transpose(1, 2)
-
-
-ROTATIONS: dict[str, Callable[[torch.dtype], Rotation]] = {
-    "ropewalk": ropewalk_rotation,
-    "transformers, Llama": transformers_rotation,
-    "rotary-embedding-torch": rotary_embedding_torch_rotation,
-    "x-transformers": x_transformers_rotation,
-    "torchtune": torchtune_rotation,
+CAST: dict[str, Callable[[float, torch.dtype], Rope]] = {  # in a model that was cast to a dtype
+    "ropewalk": ropewalk,
+    "transformers, Llama": lambda theta, dtype: llama(theta, dtype, torch.bfloat16),
+    "rotary-embedding-torch": rotary_embedding_torch,
+    "x-transformers": x_transformers,
+    "torchtune": torchtune,
 }
 
 
@@ -103,7 +71,7 @@ def far_errors(rope: Rope, window: int) -> dict[str, float]:
     return found
 
 
-def bfloat16_error(rotate: Rotation, pairing: str) -> float:
+def bfloat16_error(rotate: Callable[[Tensor, Tensor], Tensor], pairing: str) -> float:
     """Worst error of rotated bfloat16 vectors, as a part of their length."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 4, 64, HEAD_DIM, generator=generator).bfloat16()
@@ -113,17 +81,12 @@ def bfloat16_error(rotate: Rotation, pairing: str) -> float:
     return wrong.max().item()
 
 
-def packed_error(rope: Rope, name: str) -> float:
+def packed_error(rope: Rope) -> float:
     """Worst difference of packed documents, rotated in one call, from each rotated alone."""
     x = torch.randn(1, 4, CU_SEQLENS[-1], HEAD_DIM, generator=torch.Generator().manual_seed(1))
     parts = [torch.arange(b - a) for a, b in pairwise(CU_SEQLENS)]
     sizes = [len(part) for part in parts]
-    if name == "rotary-embedding-torch":  # its method takes an offset alone; its parts take more
-        source = importlib.import_module(PEERS[name])
-        module = source.RotaryEmbedding(HEAD_DIM, theta=THETA)
-        row = source.apply_rotary_emb(module(torch.cat(parts).float()), x).detach()
-    else:
-        row = rope.rotate(x, torch.cat(parts))
+    row = rope.rotate(x, torch.cat(parts))
     alone = [rope.rotate(y, at) for y, at in zip(x.split(sizes, dim=-2), parts, strict=True)]
     return (row - torch.cat(alone, dim=-2)).abs().max().item()
 
@@ -140,7 +103,7 @@ def scaling_rules(name: str) -> list[str] | None:
         llama3 = importlib.import_module("torchtune.models.llama3_1")
         return [part for part in dir(llama3) if part.endswith("ScaledRoPE")]
     if name in ("rotary-embedding-torch", "x-transformers"):
-        taken = inspect.signature(importlib.import_module(PEERS[name]).RotaryEmbedding.__init__)
+        taken = inspect.signature(importlib.import_module(MODULES[name]).RotaryEmbedding.__init__)
         return [part for part in taken.parameters if "interpol" in part or "rescale" in part]
     return None
 
@@ -152,10 +115,10 @@ def measured(name: str, window: int) -> dict[str, Any]:
     assert rope is not None
     row = {"name": name, "pairing": rope.pairing, "cos_sin_worst": far_errors(rope, window)}
     row["rules"] = scaling_rules(name)
-    row["packed_worst"] = packed_error(rope, name)
-    if name in ROTATIONS:
+    row["packed_worst"] = packed_error(rope)
+    if name in CAST:
         for key, dtype in (("module_float32", torch.float32), ("module_bfloat16", torch.bfloat16)):
-            error = bfloat16_error(ROTATIONS[name](dtype), rope.pairing)
+            error = bfloat16_error(CAST[name](THETA, dtype).rotate, rope.pairing)
             row.setdefault("bfloat16_worst", {})[key] = error
     return row
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from common import FOLDER, conditions, table, write_pictures
 from cost_steps import LAYERS, SHAPE, Worker
 
+from ropewalk.bench.clock import in_turn
 from ropewalk.encodings import split_names
 from ropewalk.figures import Picture
 from ropewalk.figures.drawing import Scheme, blank, calm, names_beside, style, title, width_of
@@ -41,20 +43,18 @@ WORKS = {
 }
 
 
-def in_turn(workers: Sequence[Worker], lengths: Sequence[int], rounds: int) -> list[list[Any]]:
+def by_length(workers: Sequence[Worker], lengths: Sequence[int], rounds: int) -> list[list[Any]]:
     """Measure all workers at each length, in turn, for several rounds; return a list for each.
 
-    Every second round goes backward, so that no worker always follows the same one. The first
-    worker is what the others are compared with. Raises RuntimeError if it fails.
+    The first worker is what the others are compared with. Raises RuntimeError if it fails.
     """
     rows: list[list[Any]] = [[] for _ in workers]
     for length in lengths:
-        found: list[list[dict[str, Any]]] = [[] for _ in workers]
-        for number in range(rounds):
-            places = range(len(workers))
-            for place in places if number % 2 == 0 else reversed(places):
-                answer = workers[place].measure(length)
-                found[place] += [answer] if answer else []
+        measures = {str(i): partial(w.measure, length) for i, w in enumerate(workers)}
+        found = [
+            [answer for answer in answers if answer is not None]
+            for answers in in_turn(measures, rounds).values()
+        ]
         if workers[0].failure:
             raise RuntimeError(
                 f"the first encoding, which the others are compared with, failed at {length} "
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for work in WORKS:
         workers = [Worker(work, name, attention) for attention, name in rows]
         try:
-            found = in_turn(workers, lengths, options.rounds)
+            found = by_length(workers, lengths, options.rounds)
         except RuntimeError as error:
             parser.error(str(error))
         finally:

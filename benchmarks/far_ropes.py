@@ -1,6 +1,7 @@
 """The ropes whose exactness is measured: ours, copied formulas, other libraries'.
 
-Each function makes a rope from a theta, or returns None if it does not support that theta.
+Each function makes a rope from a theta, or returns None if it does not support that theta. A
+`dtype` is the one to which a model that holds the rope was cast.
 """
 
 from __future__ import annotations
@@ -14,16 +15,12 @@ import torch
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec
+from ropewalk.bench.contenders import MODULES
 
 HEAD_DIM = 128
 FARTHEST = 2**31 - 1
 LARGEST_TABLE = 131_072  # positions, for libraries whose tables start at 0
-PEERS = {  # package: the module that is called
-    "transformers": "transformers.models.llama.modeling_llama",
-    "rotary-embedding-torch": "rotary_embedding_torch",
-    "x-transformers": "x_transformers.x_transformers",
-    "torchtune": "torchtune.modules",
-}
+PEERS = ("transformers", "rotary-embedding-torch", "x-transformers", "torchtune")
 
 Tables = tuple[Tensor, Tensor]  # cos and sin, (S, R/2)
 
@@ -38,9 +35,9 @@ class Rope:
     max_positions: int = FARTHEST + 1
 
 
-def ropewalk(theta: float) -> Rope:
+def ropewalk(theta: float, dtype: torch.dtype = torch.float32) -> Rope:
     """Ours."""
-    rope = RotaryEmbedding(RotarySpec(HEAD_DIM, theta=theta))
+    rope = RotaryEmbedding(RotarySpec(HEAD_DIM, theta=theta)).to(dtype)
     return Rope(rope.tables, lambda x, positions: rope.rotate(x, positions), "half")
 
 
@@ -74,7 +71,7 @@ def llama(
     """transformers' LlamaRotaryEmbedding in a model cast to `buffer`, given q of dtype `tables`."""
     if installed("transformers") is None:
         return llama_written_out(theta, buffer, tables)
-    source = import_module(PEERS["transformers"])
+    source = import_module(MODULES["transformers"])
     config = source.LlamaConfig(
         vocab_size=8,
         hidden_size=HEAD_DIM,
@@ -150,25 +147,27 @@ def meta(theta: float) -> Rope:
     return Rope(tables, rotate, "interleaved")
 
 
-def rotary_embedding_torch(theta: float) -> Rope:
-    """lucidrains' rotary-embedding-torch."""
-    source = import_module(PEERS["rotary-embedding-torch"])
-    rope = source.RotaryEmbedding(HEAD_DIM, theta=theta)
+def rotary_embedding_torch(theta: float, dtype: torch.dtype = torch.float32) -> Rope:
+    """lucidrains' rotary-embedding-torch; its parts by hand if positions are not contiguous."""
+    source = import_module(MODULES["rotary-embedding-torch"])
+    rope = source.RotaryEmbedding(HEAD_DIM, theta=theta).to(dtype)
 
     def tables(positions: Tensor) -> Tables:
         angle = rope(positions)[:, ::2].detach()
         return angle.cos(), angle.sin()
 
     def rotate(x: Tensor, positions: Tensor) -> Tensor:
-        return rope.rotate_queries_or_keys(x, offset=int(positions[0])).detach()
+        if torch.equal(positions, torch.arange(len(positions)) + positions[0]):
+            return rope.rotate_queries_or_keys(x, offset=int(positions[0])).detach()
+        return source.apply_rotary_emb(rope(positions.to(x.dtype)), x).detach()
 
     return Rope(tables, rotate, "interleaved")
 
 
-def x_transformers(theta: float) -> Rope:
+def x_transformers(theta: float, dtype: torch.dtype = torch.float32) -> Rope:
     """lucidrains' x-transformers."""
-    source = import_module(PEERS["x-transformers"])
-    rope = source.RotaryEmbedding(HEAD_DIM, base=theta)
+    source = import_module(MODULES["x-transformers"])
+    rope = source.RotaryEmbedding(HEAD_DIM, base=theta).to(dtype)
 
     def tables(positions: Tensor) -> Tables:
         angle = rope(positions)[0][0, :, ::2]
@@ -180,10 +179,10 @@ def x_transformers(theta: float) -> Rope:
     return Rope(tables, rotate, "interleaved")
 
 
-def torchtune(theta: float) -> Rope:
+def torchtune(theta: float, dtype: torch.dtype = torch.float32) -> Rope:
     """torchtune's RotaryPositionalEmbeddings, whose table starts from 0."""
-    source = import_module(PEERS["torchtune"])
-    rope = source.RotaryPositionalEmbeddings(HEAD_DIM, LARGEST_TABLE, int(theta))
+    source = import_module(MODULES["torchtune"])
+    rope = source.RotaryPositionalEmbeddings(HEAD_DIM, LARGEST_TABLE, int(theta)).to(dtype)
 
     def tables(positions: Tensor) -> Tables:
         cos, sin = rope.cache[positions].unbind(-1)
@@ -230,7 +229,7 @@ def float32_frequencies(theta: float) -> Tensor:
 def installed(library: str) -> str | None:
     """Return the version of a library that is installed and can be imported, or None."""
     try:
-        import_module(PEERS[library])
+        import_module(MODULES[library])
         return version(library)
     except Exception:  # with unexpected versions of others, an import may fail in any way
         return None

@@ -21,6 +21,7 @@ from common import FOLDER, conditions, table
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from ropewalk.bench.clock import Step, time_steps
 from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.biases import PairBias
 from ropewalk.files import write_json
@@ -95,14 +96,13 @@ def compare(encoding: str, length: int, causal: bool, rounds: int) -> dict[str, 
         "flex": torch.compile(in_one_kernel(site, length, causal), fullgraph=True, dynamic=False),
     }
     first = {name: round(first_call(way, qkv), 1) for name, way in ways.items() if name != "blocks"}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    outputs = {}
-    for _ in range(rounds):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            outputs[name] = way(*qkv)
-            times[name].append(time.perf_counter() - began)
-    seconds = {name: median(each) for name, each in times.items()}
+    outputs: dict[str, Tensor] = {}
+
+    def step(name: str) -> Step:
+        return Step(lambda _: outputs.update({name: ways[name](*qkv)}))
+
+    times = time_steps({name: step(name) for name in ways}, qkv.device, rounds, 0.0)
+    seconds = {name: median(samples) for name, samples in times.items()}
     return {
         "encoding": encoding,
         "length": length,

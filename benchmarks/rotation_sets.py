@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from common import FOLDER, conditions, table
 
+from ropewalk.bench.clock import Run, Step, time_steps
 from ropewalk.bench.contenders import ropewalk
 from ropewalk.bench.workloads import IN_PLACE, WORKLOADS, Case, copying
 from ropewalk.files import write_json
@@ -28,10 +28,8 @@ DTYPES = ("bfloat16", "float16", "float32")
 RUNS, ROUNDS = 9, 25
 COPYING = "copying"
 
-Call = Callable[[], object]
 
-
-def rotating(case: Case, instructions: str) -> Call:
+def rotating(case: Case, instructions: str) -> Run:
     """Return a call that rotates q and k of this case in place by one instruction set."""
     q, k = (x.clone() for x in case.tensors(-2))
     rotate = ropewalk(case).rotate
@@ -47,17 +45,11 @@ def one_run(dtype: str, rounds: int) -> dict[str, float]:
     """Return the median seconds of processor time of each row, measured in turn."""
     torch.set_num_threads(1)
     case = Case(WORKLOADS["prefill"][0], IN_PLACE, getattr(torch, dtype), torch.device("cpu"))
-    calls: dict[str, Call] = {COPYING: copying(case)}
+    calls: dict[str, Run] = {COPYING: copying(case)}
     calls |= {name: rotating(case, name) for name in SETS if cpu._limit(name) == name}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    order, draw = list(calls), random.Random(0)
-    for turn in range(-3, rounds):  # the first three warm up
-        draw.shuffle(order)
-        for name in order:
-            began = time.thread_time()
-            calls[name]()
-            if turn >= 0:
-                seconds[name].append(time.thread_time() - began)
+    steps = {name: Step(lambda _, call=call: call()) for name, call in calls.items()}
+    time_steps(steps, case.device, 2, 0.0)  # warms up
+    seconds = time_steps(steps, case.device, rounds, 0.0, clock=time.thread_time)
     return {name: median(values) for name, values in seconds.items()}
 
 

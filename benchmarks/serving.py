@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +26,7 @@ from serving_ways import WAYS, Ids, m2m100_with_weights_of, write_work
 from translation import product_rate, search_operations, untrained
 from translation_ways import Way
 
+from ropewalk.bench.clock import in_turn
 from ropewalk.files import write_json
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import translate_ids
@@ -66,19 +68,22 @@ def measure(
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Measure each row in a new process, in turn, for several rounds."""
-    script = str(FOLDER / "serving_ways.py")
-    for number in range(rounds):
-        for row in rows:
-            words = [script, str(work), row.way, str(row.beam), str(threads)]
-            done = subprocess.run(
-                [sys.executable, *words], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise RuntimeError(f"{row.way}, beam {row.beam}, failed:\n{done.stderr}")
-            answer = json.loads((work / "found.json").read_text(encoding="utf-8"))
-            row.seconds.append(answer["seconds"])
-            row.found = answer["found"]
-        say(f"round {number + 1} of {rounds}")
+
+    def measured(row: Row) -> None:
+        words = [str(work), row.way, str(row.beam), str(threads)]
+        command = [sys.executable, str(FOLDER / "serving_ways.py"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{row.way}, beam {row.beam}, failed:\n{done.stderr}")
+        answer = json.loads((work / "found.json").read_text(encoding="utf-8"))
+        row.seconds.append(answer["seconds"])
+        row.found = answer["found"]
+
+    in_turn(
+        {f"{row.way}, beam {row.beam}": partial(measured, row) for row in rows},
+        rounds,
+        after_round=lambda done: say(f"round {done} of {rounds}"),
+    )
 
 
 def rows_of(model: Transformer, beams: Sequence[int]) -> tuple[list[Row], str]:

@@ -11,6 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +28,7 @@ from common import (
     table,
 )
 
+from ropewalk.bench.clock import in_turn
 from ropewalk.files import write_json
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.batches import Batch, EncodedSplit, make_batch, plan_epoch
@@ -164,16 +166,16 @@ def measure_model(
     for row in rows:  # untimed: memory is taken and weights are packed at the first batch
         row.measure(0.0)
         say(f"warm: {row.name}, {row.precision}")
-    rates: list[list[tuple[float, float]]] = [[] for _ in rows]
-    bare: dict[str, list[float]] = {precision: [] for precision in precisions()}
-    for number in range(rounds):
-        for row, found in zip(rows, rates, strict=True):
-            found.append(row.measure(seconds))
-        for precision, values in bare.items():
-            rate = matmul_rate(shape.width, shape.feed_forward, precision, min(1.0, seconds))
-            values.append(rate)
-        say(f"round {number + 1} of {rounds}")
-    limits = {precision: median(values) for precision, values in bare.items()}
+    sizes = shape.width, shape.feed_forward
+    bare = {p: partial(matmul_rate, *sizes, p, min(1.0, seconds)) for p in precisions()}
+    measures = [*(partial(row.measure, seconds) for row in rows), *bare.values()]
+    samples = in_turn(
+        {str(place): measure for place, measure in enumerate(measures)},
+        rounds,
+        after_round=lambda done: say(f"round {done} of {rounds}"),
+    )
+    rates = [*samples.values()][: len(rows)]
+    limits = dict(zip(bare, map(median, [*samples.values()][len(rows) :]), strict=True))
     return {
         "shape": asdict(shape),
         "bare_matmul_gflops": {k: round(v / 1e9, 1) for k, v in limits.items()},

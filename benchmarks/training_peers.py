@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,7 @@ import torch
 from common import FOLDER, conditions, default_data, precisions, table
 from training_ways import WAYS, sentences_of
 
+from ropewalk.bench.clock import in_turn
 from ropewalk.files import write_json
 from ropewalk.lab.data.batches import EncodedSplit
 from ropewalk.lab.data.corpus import Corpus, load_corpus
@@ -54,12 +56,13 @@ def measure(
     for (name, precision), way in ways.items():  # untimed: memory is taken, weights are packed
         way.train(seconds / 4)
         say(f"warm: {name}, {precision}")
-    rates: dict[tuple[str, str], list[float]] = {key: [] for key in ways}
-    for number in range(rounds):
-        for key, way in ways.items():
-            done, spent = way.train(seconds)
-            rates[key].append(done / spent)
-        say(f"round {number + 1} of {rounds}")
+    keys = {f"{name}, {precision}": (name, precision) for name, precision in ways}
+    samples = in_turn(
+        {label: partial(ways[key].train, seconds) for label, key in keys.items()},
+        rounds,
+        after_round=lambda done: say(f"round {done} of {rounds}"),
+    )
+    rates = {keys[label]: [done / spent for done, spent in x] for label, x in samples.items()}
     return [row(*key, found, rates.get((PEER, key[1]), found)) for key, found in rates.items()]
 
 

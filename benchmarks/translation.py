@@ -12,15 +12,17 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from common import FOLDER, conditions, default_data, table
+from common import FOLDER, conditions, default_data, seconds_of_call, table
 from torch import nn
 from translation_ways import Way, ways_of
 
+from ropewalk.bench.clock import in_turn
 from ropewalk.encodings.absolute import Sinusoidal
 from ropewalk.files import write_json
 from ropewalk.lab.config_sources import make_config
@@ -50,10 +52,16 @@ def measure(
     everything = range(len(sources))
     for way in ways:  # untimed: weights are packed at the first sentences
         way.run(sources[:2])
-    for number in range(rounds):
-        for way in ways:
-            way.measure(sources, everything[number % every :: every] if way.sampled else everything)
-        say(f"round {number + 1} of {rounds}")
+
+    def measured(way: Way) -> None:  # each round takes other sentences
+        first = len(way.seconds) % every
+        way.measure(sources, everything[first::every] if way.sampled else everything)
+
+    in_turn(
+        {f"{way.name}, beam {way.beam}": partial(measured, way) for way in ways},
+        rounds,
+        after_round=lambda done: say(f"round {done} of {rounds}"),
+    )
     return ways
 
 
@@ -111,12 +119,7 @@ def product_rate(width: int, hidden: int, seconds: float) -> float:
     It uses ropewalk's own products, the fastest in torch.
     """
     x, weight = torch.randn(600, width), torch.randn(hidden, width)
-    for warm in (True, False):
-        began, times = time.perf_counter(), 0
-        while times == 0 or (not warm and time.perf_counter() - began < seconds):
-            linear(x, weight)
-            times += 1
-    return times * 2 * x.numel() * hidden / (time.perf_counter() - began)
+    return 2 * x.numel() * hidden / seconds_of_call(lambda: linear(x, weight), seconds)
 
 
 def summarized(

@@ -2,8 +2,8 @@
 
 These fail if a contender is timed that computes another rotation or gradient, changes its arguments
 or does not run; if a right one is refused; if a table lacks its limit or counts wrong bytes; if the
-results cannot be read back from JSON; and if a mistake on the command line gives more than one
-line. No test asserts how long anything takes.
+results cannot be read back from JSON; and if a mistake is not named. No test asserts how long
+anything takes.
 """
 
 import io
@@ -12,7 +12,6 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -427,29 +426,13 @@ def test_a_duration_has_three_figures_and_a_unit():
     assert duration(1.234e-6) == "1.23 µs"
 
 
-def ropewalk(*words, cwd):
-    command = [sys.executable, "-m", "ropewalk.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
-
-
 @pytest.mark.slow  # two processes that import torch and measure
 def test_the_command_prints_tables_and_writes_what_it_is_asked_to(tmp_path):
     words = ["bench", "--work", "decode", "--dtype", "float32", "--rounds", "1", "--device", "cpu"]
-    done = ropewalk(*words, "--out", "o.json", "--figure", "f.svg", cwd=tmp_path)
+    command = [sys.executable, "-m", "ropewalk.cli", *words, "--out", "o.json", "--figure", "f.svg"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("clone (limit)") == 2
     results = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
     assert results["command"].startswith("ropewalk bench --work decode")
     assert "<svg" in (tmp_path / "f.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--work", "x"], "--work must be of"), (["--figure", "f.gif"], "--figure must end in")],
-)
-def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(words, said, tmp_path: Path):
-    done = ropewalk("bench", *words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not list(tmp_path.iterdir())

@@ -590,6 +590,8 @@ BERT = {**FIELDS, "model_type": "modernbert"}
         ({"model": ""}, "--model must name a path, got an empty one"),
         ({"compiled": True}, "--compile must be left out with --model"),
         ({"figure": "a.png"}, "--figure must be left out with --model"),
+        ({"model": None, "work": "x"}, "--work must be of prefill, training, decode, got 'x'"),
+        ({"model": None, "figure": "f.gif"}, "--figure must end in .png or .svg"),
         ({"model": None, "tokens": "8"}, "--tokens must be left out without --model"),
         (
             {"model": None, "trust_remote_code": True},

@@ -40,7 +40,7 @@ class Stub:
 
 
 def measured(workers, lengths, rounds):
-    rows = cost.in_turn(workers, lengths, rounds)
+    rows = cost.by_length(workers, lengths, rounds)
     assert [len(row) for row in rows] == [len(lengths)] * len(workers)
     return [[at["ratio"] for at in row] for row in rows]
 
@@ -49,7 +49,7 @@ def measured(workers, lengths, rounds):
 def test_in_each_round_every_encoding_is_measured_once_at_the_same_length(factors, rounds):
     calls = []
     workers = [Stub(factor, calls) for factor in factors]
-    cost.in_turn(workers, [8, 64], rounds)
+    cost.by_length(workers, [8, 64], rounds)
     times = rounds * len(workers)
     assert [length for _, length in calls] == [8] * times + [64] * times
     for start in range(0, len(calls), len(workers)):
@@ -88,7 +88,7 @@ def test_a_machine_that_becomes_slower_from_round_to_round_moves_no_ratio(factor
 def test_an_encoding_that_fails_at_a_length_stops_no_other():
     calls = []
     workers = [Stub(1, calls), Stub(2, calls, longest=8), Stub(3, calls)]
-    first, second, third = cost.in_turn(workers, [8, 64, 128], 2)
+    first, second, third = cost.by_length(workers, [8, 64, 128], 2)
     assert [at["ratio"] for at in first + third] == [1, 1, 1, 3, 3, 3]
     assert second[0]["ratio"] == 2
     assert second[1:] == [{"failed": "out of memory"}] * 2
@@ -98,7 +98,7 @@ def test_nothing_is_reported_without_the_encoding_that_others_are_compared_with(
     calls = []
     workers = [Stub(1, calls, longest=8), Stub(2, calls)]
     with pytest.raises(RuntimeError, match="failed at 64 tokens: out of memory"):
-        cost.in_turn(workers, [8, 64], 2)
+        cost.by_length(workers, [8, 64], 2)
 
 
 @pytest.mark.parametrize("attention", ["softmax", "elu"])

@@ -30,6 +30,14 @@ OURS = "ropewalk"
 WITHOUT_KERNEL = "ropewalk without its kernel"
 COMPILED = "the formula, torch.compile"
 TRANSFORMERS = "transformers"
+MODULES = {  # package: the module that is called
+    "transformers": "transformers.models.llama.modeling_llama",
+    "rotary-embedding-torch": "rotary_embedding_torch",
+    "x-transformers": "x_transformers.x_transformers",
+    "torchtune": "torchtune.modules",
+    "liger-kernel": "liger_kernel.transformers.rope",
+    "flash-attn": "flash_attn.layers.rotary",
+}
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ def transformers_tables_ready(case: Case) -> Rotation | None:
 
 def _llama(case: Case) -> tuple[Any, Any]:
     """Return its function of q, k, cos and sin, and one that computes these in the dtype of q."""
-    llama = import_module("transformers.models.llama.modeling_llama")
+    llama = import_module(MODULES["transformers"])
     config = llama.LlamaConfig(
         hidden_size=case.workload.head_dim,
         num_attention_heads=1,
@@ -175,7 +183,7 @@ def rotary_embedding_torch(case: Case) -> Rotation | None:
     """rotate_queries_or_keys, which caches the angles if positions start at 0."""
     if case.form == IN_PLACE:
         return None
-    source = import_module("rotary_embedding_torch")
+    source = import_module(MODULES["rotary-embedding-torch"])
     rope = source.RotaryEmbedding(case.workload.head_dim, theta=THETA).to(case.device)
     apply, first = rope.rotate_queries_or_keys, case.workload.first
     return Rotation(lambda q, k: (apply(q, offset=first), apply(k, offset=first)), "interleaved")
@@ -185,7 +193,7 @@ def x_transformers(case: Case) -> Rotation | None:
     """apply_rotary_pos_emb; its module computes the angles before (decode: in the call)."""
     if case.form == IN_PLACE:
         return None
-    source = import_module("x_transformers.x_transformers")
+    source = import_module(MODULES["x-transformers"])
     rope = source.RotaryEmbedding(case.workload.head_dim, base=THETA).to(case.device)
     apply, positions = source.apply_rotary_pos_emb, case.workload.positions(case.device)
     ready = None if case.form == WITH_TABLES else rope(positions)[0]
@@ -201,7 +209,7 @@ def torchtune(case: Case) -> Rotation | None:
     """RotaryPositionalEmbeddings, which computes its table of all positions at the start."""
     if case.form == IN_PLACE:
         return None
-    source = import_module("torchtune.modules")
+    source = import_module(MODULES["torchtune"])
     work = case.workload
     rope = source.RotaryPositionalEmbeddings(
         work.head_dim, max_seq_len=work.first + work.length, base=int(THETA)
@@ -215,7 +223,7 @@ def liger(case: Case) -> Rotation | None:
     _needs_gpu("liger_kernel", case)
     if case.form == WITH_TABLES:
         return None
-    apply = import_module("liger_kernel.transformers.rope").liger_rotary_pos_emb
+    apply = import_module(MODULES["liger-kernel"]).liger_rotary_pos_emb
     cos, sin = (torch.cat((t, t), dim=-1)[None] for t in _tables(case, case.workload.first))
     if case.form != IN_PLACE:
         return Rotation(lambda q, k: apply(q, k, cos, sin))
@@ -230,7 +238,7 @@ def liger(case: Case) -> Rotation | None:
 def flash_attn(case: Case) -> Rotation:
     """flash-attn's apply_rotary_emb, on a table of all positions from 0, in the dtype of q."""
     _needs_gpu("flash_attn", case)
-    apply = import_module("flash_attn.layers.rotary").apply_rotary_emb
+    apply = import_module(MODULES["flash-attn"]).apply_rotary_emb
     cos, sin = _tables(case, first=0)
     how = {"inplace": case.form == IN_PLACE, "seqlen_offsets": case.workload.first}
     return Rotation(lambda q, k: (apply(q, cos, sin, **how), apply(k, cos, sin, **how)), seq_dim=-3)
