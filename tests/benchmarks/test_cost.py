@@ -8,6 +8,7 @@ earlier tokens than stated, or if the script no longer runs to the end.
 
 import json
 import math
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,14 @@ cost, steps = load_scripts("benchmarks", "cost", "cost_steps")
 
 FACTORS = st.lists(st.floats(0.1, 50), min_size=1, max_size=6).map(lambda rest: [1.0, *rest])
 ROUNDS = st.integers(1, 7)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_collecting():
+    """Stubs leave nothing to collect, and collecting takes longer than hundreds of their rounds."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr("ropewalk.bench.clock.gc", Mock())
+        yield
 
 
 class Stub:
