@@ -67,7 +67,7 @@ def test_a_local_folder_is_read(home, monkeypatch, form, large):
     if large:
         assert "train" not in corpus.splits
         corpus.stream.scan()
-        train = [pair for block in corpus.stream.blocks(home, 0) for pair in block.pairs]
+        train = [pair for block in corpus.stream.blocks() for pair in block]
     else:
         assert corpus.stream is None
         train = list(corpus.splits["train"])

@@ -20,7 +20,7 @@ from ropewalk.checks import shown
 from ropewalk.lab.data.hub import pairs_of, read_hub, rows_are_large
 from ropewalk.lab.data.multi30k import read_multi30k
 from ropewalk.lab.data.phrases import SIZES, read_phrases
-from ropewalk.lab.data.stream import FileStream, PairStream, hold_out, is_large
+from ropewalk.lab.data.stream import PairStream, hold_out, is_large
 from ropewalk.lab.data.textfiles import (
     CorpusError,
     Pair,
@@ -130,7 +130,7 @@ def stream_held_out(
     notes: list[str] = []
     test, validation = hold_out(rows(notes), HELD_OUT_SHARE, HELD_OUT_MOST)
     held_out = {*test, *validation}
-    stream = FileStream(name, lambda: (pair for pair in rows([]) if pair[0] not in held_out))
+    stream = PairStream(name, lambda: (pair for pair in rows([]) if pair[0] not in held_out))
     splits = {"validation": tuple(validation.items()), "test": tuple(test.items())}
     return Corpus(name, source, target, splits, tuple(notes), stream)
 
@@ -255,7 +255,7 @@ def _from_hub(data: str, source: str, target: str, stream: bool) -> Corpus:
     for name in (validation, *(other for other in rows if other not in ("train", validation))):
         split = "validation" if name == validation else name
         splits[split] = tuple(pairs_of(rows[name], data, name, source, target, notes))
-    streamed = FileStream(data, lambda: train([])) if large else None
+    streamed = PairStream(data, lambda: train([])) if large else None
     return Corpus(data, source, target, splits, tuple(notes), streamed)
 
 
@@ -272,12 +272,12 @@ def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus
     _check_folder(folder, found, source, target)
     splits: Splits = {}
     notes: list[str] = []
-    streamed: FileStream | None = None
+    streamed: PairStream | None = None
     for name in sorted(found, key=_split_order):
         split = "validation" if name in VALIDATION_NAMES else name
         sides = {ending: paths[0] for ending, paths in found[name].items()}
         if stream and name == "train" and is_large(sides):
-            streamed = FileStream.of_split(sides, source, target)
+            streamed = PairStream.of_split(sides, source, target)
             continue
         both = next((ending for ending in BOTH_SIDES if ending in sides), None)
         if both is not None:

@@ -1,4 +1,8 @@
-"""Token ids of a large corpus on disk, read through memory maps.
+"""Token ids of a large corpus on disk: written once, block by block, and read through memory maps.
+
+The library's own threads encode a block while the next one is read. A session that was killed goes
+on after the last complete part, with the same vocabulary. Memory is bounded by three blocks, their
+ids and the sample of the vocabulary.
 
 The form is numpy's own `.npy` file. It exists, any tool reads it, and `numpy.load(mmap_mode="r")`
 maps it without a copy, so that all cells of a run share one copy in the page cache. The other forms
@@ -8,8 +12,7 @@ no checksum and no written specification.
 
 A corpus is a folder of parts. Part 7 is three files: `00007.ids.npy` has the ids of its pairs one
 after another, source then target, as uint16 or uint32; `00007.lengths.npy` has their lengths
-`(pairs, 2)`; `00007.json` has the SHA-256 of both and is written last. A generated corpus adds
-`00007.seen.npy`, which keeps later parts from repeating a sentence. A part is therefore complete
+`(pairs, 2)`; `00007.json` has the SHA-256 of both and is written last. A part is therefore complete
 or absent. `store.json` is written after the last part. A store without it is not read.
 """
 
@@ -17,8 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
 
@@ -27,18 +32,22 @@ from numpy.typing import NDArray
 
 from ropewalk.files import (
     Facts,
+    digest_of,
     read_checked_json,
     remove_parts,
     write_bytes,
     write_checked_json,
 )
+from ropewalk.lab.data.stream import PairStream, Progress, silent
+from ropewalk.lab.data.textfiles import CorpusError, Pair
+from ropewalk.lab.tokens import Tokens
 
 Ids = NDArray[np.unsignedinteger]
 
 INDEX = "store.json"
 
 
-def path_of(folder: Path, number: int, ending: str) -> Path:
+def _path_of(folder: Path, number: int, ending: str) -> Path:
     """Return the path of one file of a part."""
     return folder / f"{number:05d}.{ending}"
 
@@ -49,7 +58,7 @@ def ids_dtype(vocabulary: int) -> type[np.unsignedinteger]:
 
 
 def write_part(folder: Path, number: int, arrays: Mapping[str, Ids], facts: Facts) -> None:
-    """Write a part, atomically: "ids", "lengths" `(pairs, 2)` and further arrays by name.
+    """Write a part, atomically: the arrays "ids" and "lengths" `(pairs, 2)`.
 
     `facts` goes to its JSON. Raises OSError if the disk is full. The part is then absent.
     """
@@ -59,9 +68,9 @@ def write_part(folder: Path, number: int, arrays: Mapping[str, Ids], facts: Fact
         np.save(file, array, allow_pickle=False)
         content = file.getvalue()
         digests[name] = hashlib.sha256(content).hexdigest()
-        write_bytes(path_of(folder, number, f"{name}.npy"), content)
+        write_bytes(_path_of(folder, number, f"{name}.npy"), content)
     held = {**facts, "pairs": len(arrays["lengths"]), "sha256": digests}
-    write_checked_json(path_of(folder, number, "json"), held)
+    write_checked_json(_path_of(folder, number, "json"), held)
 
 
 def complete_parts(folder: Path) -> list[Facts]:
@@ -72,10 +81,10 @@ def complete_parts(folder: Path) -> list[Facts]:
     """
     remove_parts(folder)
     found: list[Facts] = []
-    while (path := path_of(folder, len(found), "json")).exists():
+    while (path := _path_of(folder, len(found), "json")).exists():
         facts = read_checked_json(path, "pairs", "sha256")
         for name, digest in facts["sha256"].items():
-            _check_digest(path_of(folder, len(found), f"{name}.npy"), digest)
+            _check_digest(_path_of(folder, len(found), f"{name}.npy"), digest)
         found.append(facts)
     return found
 
@@ -140,10 +149,10 @@ class MappedSplit:
         count = read_index(folder)["parts"]
         self._parts = [
             # Slices of a plain view of the map take a tenth of the time of slices of np.memmap.
-            mapped(path_of(folder, i, "ids.npy"), 1).view(np.ndarray)
+            _mapped(_path_of(folder, i, "ids.npy"), 1).view(np.ndarray)
             for i in range(count)
         ]
-        lengths = [mapped(path_of(folder, i, "lengths.npy"), 2) for i in range(count)]
+        lengths = [_mapped(_path_of(folder, i, "lengths.npy"), 2) for i in range(count)]
         self._first = [0, *accumulate(map(len, lengths))]  # row of each part
         whole = np.empty((self._first[-1], 2), np.uint32)
         starts = np.empty(len(whole), np.int64)
@@ -153,7 +162,7 @@ class MappedSplit:
             ends = part.sum(1, dtype=np.int64).cumsum()
             starts[rows] = ends - part.sum(1, dtype=np.int64)
             if len(ends) and ends[-1] != len(self._parts[number]):
-                path = path_of(folder, number, "ids.npy")
+                path = _path_of(folder, number, "ids.npy")
                 raise ValueError(f"{path} does not fit its lengths; {_way_out(path)}")
         self.lengths, self._starts = whole, starts
         self.source, self.target = Side(self, 0), Side(self, 1)
@@ -175,7 +184,7 @@ class MappedSplit:
         return ids[start:middle], ids[middle : middle + int(self.lengths[row, 1])]
 
 
-def mapped(path: Path, axes: int) -> Ids:
+def _mapped(path: Path, axes: int) -> Ids:
     """Map an array. Raises ValueError, naming the file, if it is missing or not such an array."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -189,13 +198,179 @@ def mapped(path: Path, axes: int) -> Ids:
     return array  # type: ignore[no-any-return]
 
 
-__all__ = [
-    "MappedSplit",
-    "complete_parts",
-    "ids_dtype",
-    "mapped",
-    "path_of",
-    "read_index",
-    "write_index",
-    "write_part",
-]
+FOLDER = "pairs"  # of the store, in the run folder
+BEGUN = "vocabulary.json"  # in the store: which data and vocabulary its parts are of
+ENCODED_AT_ONCE = 2_000  # sentences: the library takes some 5 KB for each until its ids are copied
+
+
+def vocabulary_of(
+    stream: PairStream, run: Path, size: int, *, lowercase: bool, progress: Progress = silent
+) -> tuple[Tokens, str]:
+    """Return the vocabulary and its digest: that of an earlier session, or a new one in the run.
+
+    Raises ValueError if the run folder has parts of other data or of another vocabulary.
+    """
+    folder, path = run / FOLDER, run / "tokenizer.json"
+    wanted = {"data": stream.digest, "vocabulary": size, "lowercase": lowercase}
+    begun = folder / BEGUN
+    if begun.exists():
+        held = read_checked_json(begun, "tokenizer")
+        digest = str(held.pop("tokenizer"))
+        if held != wanted:
+            changed = "the corpus has changed" if held["data"] != wanted["data"] else "other fields"
+            raise ValueError(
+                f"{folder} has pairs of an earlier session with other data or another vocabulary "
+                f"({changed}); delete this folder, or choose another one with --out"
+            )
+        if path.exists():
+            return Tokens.load(path, digest), digest
+    sample = stream.sample
+    progress("training the vocabulary", 0, None)
+    tokens = Tokens.train(
+        (sentence for pair in sample for sentence in pair), size, lowercase=lowercase
+    )
+    digest = tokens.save(path)
+    write_checked_json(begun, {**wanted, "tokenizer": digest})
+    progress("training the vocabulary", 1, 1)
+    return tokens, digest
+
+
+def tokenize(
+    stream: PairStream,
+    tokens: Tokens,
+    digest: str,
+    run: Path,
+    *,
+    max_tokens: int,
+    held_out: Mapping[str, Sequence[Pair]],
+    progress: Progress = silent,
+) -> Facts:
+    """Tokenize what is not in the store yet, and return facts about all of it.
+
+    `digest` is that of the vocabulary. Pairs with more than `max_tokens` tokens on a side are left
+    out. The facts have "left_out", "longest_in_training" and, of each held-out split, how many of
+    its sentences occur in training.
+
+    Raises:
+        ValueError: if a part is damaged, the corpus changed meanwhile, or no pair is left.
+        OSError: if the disk is full; complete parts stay.
+    """
+    folder = run / FOLDER
+    key = digest_of({"data": stream.digest, "vocabulary": digest, "max_tokens": max_tokens})
+    parts = complete_parts(folder)
+    for number, part in enumerate(parts):
+        if part.get("key") != key:
+            raise ValueError(
+                f"{folder / f'{number:05d}.json'} is a part with other data or another max_tokens; "
+                f"delete {folder}, or choose another folder with --out"
+            )
+    if (folder / INDEX).exists():
+        index = read_index(folder)
+        if index.get("key") == key and index["parts"] == len(parts):
+            return dict(index["facts"])
+    overlap = _Overlap(held_out)
+    try:
+        parts += _write_parts(stream, tokens, folder, parts, max_tokens, key, overlap, progress)
+    except CorpusError:  # the text that these parts are of does not exist any more
+        shutil.rmtree(folder)
+        raise
+    if not any(part["pairs"] for part in parts):
+        raise ValueError(f"max_tokens must leave training pairs, got {max_tokens}: all are longer")
+    longest = [max(part["longest"][side] for part in parts) for side in (0, 1)]
+    facts = {
+        "left_out": sum(part["left_out"] for part in parts),
+        "longest_in_training": dict(zip(("source", "target"), longest, strict=True)),
+        "seen_in_training": overlap.counts(),
+    }
+    write_index(folder, len(parts), {"key": key, "facts": facts})
+    return facts
+
+
+def _write_parts(
+    stream: PairStream,
+    tokens: Tokens,
+    folder: Path,
+    before: Sequence[Facts],
+    max_tokens: int,
+    key: str,
+    overlap: _Overlap,
+    progress: Progress,
+) -> list[Facts]:
+    """Write the parts after those of `before`, and return their facts."""
+    written: list[Facts] = []
+    count = sum(part["pairs"] + part["left_out"] for part in before)
+    waiting: tuple[int, int, Future[tuple[dict[str, Ids], Facts]]] | None = None
+
+    def write() -> None:
+        nonlocal count
+        if waiting is not None:
+            number, pairs, future = waiting
+            arrays, facts = future.result()
+            facts["key"] = key
+            write_part(folder, number, arrays, facts)
+            written.append({**facts, "pairs": len(arrays["lengths"])})
+            count += pairs
+        progress("tokenizing", count, stream.pairs)
+
+    write()
+    with ThreadPoolExecutor(1) as pool:
+        for number, block in enumerate(stream.blocks()):
+            overlap.add(block)
+            if number >= len(before):
+                write()
+                waiting = number, len(block), pool.submit(_encode, tokens, block, max_tokens)
+        write()
+    return written
+
+
+def _encode(tokens: Tokens, pairs: list[Pair], max_tokens: int) -> tuple[dict[str, Ids], Facts]:
+    """Return the arrays of a part without its long pairs, and facts about it."""
+    ids, lengths, left_out = [np.empty(0, np.int64)], [], 0
+    for start in range(0, len(pairs), ENCODED_AT_ONCE // 2):
+        some = pairs[start : start + ENCODED_AT_ONCE // 2]
+        rows = tokens.encode([sentence for pair in some for sentence in pair])
+        flat: list[int] = []
+        for source, target in zip(rows[::2], rows[1::2], strict=True):
+            if max(len(source), len(target)) > max_tokens:
+                left_out += 1
+                continue
+            flat += source
+            flat += target
+            lengths.append((len(source), len(target)))
+        ids.append(np.array(flat, np.int64))
+    sizes = np.array(lengths, np.uint32).reshape(-1, 2)
+    longest = [int(n) for n in sizes.max(0, initial=0)]
+    arrays = {"ids": np.concatenate(ids).astype(ids_dtype(tokens.size)), "lengths": sizes}
+    return arrays, {"left_out": left_out, "longest": longest}
+
+
+class _Overlap:
+    """Which sentences of the held-out splits occur in training, block by block."""
+
+    def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
+        self._held_out = held_out
+        pairs = [pair for split in held_out.values() for pair in split]
+        self._wanted: dict[str, set[object]] = {
+            "source": {source for source, _ in pairs},
+            "target": {target for _, target in pairs},
+            "pairs": set(pairs),
+        }
+        self._found: dict[str, set[object]] = {kind: set() for kind in self._wanted}
+
+    def add(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            for kind, item in (("source", pair[0]), ("target", pair[1]), ("pairs", pair)):
+                if item in self._wanted[kind]:
+                    self._found[kind].add(item)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the counts as `corpus.overlap` does."""
+        found = self._found
+        return {
+            name: {
+                "source": sum(source in found["source"] for source, _ in pairs),
+                "target": sum(target in found["target"] for _, target in pairs),
+                "pairs": sum(pair in found["pairs"] for pair in pairs),
+            }
+            for name, pairs in self._held_out.items()
+        }

@@ -8,18 +8,15 @@ sample: SAMPLE_CHARACTERS of text.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from ropewalk.lab.data.store import Ids
 from ropewalk.lab.data.textfiles import CorpusError, Pair, stream_pairs
 
 #: Called with the name of a step, what is done of it, and the total, or None if it is not known.
 Progress = Callable[[str, int, int | None], None]
 
-LARGE_PAIRS = 200_000  # generated pairs; larger numbers are streamed
+LARGE_PAIRS = 200_000  # of a training split of the hub; more are streamed
 LARGE_BYTES = 2**25  # of the files of a training split; gzipped, a quarter of it
 
 BLOCK_PAIRS = 50_000
@@ -31,101 +28,52 @@ def silent(name: str, done: int, total: int | None) -> None:
     """Show no progress."""
 
 
-class Block(NamedTuple):
-    """Consecutive training pairs, and arrays that their part on disk keeps for the stream."""
+class PairStream:
+    """The training pairs of a large corpus, in a fixed order and in fixed blocks.
 
-    number: int
-    pairs: list[Pair]
-    arrays: dict[str, Ids]
-
-
-class PairStream(ABC):
-    """The training pairs of a large corpus, in a fixed order and in fixed blocks."""
-
-    @abstractmethod
-    def scan(self, progress: Progress = silent) -> None:
-        """Check the corpus; afterwards `digest`, `sample` and the number of pairs are known."""
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """The SHA-256 of what determines the pairs."""
-
-    @property
-    @abstractmethod
-    def pairs(self) -> int:
-        """The number of training pairs."""
-
-    @property
-    @abstractmethod
-    def sample(self) -> list[Pair]:
-        """The pairs that the vocabulary is trained on, at most SAMPLE_CHARACTERS of text."""
-
-    @abstractmethod
-    def blocks(self, folder: Path, done: int) -> Iterator[Block]:
-        """Yield the blocks in order.
-
-        The first `done` blocks are parts in `folder` already. A stream may leave these out, or
-        yield them again.
-        """
-
-
-class FileStream(PairStream):
-    """The training pairs of files; `rows` opens them and yields the pairs in order."""
+    `rows` opens the corpus, each time that it is called, and yields its pairs. After `scan`,
+    `digest` is the SHA-256 of the text, `pairs` is the number of pairs, and `sample` has those that
+    the vocabulary is trained on, at most SAMPLE_CHARACTERS of text.
+    """
 
     def __init__(self, name: str, rows: Callable[[], Iterator[Pair]]) -> None:
         self.name, self._rows = name, rows
-        self._digest = ""
-        self._pairs = 0
-        self._sample = _Sample()
+        self.digest, self.pairs, self.sample = "", 0, list[Pair]()
 
     @classmethod
-    def of_split(cls, paths: Mapping[str, Path], source: str, target: str) -> FileStream:
+    def of_split(cls, paths: Mapping[str, Path], source: str, target: str) -> PairStream:
         """Return the stream of the training split's files, by ending."""
         name = ", ".join(str(path) for path in paths.values())
         return cls(name, lambda: stream_pairs(paths, "train", source, target, []))
 
     def scan(self, progress: Progress = silent) -> None:
-        digest = hashlib.sha256()
-        self._sample = _Sample()
-        count = 0
+        """Read every pair once. Raises CorpusError, naming the line, if one is wrong."""
+        digest, sample, count = hashlib.sha256(), _Sample(), 0
         for count, pair in enumerate(self._rows(), start=1):
             digest.update("\n".join((*pair, "")).encode())
-            self._sample.add(pair)
+            sample.add(pair)
             if count % BLOCK_PAIRS == 0:
                 progress("checking the corpus", count, None)
         progress("checking the corpus", count, count)
-        self._digest, self._pairs = digest.hexdigest(), count
+        self.digest, self.pairs, self.sample = digest.hexdigest(), count, sample.pairs
 
-    @property
-    def digest(self) -> str:
-        return self._digest
+    def blocks(self) -> Iterator[list[Pair]]:
+        """Yield the blocks in order; all lines are read, so that a change is noticed.
 
-    @property
-    def pairs(self) -> int:
-        return self._pairs
-
-    @property
-    def sample(self) -> list[Pair]:
-        return self._sample.pairs
-
-    def blocks(self, folder: Path, done: int) -> Iterator[Block]:
-        """Yield every block, also those on disk: all lines are needed to notice a change.
-
-        Raises CorpusError after the last block if the files changed since `scan`.
+        Raises CorpusError after the last block if the text has changed since `scan`.
         """
-        digest, size, number = hashlib.sha256(), 0, 0
+        digest, size = hashlib.sha256(), 0
         block: list[Pair] = []
         for pair in self._rows():
             digest.update("\n".join((*pair, "")).encode())
             block.append(pair)
             size += len(pair[0]) + len(pair[1])
             if len(block) == BLOCK_PAIRS or size >= BLOCK_CHARACTERS:
-                yield Block(number, block, {})
-                block, size, number = [], 0, number + 1
+                yield block
+                block, size = [], 0
         if block:
-            yield Block(number, block, {})
-        if digest.hexdigest() != self._digest:
+            yield block
+        if digest.hexdigest() != self.digest:
             raise CorpusError(f"{self.name} changed while it was read; run the command again")
 
 

@@ -26,8 +26,7 @@ from ropewalk.lab.data.batches import (
     read_splits,
 )
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
-from ropewalk.lab.data.store import MappedSplit
-from ropewalk.lab.data.tokenizing import FOLDER
+from ropewalk.lab.data.store import FOLDER, MappedSplit
 from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.scoring import bleu
@@ -56,14 +55,12 @@ class Translation(Task):
     def corpus(self) -> Corpus:
         """The sentence pairs of the corpus that the config names."""
         config = self.config
-        # A run that was prepared in memory by an earlier version stays so.
-        before = (self.run / SPLITS).exists() and not (self.run / FOLDER).exists()
         return load_corpus(
             config.data,
             source=config.source,
             target=config.target,
             examples=config.examples,
-            stream=not before,
+            stream=True,
         )
 
     @cached_property

@@ -8,8 +8,8 @@ from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.batches import EncodedSplit, write_splits
 from ropewalk.lab.data.corpus import Corpus
+from ropewalk.lab.data.store import tokenize, vocabulary_of
 from ropewalk.lab.data.stream import PairStream, Progress
-from ropewalk.lab.data.tokenizing import tokenize, vocabulary_of
 from ropewalk.lab.tokens import Tokens
 
 SPLITS = "splits.safetensors"  # the encoded splits of a run; of a large corpus, all but "train"

@@ -11,7 +11,7 @@ import pytest
 from ropewalk import files
 from ropewalk.files import read_checked_json
 from ropewalk.lab.config_sources import make_config
-from ropewalk.lab.data import corpus, stream, tokenizing
+from ropewalk.lab.data import corpus, store, stream
 from ropewalk.lab.data.textfiles import CorpusError
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.training.trainer import Trainer
@@ -112,20 +112,20 @@ def test_a_training_on_a_stream_goes_on_at_the_exact_batch(folder, tmp_path, sma
 @pytest.mark.parametrize("last", [0, 1, 4])
 def test_a_killed_session_is_gone_on_with(folder, tmp_path, small_blocks, monkeypatch, last):
     prepare(config_of(folder), tmp_path / "whole")
-    run, real = tmp_path / "killed", tokenizing.write_part
+    run, real = tmp_path / "killed", store.write_part
 
     def killed(folder, number, *rest):
         if number > last:
             raise KeyboardInterrupt
         real(folder, number, *rest)
 
-    monkeypatch.setattr(tokenizing, "write_part", killed)
+    monkeypatch.setattr(store, "write_part", killed)
     with pytest.raises(KeyboardInterrupt):
         prepare(config_of(folder), run)
     assert not (run / "config.json").exists()
     written = []
     monkeypatch.setattr(
-        tokenizing, "write_part", lambda f, n, *rest: (written.append(n), real(f, n, *rest))
+        store, "write_part", lambda f, n, *rest: (written.append(n), real(f, n, *rest))
     )
     prepare(config_of(folder), run)
     assert written == list(range(last + 1, 6))
@@ -170,11 +170,11 @@ def test_a_corpus_that_changed_between_sessions_is_reported(
     folder, tmp_path, small_blocks, monkeypatch
 ):
     run = tmp_path / "run"
-    real = tokenizing.write_part
-    monkeypatch.setattr(tokenizing, "write_part", lambda *_: (_ for _ in ()).throw(OSError("x")))
+    real = store.write_part
+    monkeypatch.setattr(store, "write_part", lambda *_: (_ for _ in ()).throw(OSError("x")))
     with pytest.raises(OSError, match="x"):
         prepare(config_of(folder), run)
-    monkeypatch.setattr(tokenizing, "write_part", real)
+    monkeypatch.setattr(store, "write_part", real)
     text = (folder / "train.de").read_text(encoding="utf-8")
     (folder / "train.de").write_text(text.replace("Hund", "Esel", 1), encoding="utf-8")
     with pytest.raises(ValueError, match=r"earlier session.*the corpus has changed.*delete"):
@@ -219,19 +219,12 @@ def test_a_wrong_file_is_named_before_anything_is_written(
     assert not (tmp_path / "run" / "pairs").exists()
 
 
-def test_a_run_of_an_earlier_version_stays_in_memory(folder, tmp_path, monkeypatch):
-    held = prepare(config_of(folder), tmp_path).data_facts
-    monkeypatch.setattr(stream, "LARGE_BYTES", 1)
-    assert prepare(config_of(folder), tmp_path).data_facts == held
-    assert not (tmp_path / "pairs").exists()
-
-
 def test_two_large_files_are_split_as_small_ones(folder, small_blocks, monkeypatch):
     monkeypatch.setattr(corpus, "HELD_OUT_MOST", 7)
     data = f"{folder / 'train.de'},{folder / 'train.en'}"
     held, streamed = corpus.load_corpus(data), corpus.load_corpus(data, stream=True)
     streamed.stream.scan()
-    train = [pair for block in streamed.stream.blocks(folder, 0) for pair in block.pairs]
+    train = [pair for block in streamed.stream.blocks() for pair in block]
     assert tuple(train) == held.splits["train"]
     for split in ("validation", "test"):
         assert set(streamed.splits[split]) == set(held.splits[split])
