@@ -9,9 +9,9 @@ import torch
 from claims_evidence import AGAINST, FOR, NEITHER, Evidence
 from torch import Tensor
 
+from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.encodings.absolute import sinusoids
 from ropewalk.lab.report.formats import format_number
-from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 HEAD_DIM, LENGTH, PAIRS = 64, 256, 1000
 ASKED = 200  # the distance at which the chosen key must score highest

@@ -19,6 +19,7 @@ from rotary_parts_pictures import pictures_of
 from rotary_parts_report import readme
 from torch import Tensor, nn
 
+from ropewalk import RotarySpec
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
@@ -26,7 +27,6 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
-from ropewalk.rotary import RotarySpec
 from ropewalk.tools.usage.head_usage import pair_norms
 
 FOLDER = RESULTS / "rotary-parts"

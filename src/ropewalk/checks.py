@@ -119,23 +119,26 @@ def named_fields(
 
     def decorate(cls: type[T]) -> type[T]:
         construct = cls.__init__
-        known = list(inspect.signature(cls).parameters)
-        inside = [] if inner is None else list(inspect.signature(inner).parameters)
 
         @functools.wraps(construct)
         def checked(self: T, *args: Any, **fields: Any) -> None:
-            for name in fields:
-                if name not in known:
-                    guess, ours = did_you_mean(name[:80], known), elsewhere.get(name, name)
-                    if ours in known:
-                        guess = f"; it is called {ours} here"
-                    elif inner is not None and ours in inside:
-                        guess = f"; write {cls.__name__}({inner.__name__}({ours}=…))"
-                    raise TypeError(
-                        f"{cls.__name__} has no argument {shown(name)}{guess}; "
-                        f"it has {', '.join(known)}"
-                    )
-            construct(self, *args, **fields)
+            try:
+                construct(self, *args, **fields)
+            except TypeError:
+                known = list(inspect.signature(cls).parameters)
+                unknown = next((name for name in fields if name not in known), None)
+                if unknown is None:
+                    raise
+            else:
+                return
+            guess, ours = did_you_mean(unknown[:80], known), elsewhere.get(unknown, unknown)
+            if ours in known:
+                guess = f"; it is called {ours} here"
+            elif inner is not None and ours in inspect.signature(inner).parameters:
+                guess = f"; write {cls.__name__}({inner.__name__}({ours}=…))"
+            raise TypeError(
+                f"{cls.__name__} has no argument {shown(unknown)}{guess}; it has {', '.join(known)}"
+            )
 
         cls.__init__ = checked  # type: ignore[assignment]
         return cls

@@ -10,9 +10,9 @@ import pytest
 import torch
 from scripts import load_scripts
 
+from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.encodings import REGISTRY, Placement, StackShape, build
 from ropewalk.model import Attention, KeyValueCache
-from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 
 @pytest.fixture(autouse=True)

@@ -15,15 +15,12 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_number, did_you_mean, shown
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.rotary import (
-    LearnedRotaryEmbedding,
-    Pairing,
-    RotaryEmbedding,
-    RotarySpec,
-    XPosEmbedding,
-)
+from ropewalk.rotary.learned import LearnedRotaryEmbedding
+from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.scaling import RULES, Scaling
+from ropewalk.rotary.spec import Pairing, RotarySpec
 from ropewalk.rotary.tables import Tables, apply_tables
+from ropewalk.rotary.xpos import XPosEmbedding
 
 THETA = 10_000.0
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.writer import write_config
 from ropewalk.rotary.layer_spec import LayerSpec
 
 
@@ -71,6 +70,8 @@ class ModelSpec:
             raise ValueError(
                 f"model must have a text stack to be written, got {shown(self.model_type)}"
             )
+        from ropewalk.rotary.config.writer import write_config  # late: few write a config
+
         return write_config(self.stacks, self.model_type, form)
 
     @property

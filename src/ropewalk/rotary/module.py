@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from ropewalk.checks import named_fields, shown
 from ropewalk.rotary.kernels import operator
-from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import check_device, sequence_length
 from ropewalk.rotary.shape_checks import (
@@ -79,6 +78,8 @@ class RotaryEmbedding(nn.Module):
         The rope does not include two factors of the layer's scores: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """
+        from ropewalk.rotary.model_spec import ModelSpec  # late: a rope alone needs no configs
+
         rope = ModelSpec.from_config(config, pairing=pairing).layer(layer, stack).rope
         if rope is None:
             raise ValueError(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from ropewalk.checks import check_bool, check_factor, check_int, named_fields, shown
 from ropewalk.rotary.frequencies import pi, powers
@@ -50,8 +50,7 @@ ELSEWHERE = {
 }
 
 
-@dataclass(frozen=True)
-class UnscaledRope:
+class UnscaledRope(NamedTuple):
     """The rope that a rule changes: theta^-exponent for each pair; R is the rotary_dim."""
 
     theta: float

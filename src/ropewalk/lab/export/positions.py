@@ -20,7 +20,7 @@ from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
 from ropewalk.encodings.biases import ALiBiSite, KerpleSite, ScoreBias, T5Site
 from ropewalk.encodings.relative import ShawSite
 from ropewalk.encodings.rotary import RotarySite
-from ropewalk.rotary import LearnedRotaryEmbedding
+from ropewalk.rotary.learned import LearnedRotaryEmbedding
 
 #: Positions that are written where the format has a row for each. `ropewalk translate` reads
 #: at most 2,001 source tokens and writes at most 4,012.

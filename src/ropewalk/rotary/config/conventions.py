@@ -1,10 +1,7 @@
 """What the code of a family of models does and config.json does not state, as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ropewalk.rotary.spec import Pairing
 
@@ -15,9 +12,11 @@ PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # a few configs have the
 #: code of its model type reads: "half" or "interleaved".
 CONVERTED_PAIRING_KEY = "rope_pairing"
 
+USUAL_THETA: Mapping[str, Any] = {"rope_theta": DEFAULT_THETA}
+NONE: Mapping[Any, Any] = {}  # nobody writes to it
 
-@dataclass(frozen=True)
-class IndexerConventions:
+
+class IndexerConventions(NamedTuple):
     """The rotation of sparse attention's indexer: the layer's frequencies on heads of its own.
 
     head_dim_key: the key with the size of its heads. trailing: whether the last dimensions of these
@@ -30,8 +29,7 @@ class IndexerConventions:
     head_dim_key: str = "index_head_dim"
 
 
-@dataclass(frozen=True)
-class RopeConventions:
+class RopeConventions(NamedTuple):
     """How to read the layers of one stack, and the defaults of their code.
 
     Which dimensions rotate, and in what order:
@@ -89,31 +87,31 @@ class RopeConventions:
     axis_order: str | None = None
     pairing_key: str | None = None
 
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    rope_defaults: Mapping[str, Any] = field(default_factory=lambda: {"rope_theta": DEFAULT_THETA})
+    defaults: Mapping[str, Any] = NONE
+    rope_defaults: Mapping[str, Any] = USUAL_THETA
     required_keys: tuple[str, ...] = ()
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = NONE
     rope_theta_section: str | None = None
     rope_ratio_key: str | None = None
     extra_fields: frozenset[str] = frozenset()
-    yarn_fields: Mapping[str, Any] = field(default_factory=dict)
+    yarn_fields: Mapping[str, Any] = NONE
 
     full_attention_interval_key: str | None = None
     full_attention_at: Literal["first", "last"] = "last"
     full_attention_index_key: str | None = None
     other_layer_type: str = SLIDING
     layer_type_pattern_key: str | None = None
-    layer_types_by_ratio: Mapping[int, str] = field(default_factory=dict)
+    layer_types_by_ratio: Mapping[int, str] = NONE
 
     nope_layer_types: frozenset[str] = frozenset()
     reads_no_rope_layers: bool = False
-    rope_switches: Mapping[str, Any] = field(default_factory=dict)
-    keys_by_layer_type: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rope_switches: Mapping[str, Any] = NONE
+    keys_by_layer_type: Mapping[str, Mapping[str, str]] = NONE
     unscaled_layer_types: frozenset[str] = frozenset()
     scaled_layers_key: str | None = None
     one_theta: bool = False
     rope_parameters_by_layer_type: bool = False
-    rope_parameters_names: Mapping[str, str] = field(default_factory=dict)
+    rope_parameters_names: Mapping[str, str] = NONE
 
     indexer: IndexerConventions | None = None
     indexer_layer_types: frozenset[str] | None = None
@@ -144,15 +142,14 @@ class ConventionsByModelType(dict[str, RopeConventions]):
         }
         if theta is None:
             del rope_defaults["rope_theta"]
+        shared = base._replace(defaults=defaults, rope_defaults=rope_defaults, **conventions)
         for model_type in model_types.split():
             assert model_type not in self, model_type
-            self[model_type] = replace(
-                base, defaults=defaults, rope_defaults=rope_defaults, **conventions
-            )
+            self[model_type] = shared
 
     def set_head_dim(self, head_dim: int, model_types: str) -> None:
         """Set the head_dim that these types' code uses, whatever the width and number of heads."""
         for model_type in model_types.split():
             conventions = self[model_type]
             defaults = {"head_dim": head_dim, **conventions.defaults}
-            self[model_type] = replace(conventions, defaults=defaults)
+            self[model_type] = conventions._replace(defaults=defaults)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
@@ -150,7 +149,7 @@ def _unsupported(key: str, model_type: str) -> ValueError:
 def _with_sizes(conventions: RopeConventions, sizes: Mapping[str, int]) -> RopeConventions:
     """Return the conventions with these sizes as defaults."""
     return (
-        replace(conventions, defaults={**conventions.defaults, **sizes}) if sizes else conventions
+        conventions._replace(defaults={**conventions.defaults, **sizes}) if sizes else conventions
     )
 
 
@@ -221,7 +220,7 @@ def normalize_section(
     removed = {key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None}
     if removed & conventions.defaults.keys():
         defaults = {k: value for k, value in conventions.defaults.items() if k not in removed}
-        conventions = replace(conventions, defaults=defaults)
+        conventions = conventions._replace(defaults=defaults)
     check_unknown_keys(section, conventions)
     for key in ("max_position_embeddings", "original_max_position_embeddings"):
         if key in section:  # whether a rule reads it or not
@@ -250,7 +249,7 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
         if value is (conventions.pairing == "interleaved"):
             continue
         if key == conventions.pairing_key:
-            return replace(conventions, pairing="half")
+            return conventions._replace(pairing="half")
         raise ValueError(
             f"{key} must be {str(not value).lower()} or absent for this model, which has pairing "
             f"{shown(conventions.pairing)}, got {str(value).lower()}"
@@ -264,7 +263,7 @@ def _with_converted_pairing(section: JsonObject, conventions: RopeConventions) -
     if pairing is None:
         return conventions
     check_pairing(CONVERTED_PAIRING_KEY, pairing)
-    return replace(conventions, pairing=pairing)
+    return conventions._replace(pairing=pairing)
 
 
 def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> None:

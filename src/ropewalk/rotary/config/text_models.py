@@ -6,8 +6,6 @@ library has none.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ropewalk.rotary.config.conventions import (
     DEFAULT_THETA,
     FULL,
@@ -149,7 +147,7 @@ TEXT.add("solar_open", PARTIAL, 1e6)
 NEEDS_PARTIAL = ("partial_rotary_factor",)
 TEXT.add("glm4_moe", PARTIAL, required_keys=NEEDS_PARTIAL)
 TEXT.add("laguna mimo_v2_flash step3p5 zaya", PARTIAL, None, rope_parameters_by_layer_type=True)
-QUARTER = replace(PARTIAL, rope_defaults={"partial_rotary_factor": 0.25})
+QUARTER = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.25})
 TEXT.add("gpt_neox stablelm", QUARTER)
 LINEAR_HYBRID = RopeConventions(
     partial_rotary=True,
@@ -158,7 +156,7 @@ LINEAR_HYBRID = RopeConventions(
     defaults={"full_attention_interval": 4},
 )
 TEXT.add("qwen3_next", LINEAR_HYBRID, rope_defaults={"partial_rotary_factor": 0.25})
-HALF_HEAD = replace(PARTIAL, rope_defaults={"partial_rotary_factor": 0.5})
+HALF_HEAD = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.5})
 TEXT.add("nemotron phi", HALF_HEAD)
 TEXT.add(
     "bamba",
@@ -230,8 +228,8 @@ TEXT.add("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
 TEXT.add("cohere_compass_text qwen3_omni_moe_talker_text", QWEN3_VL)
 TEXT.add("qwen3_omni_moe_text", QWEN3_VL, 1e6)
 TEXT.add("cosmos3_edge_text", QWEN3_VL, 1e8)
-QWEN3_5 = replace(
-    LINEAR_HYBRID, axis_order="interleaved", rope_defaults={"mrope_section": [11, 11, 10]}
+QWEN3_5 = LINEAR_HYBRID._replace(
+    axis_order="interleaved", rope_defaults={"mrope_section": [11, 11, 10]}
 )
 TEXT.add("qwen3_5_moe_text qwen3_5_text", QWEN3_5, rope_defaults={"partial_rotary_factor": 0.25})
 TEXT.add(
@@ -267,7 +265,7 @@ LATENT_TEXT = ConventionsByModelType()
 LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
 INDEX_HEADS_OF_128 = {"index_head_dim": 128}
 
-INTERLEAVE = replace(LATENT, pairing_key="rope_interleave")  # only these types' code reads it
+INTERLEAVE = LATENT._replace(pairing_key="rope_interleave")  # only these types' code reads it
 LATENT_TEXT.add("axk1 deepseek_v3 glm4_moe_lite youtu", INTERLEAVE)
 LATENT_TEXT.add("kimi_k2", LATENT)
 # DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
