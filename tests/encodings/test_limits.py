@@ -17,11 +17,6 @@ SHAPE = StackShape(layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=
 
 
 @pytest.mark.parametrize(
-    "size",
-    [10**12, 2**62, 2**63, 10**400, 10**4000],
-    ids=["1e12", "2^62", "2^63", "1e400", "1e4000"],
-)
-@pytest.mark.parametrize(
     "argument",
     [
         "learned(max_positions={})",
@@ -38,13 +33,13 @@ SHAPE = StackShape(layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=
         "binary(bits={})",
     ],
 )
-def test_no_argument_allocates_without_bound(argument, size):
-    if size == 10**12 and argument in ("fire(c={})", "fire(length={})"):
-        pytest.skip("float32 holds it")
+def test_no_argument_allocates_without_bound(argument):
     name = argument.partition("(")[2].partition("=")[0]
-    with pytest.raises(ValueError, match=rf"^{name} must ") as raised:
-        build(argument.format(size), SHAPE)
-    assert len(str(raised.value)) < 300
+    held_by_float32 = argument in ("fire(c={})", "fire(length={})")
+    for size in (2**62 if held_by_float32 else 10**12, 2**63, 10**400, 10**4000):
+        with pytest.raises(ValueError, match=rf"^{name} must ") as raised:
+            build(argument.format(size), SHAPE)
+        assert len(str(raised.value)) < 300
 
 
 def test_what_published_models_have_is_within_the_bounds():
@@ -89,25 +84,28 @@ def plain_borders(buckets: int, distance: int) -> list[int]:
     return borders
 
 
-@pytest.mark.parametrize("buckets", [2, 3, 4, 5, 8, 16, 32, 33, 64])
 @pytest.mark.parametrize("distance", [33, 64, 100, 128, 243, 4096, 10**6, 2**40])
-def test_t5s_borders_are_those_of_whole_numbers(buckets, distance):
-    assert bucket_borders(buckets, distance) == plain_borders(buckets, distance)
+def test_t5s_borders_are_those_of_whole_numbers(distance):
+    for buckets in (2, 3, 4, 5, 8, 16, 32, 33, 64):
+        assert bucket_borders(buckets, distance) == plain_borders(buckets, distance), buckets
 
 
-@pytest.mark.parametrize("name", REGISTRY)
 @pytest.mark.parametrize(
     "value",
     ["-" * 5000 + "1", "[" * 5000, "(" * 5000 + ")" * 5000, "1" + "0" * 5000, "'" + "x" * 19_000],
     ids=["minus", "open", "nested", "digits", "text"],
 )
-def test_what_cannot_be_read_is_cut_short_in_the_message(name, value):
-    with pytest.raises(ValueError, match=r"must have the form key=value|has no argument") as raised:
-        build(f"{name}(theta={value})", SHAPE)
-    assert len(str(raised.value)) < 400
+def test_what_cannot_be_read_is_cut_short_in_the_message(value):
+    refused = r"must have the form key=value|has no argument"
+    for name in REGISTRY:
+        with pytest.raises(ValueError, match=refused) as raised:
+            build(f"{name}(theta={value})", SHAPE)
+        assert len(str(raised.value)) < 400, name
 
 
-@pytest.mark.parametrize("text", ["x" * 300_000, "rotary(theta=" + "1" * 300_000 + ")"])
+@pytest.mark.parametrize(
+    "text", ["x" * 50_000, "rotary(theta=" + "1" * 50_000 + ")"], ids=["name", "argument"]
+)
 def test_a_name_of_any_size_is_refused_short(text):
     with pytest.raises(ValueError, match="encoding must be of at most 20000 characters") as raised:
         build(text, SHAPE)
