@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +22,15 @@ from ropewalk.lab.data.multi30k import read_multi30k
 from ropewalk.lab.data.phrases import SIZES, read_phrases
 from ropewalk.lab.data.stream import PairStream, hold_out, is_large
 from ropewalk.lab.data.textfiles import (
+    BOTH_SIDES,
     CorpusError,
     Pair,
     nearest,
-    read_jsonl,
+    read_pairs,
     read_sides,
-    read_table,
-    stream_pairs,
 )
+
+__all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
 Splits = dict[str, tuple[Pair, ...]]
 
@@ -74,25 +75,48 @@ class Corpus:
         return tuple(name for name in self.splits if name not in ("train", "validation"))
 
 
-def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """Count the sentences of each held-out split that also occur, letter for letter, in training.
+class Overlap:
+    """Counts the sentences of held-out splits that also occur, letter for letter, in training."""
 
-    Returns the counts "source", "target" and "pairs" (both sides of one training pair) for every
-    split except "train". A sentence that occurs twice in a split counts twice.
-    """
-    training = corpus.splits["train"]
-    sources = {source for source, _ in training}
-    targets = {target for _, target in training}
-    together = set(training)
-    return {
-        name: {
-            "source": sum(source in sources for source, _ in pairs),
-            "target": sum(target in targets for _, target in pairs),
-            "pairs": sum(pair in together for pair in pairs),
+    def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
+        self._held_out = held_out
+        pairs = [pair for split in held_out.values() for pair in split]
+        self._wanted: dict[str, set[object]] = {
+            "source": {source for source, _ in pairs},
+            "target": {target for _, target in pairs},
+            "pairs": set(pairs),
         }
-        for name, pairs in corpus.splits.items()
-        if name != "train"
-    }
+        self._seen: dict[str, set[object]] = {kind: set() for kind in self._wanted}
+
+    def add(self, training: Iterable[Pair]) -> None:
+        """Take in training pairs; all need not be in memory at once."""
+        for pair in training:
+            for kind, item in (("source", pair[0]), ("target", pair[1]), ("pairs", pair)):
+                if item in self._wanted[kind]:
+                    self._seen[kind].add(item)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the counts "source", "target" and "pairs" (both sides of one pair) by split.
+
+        A sentence that occurs twice in a held-out split counts twice.
+        """
+        seen = self._seen
+        return {
+            name: {
+                "source": sum(source in seen["source"] for source, _ in pairs),
+                "target": sum(target in seen["target"] for _, target in pairs),
+                "pairs": sum(pair in seen["pairs"] for pair in pairs),
+            }
+            for name, pairs in self._held_out.items()
+        }
+
+
+def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
+    """Return the counts of `Overlap` for every split of a corpus in memory, except "train"."""
+    held_out = {name: pairs for name, pairs in corpus.splits.items() if name != "train"}
+    counted = Overlap(held_out)
+    counted.add(corpus.splits["train"])
+    return counted.counts()
 
 
 def split_pairs(
@@ -147,16 +171,11 @@ def _first_translations(pairs: Sequence[Pair], sources: set[str]) -> tuple[Pair,
     return tuple(first.items())
 
 
-__all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
-
-
 WAYS = (
     "use 'phrases', 'multi30k', a folder that contains train.de, train.en, val.de, val.en, ..., "
     "two files as SOURCE_FILE,TARGET_FILE, one .csv or .tsv file with two columns, or "
     "hf:NAME:CONFIG@REVISION"
 )
-#: Endings of files that contain both sides.
-BOTH_SIDES = {"jsonl": read_jsonl, "csv": read_table, "tsv": read_table}
 
 
 def load_corpus(
@@ -205,7 +224,7 @@ def load_corpus(
         paths = {path.name.removesuffix(".gz").rpartition(".")[2]: path}
         if stream and is_large(paths):
             return _streamed(path.name, paths, source, target)
-        pairs = read_table(path, "corpus", source, target, notes)
+        pairs = tuple(read_pairs(paths, "corpus", source, target, notes))
         return split_pairs(path.name, pairs, path, source, target, notes)
     if path.is_file():
         raise CorpusError(f"{data} is one file, but a corpus needs both sides: {WAYS}")
@@ -279,11 +298,7 @@ def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus
         if stream and name == "train" and is_large(sides):
             streamed = PairStream.of_split(sides, source, target)
             continue
-        both = next((ending for ending in BOTH_SIDES if ending in sides), None)
-        if both is not None:
-            splits[split] = BOTH_SIDES[both](sides[both], split, source, target, notes)
-        else:
-            splits[split] = read_sides(sides[source], sides[target], split, notes)
+        splits[split] = tuple(read_pairs(sides, split, source, target, notes))
     return Corpus(folder.resolve().name, source, target, splits, tuple(notes), streamed)
 
 
@@ -308,7 +323,7 @@ def _check_folder(
             )
     for name, sides in found.items():
         files = [path for paths in sides.values() for path in paths]
-        both = sides.keys() & BOTH_SIDES.keys()
+        both = sides.keys() & set(BOTH_SIDES)
         if len(files) > len(sides) or (both and len(files) > 1):
             listed = ", ".join(path.name for path in files)
             raise CorpusError(f"{folder}: more than one file could be the {name} split: {listed}")
@@ -334,7 +349,7 @@ def _from_files(
     paths = {source: source_path, target: target_path}
     if stream and len(paths) == 2 and all(map(Path.is_file, paths.values())) and is_large(paths):
         return _streamed(name, paths, source, target)
-    pairs = read_sides(source_path, target_path, "corpus", notes)
+    pairs = tuple(read_sides(source_path, target_path, "corpus", notes))
     return split_pairs(name, pairs, source_path, source, target, notes)
 
 
@@ -342,7 +357,7 @@ def _streamed(name: str, paths: Mapping[str, Path], source: str, target: str) ->
     """Return a large corpus without splits."""
 
     def rows(notes: list[str]) -> Iterator[Pair]:
-        return stream_pairs(paths, "corpus", source, target, notes)
+        return read_pairs(paths, "corpus", source, target, notes)
 
     return stream_held_out(name, rows, source, target)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from ropewalk.files import write_bytes
-from ropewalk.lab.data.textfiles import CorpusError, Pair, read_jsonl, read_sides
+from ropewalk.lab.data.textfiles import CorpusError, Pair, read_pairs
 
 HUB_FOLDER = "https://huggingface.co/datasets/bentrevett/multi30k/resolve/main"
 HUB_FILES = {
@@ -60,10 +60,10 @@ def read_multi30k(source: str, target: str, notes: list[str]) -> dict[str, tuple
     splits: dict[str, tuple[Pair, ...]] = {}
     for split, (filename, expected) in HUB_FILES.items():
         path = _download(HUB_FOLDER, filename, expected)
-        splits[split] = read_jsonl(path, split, source, target, notes)
+        splits[split] = tuple(read_pairs({"jsonl": path}, split, source, target, notes))
     for split, sides in WEB_FILES.items():
         paths = {side: _download(WEB_FOLDER, *sides[side]) for side in sides}
-        splits[split] = read_sides(paths[source], paths[target], split, notes)
+        splits[split] = tuple(read_pairs(paths, split, source, target, notes))
     return splits
 
 

@@ -22,7 +22,7 @@ import hashlib
 import io
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
@@ -38,6 +38,7 @@ from ropewalk.files import (
     write_bytes,
     write_checked_json,
 )
+from ropewalk.lab.data.corpus import Overlap
 from ropewalk.lab.data.stream import PairStream, Progress, silent
 from ropewalk.lab.data.textfiles import CorpusError, Pair
 from ropewalk.lab.tokens import Tokens
@@ -268,7 +269,7 @@ def tokenize(
         index = read_index(folder)
         if index.get("key") == key and index["parts"] == len(parts):
             return dict(index["facts"])
-    overlap = _Overlap(held_out)
+    overlap = Overlap(held_out)
     try:
         parts += _write_parts(stream, tokens, folder, parts, max_tokens, key, overlap, progress)
     except CorpusError:  # the text that these parts are of does not exist any more
@@ -293,7 +294,7 @@ def _write_parts(
     before: Sequence[Facts],
     max_tokens: int,
     key: str,
-    overlap: _Overlap,
+    overlap: Overlap,
     progress: Progress,
 ) -> list[Facts]:
     """Write the parts after those of `before`, and return their facts."""
@@ -342,35 +343,3 @@ def _encode(tokens: Tokens, pairs: list[Pair], max_tokens: int) -> tuple[dict[st
     longest = [int(n) for n in sizes.max(0, initial=0)]
     arrays = {"ids": np.concatenate(ids).astype(ids_dtype(tokens.size)), "lengths": sizes}
     return arrays, {"left_out": left_out, "longest": longest}
-
-
-class _Overlap:
-    """Which sentences of the held-out splits occur in training, block by block."""
-
-    def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
-        self._held_out = held_out
-        pairs = [pair for split in held_out.values() for pair in split]
-        self._wanted: dict[str, set[object]] = {
-            "source": {source for source, _ in pairs},
-            "target": {target for _, target in pairs},
-            "pairs": set(pairs),
-        }
-        self._found: dict[str, set[object]] = {kind: set() for kind in self._wanted}
-
-    def add(self, pairs: Iterable[Pair]) -> None:
-        for pair in pairs:
-            for kind, item in (("source", pair[0]), ("target", pair[1]), ("pairs", pair)):
-                if item in self._wanted[kind]:
-                    self._found[kind].add(item)
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Return the counts as `corpus.overlap` does."""
-        found = self._found
-        return {
-            name: {
-                "source": sum(source in found["source"] for source, _ in pairs),
-                "target": sum(target in found["target"] for _, target in pairs),
-                "pairs": sum(pair in found["pairs"] for pair in pairs),
-            }
-            for name, pairs in self._held_out.items()
-        }

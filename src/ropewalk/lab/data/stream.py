@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ropewalk.lab.data.textfiles import CorpusError, Pair, stream_pairs
+from ropewalk.lab.data.textfiles import CorpusError, Pair, read_pairs
 
 #: Called with the name of a step, what is done of it, and the total, or None if it is not known.
 Progress = Callable[[str, int, int | None], None]
@@ -44,7 +44,7 @@ class PairStream:
     def of_split(cls, paths: Mapping[str, Path], source: str, target: str) -> PairStream:
         """Return the stream of the training split's files, by ending."""
         name = ", ".join(str(path) for path in paths.values())
-        return cls(name, lambda: stream_pairs(paths, "train", source, target, []))
+        return cls(name, lambda: read_pairs(paths, "train", source, target, []))
 
     def scan(self, progress: Progress = silent) -> None:
         """Read every pair once. Raises CorpusError, naming the line, if one is wrong."""

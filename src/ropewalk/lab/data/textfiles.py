@@ -20,12 +20,17 @@ from pathlib import Path
 
 from ropewalk.files import json_problem
 
+Pair = tuple[str, str]
+
 MOST_CHARACTERS = 100_000  # bytes in a line; the longest in web corpora have about 20,000
 PART_BYTES = 2**20  # bytes of running text per read
 # Unpacked size over gzipped size. Text has about 3; one line repeated many times has about 1000.
 MOST_RATIO = 50
 MOST_UNPACKED = 2**19  # bytes; the ratio is checked only beyond this size
 PIECE_BYTES = 8192  # bytes of a gzipped file per read
+SHOWN = 200  # maximum number of characters of a line in a message
+#: Endings of files that contain both sides.
+BOTH_SIDES = ("jsonl", "csv", "tsv")
 
 
 class CorpusError(ValueError):
@@ -168,22 +173,37 @@ def nearest(path: Path, names: Sequence[str] = ()) -> str:
     return f" (nearest: {there[close[0]]})" if close else ""
 
 
-Pair = tuple[str, str]
+def read_pairs(
+    paths: Mapping[str, Path], split: str, source: str, target: str, notes: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of a split: of one file, named by its ending, or of a file per language.
 
-SHOWN = 200  # maximum number of characters of a line in a message
+    Lines of JSON are objects with fields `source` and `target`. In CSV and TSV, a first row that
+    has both names the columns; otherwise there must be two columns, the source first. CSV may quote
+    a field; in TSV a quotation mark is text. Appends to `notes` what was left out.
+
+    Raises:
+        CorpusError: as `read_sides`, and if a row lacks a field.
+    """
+    ending = next((ending for ending in BOTH_SIDES if ending in paths), None)
+    if ending is None:
+        return read_sides(paths[source], paths[target], split, notes)
+    path = paths[ending]
+    rows = (_json_rows if ending == "jsonl" else _table_rows)(path, source, target)
+    return checked_pairs(rows, f"{path} [{source}]", f"{path} [{target}]", split, notes)
 
 
 def read_sides(
     source_path: Path, target_path: Path, split: str, notes: list[str]
-) -> tuple[Pair, ...]:
-    """Return the pairs of two files, line by line; append to `notes` what was left out.
+) -> Iterator[Pair]:
+    """Yield the pairs of two files, line by line; append to `notes` what was left out.
 
     Raises:
         CorpusError: if a file is missing or is not valid UTF-8, the files differ in length, or
             one side of a pair is empty.
     """
     rows = _side_by_side(source_path, target_path)
-    return _pairs(rows, str(source_path), str(target_path), split, notes)
+    return checked_pairs(rows, str(source_path), str(target_path), split, notes)
 
 
 def _side_by_side(source_path: Path, target_path: Path) -> Iterator[Pair]:
@@ -201,13 +221,6 @@ def _side_by_side(source_path: Path, target_path: Path) -> Iterator[Pair]:
             f"{target_path} has {lines[1]}; line {number} of {longer} is the first without "
             f"a counterpart: {_excerpt(line or '')}"
         )
-
-
-def _pairs(
-    rows: Iterable[Pair], source_file: str, target_file: str, split: str, notes: list[str]
-) -> tuple[Pair, ...]:
-    """Drop rows empty on both sides, with a note; raise CorpusError if only one side is empty."""
-    return tuple(checked_pairs(rows, source_file, target_file, split, notes))
 
 
 def checked_pairs(
@@ -239,30 +252,6 @@ def checked_pairs(
         notes.append(f"{split}: {number - count} lines empty on both sides left out")
 
 
-def stream_pairs(
-    paths: Mapping[str, Path], split: str, source: str, target: str, notes: list[str]
-) -> Iterator[Pair]:
-    """Yield the pairs of a split's files by their endings, as the readers below return them."""
-    for ending, rows in (("jsonl", _json_rows), ("csv", _table_rows), ("tsv", _table_rows)):
-        if path := paths.get(ending):
-            names = f"{path} [{source}]", f"{path} [{target}]"
-            return checked_pairs(rows(path, source, target), *names, split, notes)
-    one, other = paths[source], paths[target]
-    return checked_pairs(_side_by_side(one, other), str(one), str(other), split, notes)
-
-
-def read_jsonl(
-    path: Path, split: str, source: str, target: str, notes: list[str]
-) -> tuple[Pair, ...]:
-    """Return the pairs of a JSON Lines file, whose objects have fields `source` and `target`.
-
-    Raises:
-        CorpusError: as `read_sides`, and if a line is not such an object.
-    """
-    rows = _json_rows(path, source, target)
-    return _pairs(rows, f"{path} [{source}]", f"{path} [{target}]", split, notes)
-
-
 def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
@@ -282,21 +271,6 @@ def _json_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
                 )
             check_characters(row[field], path, number)
         yield in_one_line(row[source]), in_one_line(row[target])
-
-
-def read_table(
-    path: Path, split: str, source: str, target: str, notes: list[str]
-) -> tuple[Pair, ...]:
-    """Return the pairs of a CSV or TSV file: of its two columns, or of the columns it names.
-
-    A first row that has both `source` and `target` names the columns. Otherwise there must be two
-    columns, the source first. CSV may quote a field; in TSV a quotation mark is text.
-
-    Raises:
-        CorpusError: as `read_sides`, and if a row lacks these columns.
-    """
-    rows = _table_rows(path, source, target)
-    return _pairs(rows, f"{path} [{source}]", f"{path} [{target}]", split, notes)
 
 
 def _table_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
