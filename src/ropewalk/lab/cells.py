@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_text, write_bytes
 from ropewalk.lab.config import DECODING_FIELDS, Config, Settings, described, slug
-from ropewalk.lab.former_names import former_encoding
 
 
 class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
@@ -28,17 +27,9 @@ class Cell:
         return cls(row["name"], seed, tuple(row.get("settings", {}).items()))
 
     def folder(self, run: Path) -> Path:
-        """Return the folder of this cell in a run folder.
-
-        A cell that an earlier version started keeps its folder.
-        """
+        """Return the folder of this cell in a run folder."""
         trained = tuple(each for each in self.settings if each[0] not in DECODING_FIELDS)
-        within = Path(slug(described(trained)), f"seed-{self.seed}")
-        present, former = (
-            run / "cells" / slug(name) / within
-            for name in (self.encoding, former_encoding(self.encoding))
-        )
-        return former if former.exists() and not present.exists() else present
+        return run / "cells" / slug(self.encoding) / slug(described(trained)) / f"seed-{self.seed}"
 
     def __str__(self) -> str:
         own = [described(self.settings)] if self.settings else []

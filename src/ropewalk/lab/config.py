@@ -32,7 +32,6 @@ from pydantic.fields import FieldInfo
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import Encoding, build, build_encoder_decoder, split_names
 from ropewalk.encodings.outside import ImportedSource, import_error
-from ropewalk.lab.former_names import FIELDS, current_encoding
 from ropewalk.lab.presets import TASKS, TRANSLATION_EXAMPLES, fields_of_other_tasks
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
@@ -236,8 +235,6 @@ def _message(mistake: Any, fields: Mapping[str, FieldInfo]) -> str:
     if mistake["type"] == "invalid_key":
         return f"config keys must be text, got {got}"
     if mistake["type"] == "extra_forbidden":
-        if name in FIELDS:
-            return f"{name!r} is not a field of a config; it is now {FIELDS[name]!r}"
         return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
     message = mistake["msg"].removeprefix("Value error, ")
     if not name:
@@ -427,9 +424,7 @@ class Config(ConfigFields):
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
-            present = current_encoding(encoding)
-            hint = f"; it is {present} now" if present != encoding else ""
-            return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}{_cut(hint, 200)}"
+            return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}"
         except (
             MemoryError,
             RuntimeError,
@@ -469,7 +464,7 @@ class Config(ConfigFields):
         """Return the fields of the task as JSON values, without empty imports or sweep."""
         empty = [name for name in ("imports", "sweep") if not getattr(self, name)]
         others = {*fields_of_other_tasks(self.task), *empty}
-        # Configs of earlier versions lack the field, and checkpoints are compared with them.
+        # Real corpora have no such field, and checkpoints are compared by these fields.
         if self.task == "translation" and self.examples == TRANSLATION_EXAMPLES:
             others.add("examples")
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}

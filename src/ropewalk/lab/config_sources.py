@@ -17,7 +17,6 @@ from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.files import read_checked_json, shown_path
 from ropewalk.lab.config import Config, first_line
-from ropewalk.lab.former_names import current_fields
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 
 MOST_BYTES = 2**16  # of a config file or a value: about 60 times the size of all fields
@@ -188,10 +187,10 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def read_run_config(run: Path) -> Config:
-    """Return the config of a run folder, also of an earlier version."""
+    """Return the config of a run folder."""
     path = run / "config.json"
     try:
-        return Config.model_validate(current_fields(read_checked_json(path, "encodings", "seeds")))
+        return Config.model_validate(read_checked_json(path, "encodings", "seeds"))
     except ValidationError as error:
         raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
 

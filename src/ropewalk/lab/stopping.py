@@ -37,11 +37,15 @@ def interruptions() -> Iterator[list[int]]:
 
 def stopping_signals() -> list[signal.Signals]:
     """Return the signals that request a stop, without those that are ignored (nohup)."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")  # the last: Slurm's warning; not on Windows
-    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+    return [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
+#: Signals that ask a process to stop; the last is Slurm's warning. Windows lacks some.
+STOP_SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
+    if hasattr(signal, name)
+]
 AT_ONCE = 2.0  # seconds in which several signals count as one
 
 _interrupted_at = float("-inf")

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ropewalk.checks import shown
 from ropewalk.files import WAY_OUT, digest_of, parse_json, shown_path, warn_unchecked, write_bytes
-from ropewalk.lab.former_names import current_facts
 
 MOST_HEADER_BYTES = 100_000_000  # the format's limit; a training stores its curve there
 MOST_MODEL_HEADER_BYTES = 2**24  # of a finished model: 100,000 tensors
@@ -56,7 +55,7 @@ def read_tensors(
         warn_unchecked(path)
     elif checksum != _checksum(tensors, facts):
         raise DamagedFile(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
-    return tensors, current_facts(facts)
+    return tensors, facts
 
 
 def read_checksum(path: Path) -> str | None:

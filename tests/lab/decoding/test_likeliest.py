@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.decoding.likeliest import likeliest
+from ropewalk.lab.decoding.beam_search import likeliest
 
 
 @given(

@@ -14,8 +14,7 @@ pytest.importorskip("ctranslate2")
 from exported import PIECES, compare, exported, random_model, random_sources, write
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.lab.export.ctranslate2 import transformer_spec
-from ropewalk.lab.export.positions import NotExpressibleError
+from ropewalk.lab.export.ctranslate2 import NotExpressibleError, transformer_spec
 
 EXPORTED = [
     "none",

@@ -24,11 +24,16 @@ from typing import Any, TypeVar
 
 import torch
 
+from ropewalk.lab.stopping import STOP_SIGNALS
+
 X = TypeVar("X")
 Y = TypeVar("Y")
 
 #: Numbers of two settings in malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+#: Bytes that the allocator keeps, and the largest block from its heap, which it keeps too: no more
+#: than 32 MiB is accepted.
+MOST_KEPT, LARGEST_ON_HEAP = 2**30, 2**25
 
 #: The index of an item, its result or None, and the error that was raised or None.
 Answer = tuple[int, Any, Exception | None]
@@ -96,15 +101,11 @@ def _helpers(
 @contextmanager
 def _signals_later() -> Iterator[None]:
     """Deliver Ctrl-C and the like after this block: a new process must first learn to ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _stopping())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _stopping() -> list[signal.Signals]:
-    return [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2]
 
 
 def _answers(helpers: dict[Connection, _Helper], count: int) -> Iterator[tuple[int, Any]]:
@@ -154,9 +155,9 @@ def _receive(helper: _Helper) -> Answer:
 
 def _serve(work: Callable[[X], Y], items: Sequence[X], pipe: Connection) -> None:
     """Work on the items whose places come through the pipe (in a forked process)."""
-    for number in _stopping():
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # the parent ends this process
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _stopping())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)  # with more, torch would wait for threads that a fork does not copy
     _keep_memory()
@@ -178,8 +179,8 @@ def _keep_memory() -> None:
     """
     with suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_TRIM_THRESHOLD, 2**30)
-        mallopt(_MMAP_THRESHOLD, 2**25)  # the most that it accepts
+        mallopt(_TRIM_THRESHOLD, MOST_KEPT)
+        mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)
 
 
 def _pickled(answer: Answer) -> bytes:

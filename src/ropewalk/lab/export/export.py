@@ -10,7 +10,7 @@ from pathlib import Path
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.files import check_space, check_target, complete_folder
 from ropewalk.lab.decoding.translator import Translator, find_model
-from ropewalk.lab.export.positions import NotExpressibleError
+from ropewalk.lab.export.ctranslate2 import NotExpressibleError
 from ropewalk.lab.tensors import MOST_MODEL_HEADER_BYTES, read_tensors
 from ropewalk.model import Transformer
 

@@ -15,7 +15,6 @@ from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, wri
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, points
 from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.former_names import current_facts
 from ropewalk.lab.models import Model, load_model
 from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.run_folder import read_conditions
@@ -37,7 +36,7 @@ def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record
     path = folder / TRAINED
     if not path.exists():
         return None
-    held = current_facts(read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES))
+    held = read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)
     check_facts(path, held, {"encoding": encoding, "seed": seed, "config": task.config.training()})
     return read_record(path, held)
 

@@ -16,14 +16,13 @@ from ropewalk.files import (
     WAY_OUT,
     Facts,
     read_checked_json,
-    read_json,
-    warn_unchecked,
     write_checked_json,
 )
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import DECODING_FIELDS, Config, check_text, slug
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.models import build_model
+from ropewalk.lab.published import thinned
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.verdicts import add_verdicts, check_against
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
@@ -43,6 +42,8 @@ from ropewalk.machine import (
     processor,
     versions,
 )
+
+MOST_CURVE_POINTS = 200  # of a training curve in results
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class _Sessions:
         write_checked_json(self.path, {"sittings": self.sessions})
 
     def launchers(self) -> list[str]:
-        return list(dict.fromkeys(each.get("launcher", "local") for each in self.sessions))
+        return list(dict.fromkeys(session["launcher"] for session in self.sessions))
 
     def facts(self) -> Facts:
         return {
@@ -185,17 +186,14 @@ class _Sessions:
 
 
 def _read_sessions(path: Path) -> list[Facts]:
-    held = read_json(path)
-    if isinstance(held, list):  # of an earlier version
-        warn_unchecked(path)
-    else:
-        held = read_checked_json(path, "sittings")["sittings"]
-    whole = isinstance(held, list) and all(
-        isinstance(each, dict) and {"started", "seconds"} <= each.keys() for each in held
+    sessions = read_checked_json(path, "sittings")["sittings"]
+    whole = isinstance(sessions, list) and all(
+        isinstance(session, dict) and {"started", "seconds", "launcher"} <= session.keys()
+        for session in sessions
     )
     if not whole:
         raise ValueError(f"{path} must contain start and duration of each session; {WAY_OUT}")
-    return list(held)
+    return list(sessions)
 
 
 def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
@@ -260,7 +258,7 @@ def _cell_facts(seed: int, held: CellResult) -> Facts:
         "tokens_per_s": round(record.tokens_per_s, 1),
         "peak_memory_bytes": record.peak_memory_bytes,
         "validation_loss": record.validation[-1]["loss"] if finished else None,
-        "training": _thinned(record.training),
+        "training": thinned(record.training, MOST_CURVE_POINTS),
         "validation": record.validation,
         "scores": held.scores,
     }
@@ -273,17 +271,3 @@ def _parameters(task: Task, cell: Cell) -> int:
     config = task.config.with_settings(cell.settings)
     model = build_model(config, cell.encoding, cell.seed, task.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _thinned(points: list[dict[str, float]], most: int = 200) -> list[dict[str, float]]:
-    """Return at most `most` points of a curve; each merges several: mean loss, largest gradient."""
-    size = -(-len(points) // most) if points else 1
-    groups = [points[i : i + size] for i in range(0, len(points), size)]
-    return [
-        {
-            **group[-1],
-            "loss": round(sum(p["loss"] for p in group) / len(group), 4),
-            "gradient": max(p["gradient"] for p in group),
-        }
-        for group in groups
-    ]

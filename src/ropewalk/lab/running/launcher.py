@@ -19,16 +19,18 @@ from typing import Protocol
 
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Goal, settings_to_json
+from ropewalk.lab.decoding.processes import LARGEST_ON_HEAP, MOST_KEPT
 
 INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
 BUSY = 75  # another process works on the cell
 
-
 STOP_WITH_PARENT = "--stop-at-eof"
 # glibc otherwise returns freed memory to the system and takes it again within every training step:
-# a twentieth to a tenth of a small model's step. 32 MiB is its largest limit for blocks from the
-# heap.
-KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
+# a twentieth to a tenth of a small model's step.
+KEEP_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(MOST_KEPT),
+    "MALLOC_MMAP_THRESHOLD_": str(LARGEST_ON_HEAP),
+}
 MOST_NOISE, MOST_OF_A_LINE = 200, 2_000  # lines kept of a cell's output, and characters of a line
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.tasks.base import Metric, Task
-from ropewalk.lab.tasks.causal_text import CausalText
 from ropewalk.lab.tasks.generated import Generated
-from ropewalk.lab.tasks.masked_text import MaskedText
+from ropewalk.lab.tasks.text import CausalText, MaskedText
 from ropewalk.lab.tasks.translation import Translation
 
 #: A new task is one class and one line here, or one entry among the generated sequences.

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.stream import Progress, silent
-from ropewalk.lab.former_names import current_evaluation
 from ropewalk.lab.tensors import read_checksum
 
 
@@ -144,16 +143,11 @@ class Task(ABC):
         return {"no_result": "the training diverged"}
 
     def is_evaluated(self, split: str, folder: Path) -> bool:
-        """Return whether the split's answers exist, from this folder's model and decoding config.
-
-        Files of earlier versions do not name their model; they are assumed to match.
-        """
+        """Return whether the split has answers of this folder's model and decoding config."""
         if not (folder / f"{split}.json").exists():
             return False
         held, made = self.evaluation(split, folder), self.made_from(split, folder)
-        if held.get("decoding") != self.config.decoding():
-            return False
-        return "made_from" not in held or bool(held["made_from"] == made)
+        return bool(held["decoding"] == self.config.decoding() and held.get("made_from") == made)
 
     def made_from(self, split: str, folder: Path) -> Facts:
         """Return the checksums of the model and the data that a split's score is made from."""
@@ -166,9 +160,9 @@ class Task(ABC):
     def evaluation(self, split: str, folder: Path) -> Facts:
         """Read the file of a split: what `evaluate` returned, and the settings it ran with."""
         held = read_checked_json(folder / f"{split}.json", most_bytes=MOST_DATA_BYTES)
-        if not isinstance(held.get("decoding", {}), dict):
+        if not isinstance(held.get("decoding"), dict):
             raise ValueError(f"{folder / f'{split}.json'} contains no scores; delete it")
-        return current_evaluation(held)
+        return held
 
     @abstractmethod
     def score(self, split: str, folder: Path) -> Facts:

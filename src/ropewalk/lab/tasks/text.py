@@ -1,4 +1,7 @@
-"""Running text: training and scoring on windows of a corpus or of built-in tales."""
+"""Running text: windows of it, read by a decoder (causal-lm) or an encoder (masked-lm).
+
+A decoder predicts each next token; an encoder predicts masked ones.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from ropewalk.files import Facts
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
+from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import (
@@ -29,7 +33,7 @@ from ropewalk.lab.tasks.language_task import (
     LanguageTask,
 )
 from ropewalk.lab.tensors import read_tensors, write_tensors
-from ropewalk.lab.tokens import EOS, PAD, Tokens
+from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
 
 TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: all training seeds read the same tales, each in its own order
@@ -244,3 +248,131 @@ def _with_one_test_split(texts: Texts) -> Texts:
         raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
     names = {"train": "train", "validation": "validation", "test": first}
     return replace(texts, splits={name: texts.splits[held] for name, held in names.items()})
+
+
+CONTINUED = 20  # approximate number of tokens that a decoder predicts in a report's passage
+
+
+def _perplexity(sums: Tensor) -> Tensor:
+    return mean_loss(sums).exp()
+
+
+PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+
+
+class CausalText(TextTask):
+    """Predict each token of a window from the tokens before it, scored by perplexity."""
+
+    metrics: ClassVar = (PERPLEXITY, LOSS)
+    goal: ClassVar = "the next token of running text"
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
+        return LanguageBatch(ids[:, :-1], ids[:, 1:])
+
+    def examples(self, results: Facts) -> Facts:
+        length, decode = self.config.train_length, self.tokens.decode
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
+        ids = [self.data["test"][s : s + length].tolist() for s in starts]
+        # The prompt ends at the end of a word; all remaining tokens are predicted.
+        prompts = [self.whole_words(row[: length - min(CONTINUED, length // 2)]) for row in ids]
+        found = {
+            slug: [
+                decode(self.whole_words(row))
+                for prompt in prompts
+                for row in generate(model, torch.tensor([prompt]), max_tokens=length - len(prompt))
+            ]
+            for slug, model in self.first_models(results)
+        }
+        sentences = [
+            {
+                "index": start,
+                "source": decode(prompts[i]),
+                "reference": decode(self.whole_words(ids[i][len(prompts[i]) :])),
+                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; "
+            f"about the last {min(CONTINUED, length // 2)} are predicted, the likeliest token each "
+            f"time, and shown up to their last complete word; "
+            f"seed {self.config.seeds[0]}"
+        )
+        terms = ("text", "continuation")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+
+FIRST_WORD = len(SPECIAL)
+
+
+def masked(ids: Tensor, mask: int, ratio: float, seed: int) -> LanguageBatch:
+    """Return rows of ids `(B, S)` with chosen tokens masked, which are the targets.
+
+    A share of each row's tokens, at least one, is chosen: 80 % of these are masked, 10 % replaced
+    by a random word and 10 % unchanged. Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.rand(ids.shape, generator=generator)
+    chosen = (draws < ratio) | (draws == draws.amin(1, keepdim=True))
+    how = torch.rand(ids.shape, generator=generator)
+    others = torch.randint(FIRST_WORD, mask, ids.shape, generator=generator)
+    changed = torch.where(how < 0.8, mask, torch.where(how < 0.9, others, ids))
+    return LanguageBatch(
+        torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
+    )
+
+
+class MaskedText(TextTask):
+    """Fill in masked tokens of a window from all others, chosen as in BERT (`masked`)."""
+
+    metrics: ClassVar = (LOSS,)
+    goal: ClassVar = "masked tokens of running text"
+
+    @property
+    def mask(self) -> int:
+        """The id of the mask token, after the ids of all words."""
+        return self.vocabulary - 1
+
+    @property
+    def scored(self) -> str:
+        return f"tokens, of which {100 * self.config.mask_ratio:g} % are masked and scored"
+
+    def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
+        ids = self.data[split][starts[:, None] + torch.arange(length)]
+        seed = (draw * 1_000_003 + int(starts[0])) % 2**63
+        return masked(ids, self.mask, self.config.mask_ratio, seed)
+
+    @torch.no_grad()
+    def examples(self, results: Facts) -> Facts:
+        length = self.config.train_length
+        starts = self.passage_starts(length, PASSAGES_SHOWN)
+        batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
+        asked = batch.targets != PAD
+        found = {
+            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
+            for slug, model in self.first_models(results)
+        }
+        right = torch.where(asked, batch.targets, batch.tokens)
+        ends = [len(self.whole_words(row)) for row in right.tolist()]
+        sentences = [
+            {
+                "index": start,
+                "source": self._text(batch.tokens[i, : ends[i]]),
+                "reference": self._text(right[i, : ends[i]]),
+                "hypotheses": {slug: self._text(ids[i, : ends[i]]) for slug, ids in found.items()},
+            }
+            for i, start in enumerate(starts)
+        ]
+        rule = (
+            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; the "
+            f"likeliest token at each mask; seed {self.config.seeds[0]}"
+        )
+        terms = ("masked", "text")
+        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+
+    def _text(self, ids: Tensor) -> str:
+        parts: list[list[int]] = [[]]
+        for i in ids.tolist():
+            parts[-1].append(i) if i != self.mask else parts.append([])
+        return " [mask] ".join(self.tokens.decode(part) for part in parts)

@@ -18,7 +18,7 @@ from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.models import load_model
-from ropewalk.lab.tasks.masked_text import masked
+from ropewalk.lab.tasks.text import masked
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.machine import check_fits
 from ropewalk.model import LanguageModel

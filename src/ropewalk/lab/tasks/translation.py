@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes
-from ropewalk.lab.cells import read_hypotheses, write_hypotheses
+from ropewalk.lab.cells import Cell, read_hypotheses, write_hypotheses
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.batches import (
     Batch,
@@ -24,17 +24,175 @@ from ropewalk.lab.data.batches import (
     make_batch,
     plan_epoch,
     read_splits,
+    write_splits,
 )
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
-from ropewalk.lab.data.store import FOLDER, MappedSplit
+from ropewalk.lab.data.store import FOLDER, MappedSplit, tokenize, vocabulary_of
+from ropewalk.lab.data.stream import PairStream, Progress
 from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
+from ropewalk.lab.models import load_translator
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.tasks import translation_examples
+from ropewalk.lab.scoring.bleu import assign_bins
 from ropewalk.lab.tasks.base import Metric, Task
-from ropewalk.lab.tasks.translation_data import SPLITS, prepare_pairs, prepare_stream
-from ropewalk.lab.tokens import PAD, Tokens
+from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
+
+SPLITS = "splits.safetensors"  # the encoded splits of a run; of a large corpus, all but "train"
+
+
+def prepare_pairs(corpus: Corpus, config: Config, run: Path) -> Facts:
+    """Tokenize a corpus in memory and return facts about it."""
+    tokens = Tokens.train(
+        (sentence for pair in corpus.splits["train"] for sentence in pair),
+        config.vocabulary,
+        lowercase=config.lowercase,
+    )
+    splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
+    splits["train"], left_out = _without_long_pairs(splits["train"], config.max_tokens)
+    digest = tokens.save(run / "tokenizer.json")
+    write_splits(run / SPLITS, splits)
+    return {
+        "left_out": left_out,
+        "tokenizer": digest,
+        "vocabulary": tokens.size,
+        "longest_in_training": {
+            "source": max(map(len, splits["train"].source)),
+            "target": max(map(len, splits["train"].target)),
+        },
+    }
+
+
+def prepare_stream(
+    corpus: Corpus, stream: PairStream, config: Config, run: Path, progress: Progress
+) -> Facts:
+    """Tokenize a large corpus into a store; the held-out splits are prepared as usual."""
+    tokens, digest = vocabulary_of(
+        stream,
+        run,
+        config.vocabulary,
+        lowercase=config.lowercase,
+        progress=progress,
+    )
+    facts = tokenize(
+        stream,
+        tokens,
+        digest,
+        run,
+        max_tokens=config.max_tokens,
+        held_out=corpus.splits,
+        progress=progress,
+    )
+    write_splits(run / SPLITS, {name: _encode(tokens, p) for name, p in corpus.splits.items()})
+    sizes = {name: len(pairs) for name, pairs in corpus.splits.items()}
+    facts |= {"pairs": {"train": stream.pairs, **sizes}}
+    return {"tokenizer": digest, "vocabulary": tokens.size, **facts}
+
+
+def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
+    sources, targets = zip(*pairs, strict=True)
+    return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
+
+
+def _without_long_pairs(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
+    both = zip(split.source, split.target, strict=True)
+    kept = [(s, t) for s, t in both if len(s) <= max_tokens and len(t) <= max_tokens]
+    if not kept:
+        raise ValueError(f"max_tokens must leave training pairs, got {max_tokens}: all are longer")
+    sources, targets = zip(*kept, strict=True)
+    return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)
+
+
+EXAMPLES_PER_BIN = 4
+MAPPED_SENTENCES = 3
+MAPPED_TOKENS = 40  # most on either side: beyond, a map's cells are too small to see
+
+
+def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
+    """Choose sentences and return them with the translations of every encoding's first seed."""
+    split, seed = results["splits"][0], results["config"]["seeds"][0]
+    pairs = corpus.splits[split]
+    bins = results["length_bins"][split]
+    places = assign_bins([source for source, _ in pairs], bins)
+    chosen = [
+        index
+        for place in range(len(bins))
+        for index in [i for i, p in enumerate(places) if p == place][:EXAMPLES_PER_BIN]
+    ]
+    hypotheses = {
+        row["slug"]: read_hypotheses(Cell.of_row(row, seed).folder(run), split)
+        for row in results["encodings"]
+        if "no_result" not in row["cells"][0]["scores"][split]
+    }
+    return {
+        "split": split,
+        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of “{split}”, "
+        f"in the corpus's order; translations of seed {seed}",
+        "sentences": [
+            {
+                "index": i,
+                "source": pairs[i][0],
+                "reference": pairs[i][1],
+                "hypotheses": {name: texts[i] for name, texts in hypotheses.items()},
+            }
+            for i in chosen
+        ],
+    }
+
+
+def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
+    """Return every head's attention over a few sentences, for every encoding's first seed.
+
+    The decoder reads the reference, so that all encodings attend to the same tokens.
+    """
+    split, seed = results["splits"][0], results["config"]["seeds"][0]
+    encoded = read_splits(run / "splits.safetensors")[split]
+    tokens = Tokens.of_run(run)
+    lengths = [max(len(s), len(t)) for s, t in zip(encoded.source, encoded.target, strict=True)]
+    order = sorted(
+        (i for i, n in enumerate(lengths) if n < MAPPED_TOKENS), key=lambda i: lengths[i]
+    )
+    shares = [(k + 1) / (MAPPED_SENTENCES + 1) for k in range(MAPPED_SENTENCES)]
+    chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
+    encodings = {}
+    for row in results["encodings"]:
+        path = Cell.of_row(row, seed).folder(run) / "model.safetensors"
+        if not path.exists():  # a diverged cell has no model
+            continue
+        model = load_translator(path, torch.device("cpu"))[0]
+        sentences = []
+        for i in chosen:
+            batch = make_batch(encoded, [i])
+            maps = model.attention_maps(batch.source, batch.target_in, batch.source_mask)
+            source = tokens.pieces([*encoded.source[i], EOS])
+            target = tokens.pieces([BOS, *encoded.target[i]])
+            sentences.append(
+                {
+                    "encoder": _map_facts(source, source, maps.encoder),
+                    "decoder": _map_facts(target, target, maps.decoder),
+                    "cross": _map_facts(target, source, maps.cross),
+                }
+            )
+        encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
+    return {
+        "rule": f"among the sentences of “{split}” with fewer than {MAPPED_TOKENS} tokens, "
+        f"those at the quartiles of length. The maps are of the model of seed {seed}, in all "
+        f"layers and heads; the input of its decoder is the reference translation",
+        "sentences": [
+            {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
+            for i in chosen
+        ],
+        "encodings": encodings,
+    }
+
+
+def _map_facts(rows: list[str], columns: list[str], layers: list[Tensor]) -> Facts:
+    weights = [
+        [[[round(w, 3) for w in row] for row in head] for head in layer[0].tolist()]
+        for layer in layers
+    ]
+    return {"rows": rows, "columns": columns, "weights": weights}
+
 
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
@@ -262,10 +420,10 @@ class Translation(Task):
         }
 
     def examples(self, results: Facts) -> Facts:
-        return translation_examples.examples_of(results, self.run, self.corpus)
+        return examples_of(results, self.run, self.corpus)
 
     def attention(self, results: Facts) -> Facts:
-        return translation_examples.attention_of(results, self.run, self.corpus)
+        return attention_of(results, self.run, self.corpus)
 
 
 def _share_longer(sentences: Sequence[Sequence[int]], longest: int) -> float:

@@ -178,9 +178,9 @@ def read_together(
 
     if not (path / "facts.json").is_file():
         raise ValueError(f"{path} is not a readable checkpoint: it has no facts.json; {WAY_OUT}")
-    facts = read_checked_json(path / "facts.json", "record", most_bytes=MOST_DATA_BYTES)
+    facts = read_checked_json(path / "facts.json", "record", "parts", most_bytes=MOST_DATA_BYTES)
     try:
-        parts = facts.pop("parts", {})  # absent from checkpoints of earlier versions
+        parts = facts.pop("parts")
         for name in sorted(parts)[group.rank :: group.world]:
             if _digest(path / name) != parts[name]:
                 raise ValueError(f"{name} does not match its checksum")
