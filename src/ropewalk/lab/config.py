@@ -36,7 +36,7 @@ from ropewalk.lab.presets import TASKS, TRANSLATION_EXAMPLES, fields_of_other_ta
 from ropewalk.model import TransformerShape
 from ropewalk.model.features import parse_attention
 
-#: The swept fields of one cell with their values, in the order of `KNOWN`.
+#: The swept fields of one cell with their values, in the order of `SWEPT_FIELDS`.
 Settings = tuple[tuple[str, Any], ...]
 
 #: The stage at which work on a cell stops: after training, after trying the sweep's decoding
@@ -52,61 +52,21 @@ TRAINING_FIELDS = (
 #: Fields that can change without training again: they determine which snapshots are used for
 #: decoding, and how the beam search works.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
-
-KNOWN = (*TRAINING_FIELDS, *DECODING_FIELDS)
-MOST_POINTS = 100  # combinations of a sweep
-
-
-def check_sweep(sweep: object, fields: Collection[str]) -> None:
-    """Raise ValueError unless keys are fields that a sweep can vary, and values are lists.
-
-    fields: the names of all fields of a config.
-    """
-    if not isinstance(sweep, dict):
-        raise ValueError("must be fields, each with a list of values")
-    for name, values in sweep.items():
-        if name not in KNOWN:
-            hint = "" if name in fields else did_you_mean(str(name)[:80], KNOWN)
-            raise ValueError(f"can't vary {shown(name)}; it can vary {', '.join(KNOWN)}{hint}")
-        if not isinstance(values, (list, tuple)) or not values:
-            raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
-
-
-def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
-    """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if none.
-
-    The order of fields is fixed, so that folder names do not depend on the order of options.
-    """
-    swept = [name for name in KNOWN if name in sweep and name in fields]
-    axes = [[(name, value) for value in sweep[name]] for name in swept]
-    return list(itertools.product(*axes))
-
-
-def count_points(sweep: Mapping[str, Sequence[Any]]) -> int:
-    """Return the number of combinations without building them."""
-    return math.prod(len(values) for values in sweep.values())
-
-
-def described(settings: Settings) -> str:
-    """Return settings as text for people and folders: `learning_rate=0.002 dropout=0.1`."""
-    return " ".join(f"{name}={value}" for name, value in settings)
-
-
-def settings_to_json(settings: Settings) -> str:
-    """Return settings as one line of JSON."""
-    return json.dumps(dict(settings))
-
-
-def settings_from_json(text: str) -> Settings:
-    """Return the settings that `settings_to_json` wrote."""
-    return tuple(json.loads(text).items())
-
+SWEPT_FIELDS = (*TRAINING_FIELDS, *DECODING_FIELDS)
+_DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
+# Data is compared by its digest, not by its path.
+_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "data"}
+_NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
 
 # Bounds far beyond published models: they catch slips of the keyboard before anything runs.
 MOST_LAYERS = 1_000
 MOST_VOCABULARY = 2**20
 MOST_BEAM = 100
 MOST_LENGTH_PENALTY = 100
+MOST_POSITIONS = 2**20  # positions of an example
+MOST_POINTS = 100  # combinations of a sweep
+MOST_MISTAKES = 30  # in one message
+MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**17)]
@@ -121,9 +81,16 @@ Warmup = Annotated[float, Field(ge=0, le=1e9)]
 Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
 Penalty = Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)]
 
+_unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
 
-class ConfigFields(BaseModel):
-    """The fields of a config, in the order in which files and listings show them."""
+
+class Config(BaseModel):
+    """A comparison: what is trained on what, how, and how it is scored.
+
+    The fields are in the order in which files and listings show them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     preset: str = Field("default", description="preset that the other defaults come from")
     task: str = Field("translation", description="what is trained and scored; see ropewalk tasks")
@@ -213,84 +180,6 @@ class ConfigFields(BaseModel):
         None, description="splits to score; null: every test split"
     )
 
-
-MOST_MISTAKES = 30  # in one message
-
-
-def in_one_line(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
-    """Return all mistakes in one line, or the first ones if there are many."""
-    mistakes = error.errors()
-    said = [_message(mistake, fields) for mistake in mistakes[:MOST_MISTAKES]]
-    more = len(mistakes) - len(said)
-    return "; ".join([*said, f"and {more} more"] if more else said)
-
-
-def rule_of(field: FieldInfo) -> str:
-    """Return what a field must be, such as "an integer from 1 to 100"."""
-    return _rule(field.annotation, field.metadata)
-
-
-def _message(mistake: Any, fields: Mapping[str, FieldInfo]) -> str:
-    name, got = (mistake["loc"] or ("",))[0], shown(mistake["input"])
-    if mistake["type"] == "invalid_key":
-        return f"config keys must be text, got {got}"
-    if mistake["type"] == "extra_forbidden":
-        return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
-    message = mistake["msg"].removeprefix("Value error, ")
-    if not name:
-        return str(message)
-    if mistake["type"] != "value_error":  # replaces pydantic's less precise words
-        message = f"must be {rule_of(fields[name])}"
-    return f"{name} {message}, got {got}"
-
-
-def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
-    """Return what a value of this type must be, within these bounds; `several`: in a list."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Annotated:
-        marks = [mark for each in inner[1:] for mark in getattr(each, "metadata", [each])]
-        return _rule(inner[0], [*marks, *bounds], several)
-    if origin in (typing.Union, types.UnionType):
-        kinds = [each for each in inner if each is not types.NoneType]
-        return " or ".join([_rule(each, bounds, several) for each in kinds] + ["null"])
-    if origin is typing.Literal:
-        return " or ".join(map(str, inner))
-    if origin is tuple:
-        return _rule(inner[0], bounds, several=True)
-    if origin is dict:
-        return "fields, each with a list of values"
-    if kind is bool:
-        return "true or false"
-    if kind is int:
-        return ("integers" if several else "an integer") + _bounds(bounds, whole=True)
-    if kind is float:
-        return ("finite numbers" if several else "a finite number") + _bounds(bounds)
-    if kind is str:
-        return "words, or a list of them" if several else "text"
-    return "a list as in a run's config.json"
-
-
-def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
-    """Return the bounds of annotated_types' marks in words; bounds of integers are inclusive."""
-    held = {name: getattr(each, name) for each in bounds for name in _SIDES if hasattr(each, name)}
-    if whole:
-        return f" from {held['ge']} to {held['lt'] - 1 if 'lt' in held else held['le']}"
-    least = f" above {held['gt']:g}" if "gt" in held else f" of at least {held['ge']:g}"
-    most = f"below {held['lt']:g}" if "lt" in held else f"at most {held['le']:g}"
-    return f"{least} and {most}"
-
-
-_SIDES = ("gt", "ge", "lt", "le")
-
-
-MOST_POSITIONS = 2**20  # positions of an example
-
-
-class Config(ConfigFields):
-    """A comparison: what is trained on what, how, and how it is scored."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
     @field_validator("task")
     @classmethod
     def _check_task(cls, task: str) -> str:
@@ -328,7 +217,7 @@ class Config(ConfigFields):
         for name, values in read.items():
             if len(set(values)) < len(values):
                 raise ValueError(f"must have each value of {name} once")
-        if count_points(read) > MOST_POINTS:
+        if math.prod(map(len, read.values())) > MOST_POINTS:
             raise ValueError(f"must have at most {MOST_POINTS} combinations")
         return read
 
@@ -482,9 +371,6 @@ class Config(ConfigFields):
         return {name: value for name, value in self.facts().items() if name in _DECODING}
 
 
-_unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
-
-
 @contextmanager
 def encodings_unchecked() -> Iterator[None]:
     """Read configs without building their encodings, so that code of --import is not needed."""
@@ -495,22 +381,12 @@ def encodings_unchecked() -> Iterator[None]:
         _unchecked.reset(token)
 
 
-_DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
-# Data is compared by its digest, not by its path.
-_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "data"}
-_NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
-
-
-def first_line(error: ValidationError) -> str:
-    """Return all mistakes of a config in one line, or the first ones if there are many."""
-    return in_one_line(error, Config.model_fields)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
+def check_text(text: str) -> None:
+    """Raise ValueError for text that cannot be in a file name or a JSON file."""
+    if "\0" in text:
+        raise ValueError("must not contain a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("must be valid UTF-8")
 
 
 def slug(encoding: str) -> str:
@@ -525,9 +401,115 @@ def slug(encoding: str) -> str:
     return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
 
 
-def check_text(text: str) -> None:
-    """Raise ValueError for text that cannot be in a file name or a JSON file."""
-    if "\0" in text:
-        raise ValueError("must not contain a NUL character")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("must be valid UTF-8")
+def check_sweep(sweep: object, fields: Collection[str]) -> None:
+    """Raise ValueError unless keys are fields that a sweep can vary, and values are lists.
+
+    fields: the names of all fields of a config.
+    """
+    if not isinstance(sweep, dict):
+        raise ValueError("must be fields, each with a list of values")
+    for name, values in sweep.items():
+        if name not in SWEPT_FIELDS:
+            hint = "" if name in fields else did_you_mean(str(name)[:80], SWEPT_FIELDS)
+            raise ValueError(
+                f"can't vary {shown(name)}; it can vary {', '.join(SWEPT_FIELDS)}{hint}"
+            )
+        if not isinstance(values, (list, tuple)) or not values:
+            raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
+
+
+def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
+    """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if none.
+
+    The order of fields is fixed, so that folder names do not depend on the order of options.
+    """
+    swept = [name for name in SWEPT_FIELDS if name in sweep and name in fields]
+    axes = [[(name, value) for value in sweep[name]] for name in swept]
+    return list(itertools.product(*axes))
+
+
+def described(settings: Settings) -> str:
+    """Return settings as text for people and folders: `learning_rate=0.002 dropout=0.1`."""
+    return " ".join(f"{name}={value}" for name, value in settings)
+
+
+def settings_to_json(settings: Settings) -> str:
+    """Return settings as one line of JSON."""
+    return json.dumps(dict(settings))
+
+
+def settings_from_json(text: str) -> Settings:
+    """Return the settings that `settings_to_json` wrote."""
+    return tuple(json.loads(text).items())
+
+
+def first_line(error: ValidationError) -> str:
+    """Return all mistakes of a config in one line, or the first ones if there are many."""
+    mistakes = error.errors()
+    messages = [_message(mistake) for mistake in mistakes[:MOST_MISTAKES]]
+    more = len(mistakes) - len(messages)
+    return "; ".join([*messages, f"and {more} more"] if more else messages)
+
+
+def rule_of(field: FieldInfo) -> str:
+    """Return what a field must be, such as "an integer from 1 to 100"."""
+    return _rule(field.annotation, field.metadata)
+
+
+def _message(mistake: Any) -> str:
+    fields = Config.model_fields
+    name, got = (mistake["loc"] or ("",))[0], shown(mistake["input"])
+    if mistake["type"] == "invalid_key":
+        return f"config keys must be text, got {got}"
+    if mistake["type"] == "extra_forbidden":
+        return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
+    if mistake["type"] == "value_error":
+        message = str(mistake["ctx"]["error"])
+    elif name:  # replaces pydantic's less precise words
+        message = f"must be {rule_of(fields[name])}"
+    else:
+        message = mistake["msg"]
+    return f"{name} {message}, got {got}" if name else message
+
+
+def _rule(kind: Any, bounds: Iterable[Any] = (), several: bool = False) -> str:
+    """Return what a value of this type must be, within these bounds; `several`: in a list."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        marks = [mark for each in inner[1:] for mark in getattr(each, "metadata", [each])]
+        return _rule(inner[0], [*marks, *bounds], several)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [each for each in inner if each is not types.NoneType]
+        return " or ".join([_rule(each, bounds, several) for each in kinds] + ["null"])
+    if origin is typing.Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple:
+        return _rule(inner[0], bounds, several=True)
+    if origin is dict:
+        return "fields, each with a list of values"
+    if kind is bool:
+        return "true or false"
+    if kind is int:
+        return ("integers" if several else "an integer") + _bounds(bounds, whole=True)
+    if kind is float:
+        return ("finite numbers" if several else "a finite number") + _bounds(bounds)
+    if kind is str:
+        return "words, or a list of them" if several else "text"
+    return "a list as in a run's config.json"
+
+
+def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
+    """Return the bounds of annotated_types' marks in words; bounds of integers are inclusive."""
+    held = {name: getattr(each, name) for each in bounds for name in _SIDES if hasattr(each, name)}
+    if whole:
+        return f" from {held['ge']} to {held['lt'] - 1 if 'lt' in held else held['le']}"
+    least = f" above {held['gt']:g}" if "gt" in held else f" of at least {held['ge']:g}"
+    most = f"below {held['lt']:g}" if "lt" in held else f"at most {held['le']:g}"
+    return f"{least} and {most}"
+
+
+_SIDES = ("gt", "ge", "lt", "le")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

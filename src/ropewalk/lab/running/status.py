@@ -28,20 +28,23 @@ DONE = ("finished", "diverged")
 
 @dataclass(frozen=True)
 class CellStatus:
-    """The state of a cell. left: estimated seconds of training, if it is known."""
+    """The state of a cell: in one word, and what it does or why it failed.
+
+    left: estimated seconds of training, if they are known.
+    """
 
     cell: Cell
     state: str
     step: str = ""
     left: float | None = None
     place: str = ""
+    detail: str = ""
 
     def row(self) -> tuple[str, ...]:
         """Return the columns."""
         left = "" if self.left is None else format_duration(self.left)
-        state, _, detail = self.state.partition(": ")
-        parts = (detail, self.place) if state == "running" else (self.place or detail,)
-        return (str(self.cell), state, self.step, left, ", ".join(part for part in parts if part))
+        parts = (self.detail, self.place)
+        return (str(self.cell), self.state, self.step, left, ", ".join(filter(None, parts)))
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class RunStatus:
 
     def summary(self) -> str:
         """Return one line: how many cells are in which state, and what to do."""
-        counts = Counter(cell.state.partition(":")[0] for cell in self.cells)
+        counts = Counter(cell.state for cell in self.cells)
         states = ", ".join(f"{count} {state}" for state, count in counts.items())
         if self.finished:
             return f"{states}. The run is complete: {self.run / 'report.html'}"
@@ -108,7 +111,7 @@ def _run_row(run: Path, name: Path) -> tuple[str, ...]:
         if found.finished:
             return (shown_path(name), config.task, "complete", _best(read_results(run)), encodings)
         done = sum(cell.state in DONE for cell in found.cells)
-        active = sum(cell.state.partition(":")[0] == "running" for cell in found.cells)
+        active = sum(cell.state == "running" for cell in found.cells)
         state = f"{done} of {len(found.cells)} cells" + (f", {active} running" if active else "")
         return (shown_path(name), config.task, state, "", encodings)
     except (ValueError, OSError, KeyError) as error:
@@ -154,22 +157,22 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
     is_held = is_locked(folder)
     if is_held or (lease is not None and not has_ended(lease.owner, is_held)):
         left = _left(training) if phase == "training" else None
-        state = "running" if phase == "training" else f"running: {phase}"
         silent = 0.0 if is_held or lease is None else time.time() - lease.renewed_ns / 1e9
         if lease is not None and not lease.renewed_ns:
-            return CellStatus(cell, f"unknown: owner.json: {lease.owner.host}")
+            return CellStatus(cell, "unknown", detail=f"owner.json: {lease.owner.host}")
         if silent > LEASE:  # by this machine's clock, which may differ: nothing else is known
             return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {_ago(silent)}")
-        return CellStatus(cell, state, step, left, _place(lease))
+        detail = "" if phase == "training" else phase
+        return CellStatus(cell, "running", step, left, _place(lease), detail)
     if (folder / TRAINED).exists():
         goal: Goal = "trained" if only_train else "scored"
         try:
             record = done_before(cell, run, config, goal)
             return CellStatus(cell, record.status if record else "trained", step)
         except ValueError as damage:  # the cell's process would fail with it
-            return CellStatus(cell, f"failed: {' '.join(str(damage).split())[:200]}", step)
+            return CellStatus(cell, "failed", step, detail=" ".join(str(damage).split())[:200])
     if error := next((str(e["error"]) for e in reversed(session) if "error" in e), ""):
-        return CellStatus(cell, f"failed: {error[:200]}", step)
+        return CellStatus(cell, "failed", step, detail=error[:200])
     if (folder / "last.safetensors").exists():
         return CellStatus(cell, "interrupted", step)
     return CellStatus(cell, "waiting")

@@ -60,7 +60,7 @@ def kill_when(process, run, ready, number=signal.SIGKILL):
         time.sleep(0.05)
     process.send_signal(number)
     process.communicate()
-    while any(cell.state.startswith("running") for cell in read_status(run).cells):
+    while any(cell.state == "running" for cell in read_status(run).cells):
         assert time.monotonic() < until
         time.sleep(0.2)
 

@@ -46,7 +46,10 @@ def run(made, tmp_path):
 
 
 def states(run):
-    return {str(cell.cell): (cell.state, cell.step) for cell in read_status(run).cells}
+    return {
+        str(cell.cell): (": ".join(filter(None, (cell.state, cell.detail))), cell.step)
+        for cell in read_status(run).cells
+    }
 
 
 def test_finished_and_waiting_cells(run):
@@ -74,10 +77,7 @@ def test_a_running_cell_shows_its_step_time_left_and_place(run):
     elsewhere = Owner("t", "another boot", "node7", 4, "slurm job 8", "")
     (folder / "owner.json").write_text(json.dumps(asdict(elsewhere)))
     (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
-    assert (found.state.partition(":")[0], found.place) == (
-        "running",
-        "node7, slurm job 8, process 4",
-    )
+    assert (found.state, found.place) == ("running", "node7, slurm job 8, process 4")
     os.utime(folder / "owner.json", (1e9, 1e9))
     (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
     assert (found.state, found.left) == ("silent", None)
