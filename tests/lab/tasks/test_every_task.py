@@ -8,9 +8,11 @@ import io
 import json
 import os
 import re
+import shutil
 
 import pytest
 import torch
+from cells_here import run_cells_here
 from rich.console import Console
 from tiny_tasks import config_of
 
@@ -18,10 +20,11 @@ from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.decoding.translator import Translator
-from ropewalk.lab.presets import TASKS
+from ropewalk.lab.presets import TASKS, TRAINED_SIZES
 from ropewalk.lab.report.findings import findings
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.terminal import print_summary, print_table
+from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import train_one
@@ -35,7 +38,28 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-ALIKE = {"reverse", "sort", "count", "recall"}  # of the same class as copy
+ALIKE = set(TRAINED_SIZES) - {"copy"}  # of the same class as copy
+
+
+def run_once(tmp_path_factory, config):
+    """Compare in this process and return the folder and the results."""
+    run = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "run_cells", run_cells_here)
+        return run, comparison.compare(config, run, command=["ropewalk", "compare"])
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """A finished comparison of task copy, for all tests that only read it."""
+    return run_once(tmp_path_factory, config_of("copy", test_examples=12))
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    """A comparison with few test examples and with an encoding that refuses long ones."""
+    config = config_of("copy", encodings="rotary,learned(max_positions=10)")
+    return run_once(tmp_path_factory, config)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +70,12 @@ ALIKE = {"reverse", "sort", "count", "recall"}  # of the same class as copy
         if task != "translation"
     ],
 )
-def test_every_task_from_data_to_report(compare, tmp_path, task):
-    config = config_of(task, test_examples=12)
-    results = compare(config, tmp_path / "run", command=["ropewalk", "compare"])
-    assert results == read_checked_json(tmp_path / "run" / "results.json")
+def test_every_task_from_data_to_report(request, tmp_path_factory, tmp_path, task):
+    if task == "copy":
+        run, results = request.getfixturevalue("copied")
+    else:
+        run, results = run_once(tmp_path_factory, config_of(task, test_examples=12))
+    assert results == read_checked_json(run / "results.json")
     splits = ["x1"] if task == "masked-lm" else ["x1", "x3"]
     assert results["splits"] == splits
     assert (results["task"], results["config"]["task"]) == (task, task)
@@ -65,14 +91,14 @@ def test_every_task_from_data_to_report(compare, tmp_path, task):
                 assert len(lengths) == 1
         assert row["summary"]["x1"][keys[0]]["mean"] is not None
     assert results["encodings"][1]["summary"]["x1"]["versus_first"]["p"] > 0
-    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    page = (run / "report.html").read_text(encoding="utf-8")
     assert results["about"] in page
     ids = re.findall(r' id="([^"]+)"', page.partition("<script>")[0])
     assert len(set(ids)) == len(ids)  # otherwise a section hides the script's data
     assert ">BLEU" not in page
     table = printed(print_table, results)
     assert all(text in table for text in ("sinusoidal", "rotary", *splits))
-    publish(tmp_path / "run", tmp_path / "out")
+    publish(run, tmp_path / "out")
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"README.md", "results.json"} <= files
     for scheme in ("light", "dark"):
@@ -80,7 +106,7 @@ def test_every_task_from_data_to_report(compare, tmp_path, task):
         assert (f"score-by-length-{scheme}.png" in files) == (len(splits) > 1)
 
 
-def test_scores_are_those_of_the_items(compare, tmp_path):
+def test_scores_are_those_of_the_items(compare, copied, tmp_path):
     """Perplexity, loss and exact match, computed again from the stored items."""
     results = compare(config_of("causal-lm", seeds=1), tmp_path / "text")
     for row in results["encodings"]:
@@ -93,9 +119,8 @@ def test_scores_are_those_of_the_items(compare, tmp_path):
             assert scores["perplexity"] == pytest.approx(2.718281828 ** scores["loss"], rel=1e-3)
             scored.add(sum(tokens))
         assert len(scored) == 1  # windows of every length cover the same tokens
-    results = compare(config_of("copy", seeds=1), tmp_path / "copy")
-    folder = Cell("rotary", 1).folder(tmp_path / "copy")
-    task = open_task(config_of("copy"), tmp_path / "copy")
+    run, results = copied
+    folder, task = Cell("rotary", 1).folder(run), open_task(config_of("copy"), run)
     found, wanted = read_checked_json(folder / "x3.json")["predictions"], task.data["x3"].target
     exact = [ids == target for ids, target in zip(found, wanted, strict=True)]
     scores = results["encodings"][1]["cells"][0]["scores"]["x3"]
@@ -131,18 +156,18 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, name)
         assert torch.equal(a, b)
 
 
-def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, tmp_path):
-    compare(config_of("copy", seeds=1), tmp_path)
-    folder = Cell("rotary", 1).folder(tmp_path)
+def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, copied, tmp_path):
+    run, fields = shutil.copytree(copied[0], tmp_path / "run"), {"seeds": 1, "test_examples": 12}
+    folder = Cell("rotary", 1).folder(run)
     trained = (folder / "training.json").stat().st_mtime_ns
     x1 = (folder / "x1.json").stat().st_mtime_ns
-    compare(config_of("copy", seeds=1), tmp_path)
+    compare(config_of("copy", **fields), run)
     assert (folder / "x1.json").stat().st_mtime_ns == x1
-    more = compare(config_of("copy", seeds=1, length_multiples=(1, 2, 4)), tmp_path)
+    more = compare(config_of("copy", **fields, length_multiples=(1, 2, 4)), run)
     assert more["splits"] == ["x1", "x2", "x4"]
     assert (folder / "training.json").stat().st_mtime_ns == trained
     with pytest.raises(ValueError, match="examples is 40 there and 41 here"):
-        prepare(config_of("copy", examples=41), tmp_path)
+        prepare(config_of("copy", examples=41), run)
 
 
 def test_training_alone_gives_a_model(tmp_path, monkeypatch):
@@ -161,17 +186,17 @@ def test_training_alone_gives_a_model(tmp_path, monkeypatch):
         Translator.load(path)
 
 
-def test_few_items_are_scored_and_not_tested(compare, tmp_path):
+def test_few_items_are_scored_and_not_tested(refusing):
     """Fails if a difference on a few examples is called better, or is not mentioned."""
-    results = compare(config_of("copy", test_examples=9), tmp_path)
+    _, results = refusing
+    assert all(row["summary"]["x1"]["exact"]["mean"] is not None for row in results["encodings"])
     versus = [row["summary"]["x1"]["versus_first"] for row in results["encodings"]]
     assert versus == [None, None]
     assert any("fewer than 10 examples is not tested" in said for said in findings(results))
 
 
-def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, tmp_path):
-    config = config_of("copy", encodings="rotary,learned(max_positions=10)")
-    results = compare(config, tmp_path)
+def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(refusing, tmp_path):
+    run, results = refusing
     rotary, learned = results["encodings"]
     assert learned["summary"]["x1"]["exact"]["mean"] is not None
     assert "positions must lie in 0..9" in learned["summary"]["x3"]["no_result"]
@@ -181,9 +206,9 @@ def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(compare, t
     table = printed(print_table, results)
     assert "no result" in table
     assert "`learned(max_positions=10)` has no result on `x3`: positions must lie in 0..9" in table
-    page = re.sub("</?code>", "", (tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = re.sub("</?code>", "", (run / "report.html").read_text(encoding="utf-8"))
     assert "learned(max_positions=10) has no result on x3: positions must lie in 0..9" in page
-    publish(tmp_path, tmp_path / "out")
+    publish(run, tmp_path / "out")
     assert "no result" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     summary = printed(print_summary, [results, results])
     assert summary.count("no result") == 2
@@ -246,9 +271,3 @@ def test_a_config_comes_back_from_what_a_run_keeps():
         config = make_config("quick", settings={"task": task})
         again = type(config).model_validate(json.loads(json.dumps(config.facts())))
         assert again.facts() == config.facts()
-
-
-@pytest.fixture
-def masked(tmp_path):
-    task = prepare(config_of("masked-lm", train_length=40, examples=6), tmp_path)
-    return task, task.batch(task.plan(1, 0)[0], 7), task.data["train"]

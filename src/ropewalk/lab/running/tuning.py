@@ -8,9 +8,10 @@ validation data.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ropewalk.checks import shown
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json, write_checked_json
@@ -18,11 +19,14 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, TRAINING_FIELDS, Config, Settings, points
 from ropewalk.lab.config_sources import read_run_config, read_sweep, with_sweep
 from ropewalk.lab.models import load_model
+from ropewalk.lab.results import DecodingTrial, Trial
 from ropewalk.lab.tasks import CLASSES, Task
 from ropewalk.lab.tensors import load_weights
 from ropewalk.lab.training.checkpoints import chosen_snapshots, mean_of
 from ropewalk.lab.training.trainer import Record, read_record
 from ropewalk.machine import pick_device
+
+T = TypeVar("T")
 
 _RECORD, _TRIALS = "training.json", "decoding.json"  # of a cell
 
@@ -32,8 +36,8 @@ class Choice:
     """The settings chosen for an encoding, and the trials that they were chosen from."""
 
     settings: Settings = ()
-    trials: tuple[Facts, ...] = ()  # of training: settings, seed, status, validation loss
-    decoding_trials: tuple[Facts, ...] = ()  # settings, and lists with a value for each seed
+    trials: tuple[Trial, ...] = ()
+    decoding_trials: tuple[DecodingTrial, ...] = ()
 
     def facts(self) -> Facts:
         """Return the entries of results; none without a sweep."""
@@ -42,7 +46,7 @@ class Choice:
         trials = {"trials": self.trials, "decoding_trials": self.decoding_trials}
         return {
             "settings": dict(self.settings),
-            **{name: list(held) for name, held in trials.items() if held},
+            **{name: [trial.as_json() for trial in of] for name, of in trials.items() if of},
         }
 
 
@@ -71,8 +75,8 @@ def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
     choices = {}
     for name in config.encodings:
         trials = [_trial(cell, config, run) for cell in cells if cell.encoding == name]
-        found = best(trials, "validation_loss", higher_is_better=False)
-        choices[name] = Choice(tuple(found["settings"].items()), tuple(trials))
+        lowest = best(trials, lambda trial: trial.validation_loss, higher_is_better=False)
+        choices[name] = Choice(tuple(lowest.settings.items()), tuple(trials))
     return choices
 
 
@@ -87,8 +91,10 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
         cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
         tried = [_read_decoding(cell.folder(run)) for cell in cells]
         trials = [_over_seeds(config, point, tried, metric.key) for point in grid]
-        found = best(trials, f"mean_{metric.key}", higher_is_better=metric.higher_is_better)
-        settings = choice.settings + tuple(found["settings"].items())
+        tried_best = best(
+            trials, lambda trial: trial.mean(metric.key), higher_is_better=metric.higher_is_better
+        )
+        settings = choice.settings + tuple(tried_best.settings.items())
         choices[name] = Choice(settings, choice.trials, tuple(trials))
     return choices
 
@@ -118,19 +124,16 @@ def untried(config: Config, grid: Sequence[Settings], folder: Path) -> list[Sett
     return [point for point in grid if _find(held, config, point) is None]
 
 
-def _trial(cell: Cell, config: Config, run: Path) -> Facts:
+def _trial(cell: Cell, config: Config, run: Path) -> Trial:
     path = cell.folder(run) / _RECORD
     record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
     loss = None
     if record.status == "finished":
         losses = [seen["loss"] for seen in record.validation]
         loss = min(losses) if config.select == "best" else losses[-1]
-    return {
-        "settings": dict(cell.settings),
-        "seed": cell.seed,
-        "status": record.status,
-        "validation_loss": loss,
-    }
+    return Trial(
+        settings=dict(cell.settings), seed=cell.seed, status=record.status, validation_loss=loss
+    )
 
 
 def _read_decoding(folder: Path) -> list[Facts]:
@@ -153,19 +156,19 @@ def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | N
 
 def _over_seeds(
     config: Config, point: Settings, tried: Sequence[Sequence[Facts]], key: str
-) -> Facts:
-    """Return each score of a decoding setting as a list over seeds, and its mean as `mean_…`.
+) -> DecodingTrial:
+    """Return each score of a decoding setting as a list over seeds, and its mean.
 
     A seed that diverged has None and is in no setting's mean. `key` is always present.
     """
-    found = [_find(trials, config, point) or {} for trials in tried]
-    facts: Facts = {"settings": dict(point)}
-    for name in dict.fromkeys([key, *(name for each in found for name in each)]):
-        values = [each.get(name) for each in found]
+    of_seeds = [_find(trials, config, point) or {} for trials in tried]
+    scores: Facts = {}
+    for name in dict.fromkeys([key, *(name for of_seed in of_seeds for name in of_seed)]):
+        values = tuple(of_seed.get(name) for of_seed in of_seeds)
         known = [value for value in values if value is not None]
-        facts[name] = values
-        facts[f"mean_{name}"] = sum(known) / len(known) if known else None
-    return facts
+        scores[name] = values
+        scores[f"mean_{name}"] = sum(known) / len(known) if known else None
+    return DecodingTrial(settings=dict(point), **scores)
 
 
 def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
@@ -201,12 +204,12 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
     return with_sweep(config, {**trained, **sweep})
 
 
-def best(trials: Sequence[Facts], key: str, *, higher_is_better: bool) -> Facts:
-    """Return the trial with the best value under `key`; None loses, and ties go to the first."""
+def best(trials: Sequence[T], score: Callable[[T], float | None], *, higher_is_better: bool) -> T:
+    """Return the trial with the best score; None loses, and ties go to the first."""
     sign = 1 if higher_is_better else -1
 
-    def value(trial: Facts) -> float:
-        found = trial.get(key)
-        return -math.inf if found is None else sign * float(found)
+    def rank(trial: T) -> float:
+        value = score(trial)
+        return -math.inf if value is None else sign * float(value)
 
-    return max(trials, key=value)
+    return max(trials, key=rank)
