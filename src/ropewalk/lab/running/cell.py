@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,6 +15,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, points
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.models import Model, load_model
+from ropewalk.lab.running.events import Emit
 from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.run_folder import read_conditions
 from ropewalk.lab.running.tuning import try_decoding, untried
@@ -63,9 +63,6 @@ def _reached(task: Task, record: Record, folder: Path, goal: Goal) -> bool:
     if not diverged and not (folder / "model.safetensors").exists():
         return False
     return all(task.is_evaluated(split, folder) for split in task.splits)
-
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 Train = Callable[[Task, str, int, Path, Emit, str | None], Record]

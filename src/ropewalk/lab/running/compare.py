@@ -25,9 +25,10 @@ from ropewalk.lab.models import build_model
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.verdicts import add_verdicts, check_against
+from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import Conditions, prepare, read_conditions
-from ropewalk.lab.running.scheduler import Watch, run_cells
+from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.running.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.summary import summarize
 from ropewalk.lab.tasks import Task

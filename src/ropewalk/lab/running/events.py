@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypedDict, cast
 from uuid import uuid4
 
 from ropewalk.files import open_now
+from ropewalk.lab.cells import Cell
 
-Event = dict[str, Any]
+
+class Event(TypedDict, total=False):
+    """What happens in a cell; the first event of a session says what began it and where.
+
+    phase: what it does now, for people; in training with steps, seconds, loss and speed.
+    ended: how it ended, if not as usual. printed: a line of an imported encoding.
+    """
+
+    attempt: str
+    session: str
+    host: str
+    job: str
+    pid: int
+    started: str
+    threads: int
+    phase: str
+    step: int
+    steps: int
+    seconds: float
+    loss: float
+    tokens_per_s: float
+    ended: str
+    warning: str
+    error: str
+    printed: str
+
+
+#: Receives the events of one cell.
+Emit = Callable[[Event], None]
+#: Receives the events of several cells.
+Watch = Callable[[Cell, Event], None]
 
 EVENTS_FILE = "events.jsonl"
 _MOST_AT_ONCE = 1 << 20  # bytes read in one look
@@ -90,7 +122,7 @@ def read_session(folder: Path) -> list[Event]:
 
 def _parsed(line: bytes) -> Event:
     try:
-        found = json.loads(line)
+        event = json.loads(line)
     except ValueError:  # cut off when its writer was killed
         return {}
-    return found if isinstance(found, dict) else {}
+    return cast(Event, event) if isinstance(event, dict) else {}

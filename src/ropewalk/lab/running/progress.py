@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ropewalk.lab.cells import Cell
+from ropewalk.lab.running.events import Event
 
 PLAIN_LINES = 5  # progress lines per training without a terminal
 
@@ -65,7 +65,7 @@ class Watcher:
                 self._printed_part[name] = part
                 self._console.print(f"{name}: {done:,} of {total:,}", highlight=False)
 
-    def watch(self, cell: Cell, event: dict[str, Any]) -> None:
+    def watch(self, cell: Cell, event: Event) -> None:
         """Show one event of a cell."""
         with self._lock:
             if "printed" in event:  # by an imported encoding; not part of the command's output
@@ -77,7 +77,7 @@ class Watcher:
             else:
                 self._print(cell, event)
 
-    def _draw(self, cell: Cell, event: dict[str, Any]) -> None:
+    def _draw(self, cell: Cell, event: Event) -> None:
         if cell not in self._tasks:
             self._tasks[cell] = self._bars.add_task(str(cell), total=None, status="")
         task = self._tasks[cell]
@@ -93,7 +93,7 @@ class Watcher:
             )
             self._bars.update(task, status=event["phase"], **done)  # type: ignore[arg-type]
 
-    def _print(self, cell: Cell, event: dict[str, Any]) -> None:
+    def _print(self, cell: Cell, event: Event) -> None:
         if event.get("phase") == "training":
             part = event["step"] * PLAIN_LINES // event["steps"]
             if part == self._printed_part.get(cell, 0):
@@ -106,5 +106,5 @@ class Watcher:
             self._console.print(f"{cell}: {text}", highlight=False)
 
 
-def _status(event: dict[str, Any]) -> str:
+def _status(event: Event) -> str:
     return f"loss {event['loss']:.3f}, {event['tokens_per_s']:,.0f} tokens/s"

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from ropewalk.checks import shown
@@ -16,7 +15,7 @@ from ropewalk.lab.cells import Cell, CellFailed, cells_of
 from ropewalk.lab.config import Config, Goal
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.running.cell import done_before
-from ropewalk.lab.running.events import EventReader
+from ropewalk.lab.running.events import EventReader, Watch
 from ropewalk.lab.running.launcher import (
     BUSY,
     INTERRUPTED,
@@ -31,9 +30,6 @@ from ropewalk.lab.running.run_folder import conditions_of, prepare
 from ropewalk.lab.training.process_group import is_launched
 from ropewalk.lab.training.trainer import read_record
 from ropewalk.machine import cores, pick_device
-
-#: Receives the events of a cell.
-Watch = Callable[[Cell, dict[str, Any]], None]
 
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command is running
 LOOKS_EVERY = 0.1  # seconds, and more for many cells

@@ -151,8 +151,9 @@ def _all(config: Config, run: Path) -> list[tuple[Cell, bool]]:
 def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> CellStatus:
     folder = cell.folder(run)
     session, lease = read_session(folder), read_lease(folder)
-    training = next((e for e in reversed(session) if e.get("phase") == "training"), {})
-    phase = next((str(e["phase"]) for e in reversed(session) if "phase" in e), "starting")
+    nothing: Event = {}
+    training = next((e for e in reversed(session) if e.get("phase") == "training"), nothing)
+    phase = next((e["phase"] for e in reversed(session) if "phase" in e), "starting")
     step = f"{training['step']}/{training['steps']}" if training else ""
     is_held = is_locked(folder)
     if is_held or (lease is not None and not has_ended(lease.owner, is_held)):

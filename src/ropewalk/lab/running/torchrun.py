@@ -6,7 +6,7 @@ the report. The others wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ from ropewalk.files import Busy, read_checked_json
 from ropewalk.lab.cells import Cell, CellFailed
 from ropewalk.lab.config import Config, Goal
 from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.running.cell import Emit, lack_of_memory, run_cell, train_cell
+from ropewalk.lab.running.cell import lack_of_memory, run_cell, train_cell
+from ropewalk.lab.running.events import Emit, Event, Watch
 from ropewalk.lab.running.run_folder import read_conditions
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.training.parallel_trainer import ParallelTrainer
 from ropewalk.lab.training.process_group import Group, failures_in_words, join
 from ropewalk.lab.training.trainer import Record
-
-Watch = Callable[[Cell, dict[str, Any]], None]
 
 
 def run_cells_together(
@@ -58,7 +57,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
 
     ended = "finished"
 
-    def emit(event: dict[str, Any]) -> None:
+    def emit(event: Event) -> None:
         nonlocal ended
         ended = event.get("ended", ended)
         watch(cell, event)

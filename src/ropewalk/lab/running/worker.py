@@ -35,8 +35,8 @@ from ropewalk.lab.config import (
     settings_from_json,
 )
 from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.running.cell import Emit, _run_owned, done_before, lack_of_memory
-from ropewalk.lab.running.events import EventWriter
+from ropewalk.lab.running.cell import _run_owned, done_before, lack_of_memory
+from ropewalk.lab.running.events import Emit, Event, EventWriter
 from ropewalk.lab.running.launcher import BUSY, INTERRUPTED, STOP_WITH_PARENT
 from ropewalk.lab.running.lease import owned
 from ropewalk.lab.stopping import end_with, interrupt_once, stopping_signals
@@ -108,8 +108,13 @@ def _main(*words: str) -> int:
         with owned(folder, job=options.job, dead=options.dead) as owner:
             if _is_done(options.run, cell, options.goal):
                 return 0
-            facts = {"host": owner.host, "job": owner.job, "pid": owner.pid}
-            facts |= {"started": owner.started, "threads": torch.get_num_threads()}
+            facts: Event = {
+                "host": owner.host,
+                "job": owner.job,
+                "pid": owner.pid,
+                "started": owner.started,
+                "threads": torch.get_num_threads(),
+            }
             with EventWriter(folder, options.attempt, facts) as emit:
                 return _ending(partial(_run_owned, options.run, cell, emit, options.goal), emit)
     except KeyboardInterrupt:
@@ -121,7 +126,7 @@ def _main(*words: str) -> int:
         return 1
 
 
-def _say(event: dict[str, Any]) -> None:
+def _say(event: Event) -> None:
     """Print an event that happens before the cell's folder is owned."""
     print(event.get("warning", event), file=sys.stderr)
 
