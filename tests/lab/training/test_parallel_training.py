@@ -246,7 +246,7 @@ def test_how_a_model_is_divided_is_not_part_of_what_it_is_trained_on():
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     (tmp_path / "checkpoint-0000003").mkdir()
-    (tmp_path / "checkpoint-0000003" / "facts.json").write_text('{"record": {}}')
+    (tmp_path / "checkpoint-0000003" / "facts.json").write_text('{"record": {}, "parts": {}}')
     with (
         pytest.warns(UserWarning, match="checksum"),
         pytest.raises(ValueError, match="checkpoint-0000003 is not a readable checkpoint"),

@@ -24,7 +24,7 @@ from ropewalk.encodings.rotary import RotarySite
 from ropewalk.lab.tokens import BOS, EOS, SPECIAL, UNK
 from ropewalk.model import Attention, Transformer
 from ropewalk.model.transformer import DecoderLayer, FeedForward, SelfAttentionLayer
-from ropewalk.rotary import LearnedRotaryEmbedding
+from ropewalk.rotary.learned import LearnedRotaryEmbedding
 
 if TYPE_CHECKING:
     from ctranslate2.specs.transformer_spec import TransformerSpec
