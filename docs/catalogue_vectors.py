@@ -7,12 +7,17 @@ rope as vectors.json has it, so it also shows that the JSON says all that a rota
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import mpmath
 from catalogue_cases import CASES, ORIGINAL, PLAIN, Case, Spec
 from mpmath import mpf
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+from scaling_formulas import scaled_frequencies
 
 DIGITS = 60
 
@@ -87,75 +92,9 @@ def _places(spec: Spec, pairing: str) -> list[tuple[int, int]]:
 
 def frequencies(spec: Spec, length: int | None) -> list[Any]:
     """Return the radians per position of each pair: theta^-e, changed by the rule."""
-    R, theta, rule = spec["rotary_dim"], mpf(spec["theta"]), spec["scaling"]
-    exponents = [mpf(2 * i) / R for i in range(R // 2)]
-    if spec["axes"] is not None:
-        exponents = [mpf(e) / of for _, e, of in spec["axes"]]
-    made = RULES[rule["rope_type"]](rule, theta, exponents, R, length)
+    exponents = None if spec["axes"] is None else [mpf(e) / of for _, e, of in spec["axes"]]
+    made = scaled_frequencies(spec["scaling"], spec["theta"], spec["rotary_dim"], length, exponents)
     return [-f for f in made] if spec["reverse"] else made
-
-
-def _plain(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    return [theta**-e for e in exponents]
-
-
-def _linear(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2306.15595, eq. 3."""
-    return [theta**-e / mpf(rule["factor"]) for e in exponents]
-
-
-def _dynamic(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2309.00071, eq. 15 and 16; without alpha, s grows as in transformers."""
-    s = mpf(rule.get("alpha", rule["factor"]))
-    if "alpha" not in rule:
-        s = s * max(length or 0, rule[ORIGINAL]) / rule[ORIGINAL] - (s - 1)
-    return [(theta * s ** (mpf(R) / (R - 2))) ** -e for e in exponents]
-
-
-def _yarn(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2309.00071, eq. 17 to 20, with the band as jquesnelle/yarn finds it."""
-
-    def pair(rotations: float) -> Any:
-        within = mpf(rule[ORIGINAL]) / (2 * mpmath.pi * mpf(rotations))
-        return R * mpmath.log(within) / (2 * mpmath.log(theta))
-
-    low, high = pair(rule.get("beta_fast", 32.0)), pair(rule.get("beta_slow", 1.0))
-    if rule.get("truncate", True):
-        low, high = mpmath.floor(low), mpmath.ceil(high)
-    low, high = max(low, 0), min(high, R - 1)
-    blended = []
-    for e in exponents:
-        slow = min(max((e * R / 2 - low) / (high - low), 0), 1)
-        blended.append(theta**-e * (1 - slow + slow / mpf(rule["factor"])))
-    return blended
-
-
-def _longrope(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2402.13753; modeling_phi3.py: the long list beyond the original length."""
-    divisors = rule["long_factor" if (length or 0) > rule[ORIGINAL] else "short_factor"]
-    return [theta**-e / mpf(by) for e, by in zip(exponents, divisors, strict=True)]
-
-
-def _llama3(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """meta-llama/llama-models, apply_scaling."""
-    low, high = mpf(rule["low_freq_factor"]), mpf(rule["high_freq_factor"])
-    scaled = []
-    for e in exponents:
-        rotations = rule[ORIGINAL] * theta**-e / (2 * mpmath.pi)
-        smooth = min(max((rotations - low) / (high - low), 0), 1)
-        scaled.append(theta**-e * ((1 - smooth) / mpf(rule["factor"]) + smooth))
-    return scaled
-
-
-def _proportional(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2410.06205, section 5; Gemma 4."""
-    count = int(rule["partial_rotary_factor"] * R // 2)
-    moved = [theta**-e / mpf(rule["factor"]) for e in exponents[:count]]
-    return moved + [mpf(0)] * (R // 2 - count)
-
-
-RULES = {"default": _plain, "linear": _linear, "dynamic": _dynamic, "yarn": _yarn,
-         "longrope": _longrope, "llama3": _llama3, "proportional": _proportional}  # fmt: skip
 
 
 def amplitude(rule: Any, length: int | None) -> Any:

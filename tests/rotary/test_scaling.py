@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, scaling
+from ropewalk.rotary.config.rope_fields import write_scaling
 from ropewalk.rotary.scaling import RULES, Scaling
 
 NEEDS_TRANSFORMERS = "needs transformers, an outside reference: pip install 'ropewalk[dev]'"
@@ -58,102 +59,13 @@ def close(ours: list[float], theirs: list[float], rel: float = 1e-12) -> None:
     assert ours == pytest.approx(theirs, rel=rel, abs=0)
 
 
-# Reference formulas, in the arithmetic (`m`: math or mpmath.mp) and words of their sources
-
-
-def plain(m, theta, rotary_dim):
-    return [m.mpf(theta) ** (-m.mpf(2 * i) / rotary_dim) for i in range(rotary_dim // 2)]
-
-
-def linear(m, rule, theta, rotary_dim, length):
-    """2306.15595, eq. 3: f(x, m L / L')."""
-    return [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)]
-
-
-def ntk(m, rule, theta, rotary_dim, length):
-    """bloc97: `base = base * a ** (dim / (dim - 2))`, with alpha `a` the factor."""
-    base = m.mpf(theta) * m.mpf(rule.factor) ** (m.mpf(rotary_dim) / (rotary_dim - 2))
-    return plain(m, base, rotary_dim)
-
-
-def dynamic_ntk(m, rule, theta, rotary_dim, length):
-    """emozilla's LlamaDynamicScaledRotaryEmbedding: the base is left alone up to the limit."""
-    if length <= rule.original_length:
-        return plain(m, theta, rotary_dim)
-    s = m.mpf(rule.factor)
-    grown = s * length / rule.original_length - (s - 1)
-    return plain(m, m.mpf(theta) * grown ** (m.mpf(rotary_dim) / (rotary_dim - 2)), rotary_dim)
-
-
-def yarn(m, rule, theta, rotary_dim, length):
-    """jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding.yarn, with its helper functions."""
-
-    def find_correction_dim(rotations):
-        ratio = rule.original_length / (m.mpf(rotations) * 2 * m.pi)
-        return rotary_dim * m.log(ratio) / (2 * m.log(m.mpf(theta)))
-
-    low, high = find_correction_dim(rule.beta_fast), find_correction_dim(rule.beta_slow)
-    if rule.truncate:
-        low, high = m.floor(low), m.ceil(high)
-    low, high = max(low, 0), min(high, rotary_dim - 1)
-    if low == high:
-        high += m.mpf("0.001")
-    found = []
-    for i, f in enumerate(plain(m, theta, rotary_dim)):
-        inv_freq_mask = 1 - min(max((i - low) / (high - low), 0), 1)
-        found.append(f / m.mpf(rule.factor) * (1 - inv_freq_mask) + f * inv_freq_mask)
-    return found
-
-
-def longrope(m, rule, theta, rotary_dim, length):
-    """modeling_phi3.py: `if seq_len > original_max_position_embeddings`, the long factors."""
-    factors = rule.long_factor if length > rule.original_length else rule.short_factor
-    return [f / m.mpf(g) for f, g in zip(plain(m, theta, rotary_dim), factors, strict=True)]
-
-
-def llama3(m, rule, theta, rotary_dim, length):
-    """meta-llama/llama-models, apply_scaling."""
-    low_freq_wavelen = m.mpf(rule.original_length) / m.mpf(rule.low_freq_factor)
-    high_freq_wavelen = m.mpf(rule.original_length) / m.mpf(rule.high_freq_factor)
-    new_freqs = []
-    for freq in plain(m, theta, rotary_dim):
-        wavelen = 2 * m.pi / freq
-        if wavelen < high_freq_wavelen:
-            new_freqs.append(freq)
-        elif wavelen > low_freq_wavelen:
-            new_freqs.append(freq / m.mpf(rule.factor))
-        else:
-            assert low_freq_wavelen != high_freq_wavelen
-            smooth = (rule.original_length / wavelen - m.mpf(rule.low_freq_factor)) / (
-                m.mpf(rule.high_freq_factor) - m.mpf(rule.low_freq_factor)
-            )
-            new_freqs.append((1 - smooth) * freq / m.mpf(rule.factor) + smooth * freq)
-    return new_freqs
-
-
-def proportional(m, rule, theta, rotary_dim, length):
-    """2410.06205, section 5: a fraction of the frequencies of the whole head, zeros behind."""
-    rotated = int(rule.fraction * rotary_dim // 2)
-    kept = [f / m.mpf(rule.factor) for f in plain(m, theta, rotary_dim)[:rotated]]
-    return kept + [m.mpf(0)] * (rotary_dim // 2 - rotated)
-
-
-SOURCES = {
-    scaling.Linear: linear,
-    scaling.NTKAware: ntk,
-    scaling.DynamicNTK: dynamic_ntk,
-    scaling.YaRN: yarn,
-    scaling.LongRoPE: longrope,
-    scaling.Llama3: llama3,
-    scaling.Proportional: proportional,
-}
-
-
 def exact(rule: Scaling, theta: float, rotary_dim: int, length: int | None) -> list:
     """The source's frequencies to 60 digits."""
     mpmath = pytest.importorskip("mpmath", reason=NEEDS_MPMATH)
+    from scaling_formulas import scaled_frequencies
+
     with mpmath.workdps(60):
-        return SOURCES[type(rule)](mpmath.mp, rule, theta, rotary_dim, length)
+        return scaled_frequencies(write_scaling(rule), theta, rotary_dim, length)
 
 
 factors = st.floats(1, 64)
