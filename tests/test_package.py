@@ -1,7 +1,8 @@
 """The package as a whole: one version, a light import, tested versions.
 
 These fail when a version is raised in one place alone, when `import ropewalk` starts to load more
-than torch does, or when a dependency is declared without a tested version.
+than torch does, when a dependency is declared without a tested version, or when a public module
+cannot be imported from, or has other names than its module in rotary/.
 """
 
 import itertools
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,11 @@ def test_every_dependency_has_a_tested_version():
 
     tested = {distribution(line) for line in constraints.splitlines() if "==" in line}
     assert {distribution(each) for each in declared} - {"ropewalk"} <= tested
+
+
+@pytest.mark.parametrize("name", ["axes", "interop", "positions", "scaling"])
+def test_public_modules_are_those_of_rotary(name):
+    public, own = import_module(f"ropewalk.{name}"), import_module(f"ropewalk.rotary.{name}")
+    assert getattr(ropewalk, name) is public
+    assert public.__all__ == own.__all__
+    assert all(getattr(public, word) is getattr(own, word) for word in own.__all__)

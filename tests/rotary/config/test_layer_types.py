@@ -1,7 +1,7 @@
-"""Of what type each layer is, and which layers have a rope.
+"""Of what type each layer is, which layers have a rope, and what is said of one layer alone.
 
-These fail when a layer without rope is given one or the other way round, and when a mistake in
-what types layers is read in silence or the error does not name the key.
+These fail when a layer without rope is given one or the other way round, and when a mistake is read
+in silence or the error does not name the key.
 """
 
 import re
@@ -80,3 +80,18 @@ def test_a_mistake_in_layer_types(name, changes, message):
 def test_layers_without_rope(name, without):
     layers = ModelSpec.from_config(PUBLISHED[name]).layers
     assert [i for i, layer in enumerate(layers) if layer.rope is None] == list(without)
+
+
+GEMMA_4 = "gemma-4-12b"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (GEMMA_4, {"text_config.per_layer_config": 3}, "per_layer_config must be a dictionary"),
+        (GEMMA_4, {"text_config.per_layer_config": {"x": {}}}, "per_layer_config must have a dict"),
+    ],
+)
+def test_a_mistake_in_what_is_one_layers_own(name, changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ModelSpec.from_config(changed(name, changes))

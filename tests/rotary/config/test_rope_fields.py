@@ -1,13 +1,14 @@
-"""The fields of a rope, in all forms that there have been.
+"""The fields of a rope, in all forms that there have been, and the scaling rule in them.
 
-These fail when two forms that contradict each other are read in silence, or when the error does
-not name the field.
+These fail when two forms that contradict each other are read in silence, when a rule is read with
+another field's value or without one that it needs, or when the error does not name the field.
 """
 
+import math
 import re
 
 import pytest
-from published import GONE, changed
+from published import GONE, PUBLISHED, changed
 
 from ropewalk import ModelSpec
 
@@ -80,3 +81,108 @@ SLIDING = "text_config.rope_parameters.sliding_attention"
 def test_a_mistake_in_the_form(name, changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         ModelSpec.from_config(changed(name, changes))
+
+
+LONG = "phi-3-mini-128k-instruct"
+YARN = "deepseek-v3"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        # The rope's dictionary and its type.
+        (LLAMA, {"rope_scaling": {"type": "yarm"}}, "got 'yarm'; did you mean 'yarn'?"),
+        (LLAMA, {"rope_scaling": {"type": "ntk_yarn"}}, "rope_type must be one of default"),
+        (LLAMA, {"rope_scaling": {"type": "axial"}}, "rope_type must be one of default"),
+        # A rule's fields.
+        (
+            LLAMA,
+            {"rope_scaling": {"type": "linear"}},
+            "factor must be given for rope_type 'linear'",
+        ),
+        (LLAMA, {"rope_scaling": {"type": "default", "factor": 2.0}}, "factor must be absent for"),
+        ("vicuna-13b-v1.5-16k", {"rope_scaling.factor": "4"}, "factor must be a number, got '4'"),
+        ("vicuna-13b-v1.5-16k", {"rope_scaling.factor": True}, "factor must be a number, got True"),
+        ("vicuna-13b-v1.5-16k", {"rope_scaling.factor": None}, "factor must be given"),
+        ("vicuna-13b-v1.5-16k", {"rope_scaling.factor": -4.0}, "factor must be finite and above 0"),
+        (LLAMA_3, {"rope_scaling.factor": GONE}, "factor must be given for rope_type 'llama3'"),
+        (LLAMA_3, {"rope_scaling.low_freq_factor": GONE}, "low_freq_factor must be given"),
+        (LLAMA_3, {"rope_scaling.high_freq_factor": GONE}, "high_freq_factor must be given"),
+        (LLAMA_3, {"rope_scaling.high_freq_factor": 0.5}, "high_freq_factor must be at least low"),
+        (
+            LLAMA_3,
+            {"rope_scaling.original_max_position_embeddings": GONE},
+            "original_max_position_embeddings must be given for rope_type 'llama3'",
+        ),
+        (
+            LLAMA_3,
+            {"rope_scaling.original_max_position_embeddings": 8192.5},
+            "original_max_position_embeddings must be an integer above 1, got 8192.5",
+        ),
+        (
+            LLAMA_3,
+            {"original_max_position_embeddings": 4096},
+            "original_max_position_embeddings in the rope's own fields must be the same as",
+        ),
+        (YARN, {"rope_scaling.beta_fast": 0.5}, "beta_fast must be at least beta_slow=1"),
+        (YARN, {"rope_scaling.truncate": "false"}, "truncate must be true or false, got 'false'"),
+        (YARN, {"rope_scaling.mscale": "1"}, "mscale must be a number, got '1'"),
+        (YARN, {"rope_scaling.attention_factor": 0}, "attention_factor must be finite and above 0"),
+        (
+            YARN,
+            {"rope_scaling.original_max_position_embeddings": GONE},
+            "original_max_position_embeddings must be given for rope_type 'yarn'",
+        ),
+        (LONG, {"rope_scaling.short_factor": [1.0] * 3}, "long_factor must have as many entries"),
+        (
+            LONG,
+            {"rope_scaling.short_factor": [1.0] * 3, "rope_scaling.long_factor": [1.0] * 3},
+            "short_factor must have an entry for each of 48 pairs, got 3",
+        ),
+        (LONG, {"rope_scaling.long_factor": 2.0}, "long_factor must be a list of numbers, got 2.0"),
+        (LONG, {"rope_scaling.long_factor": ["1"] * 48}, "long_factor[0] must be a number"),
+        (LONG, {"rope_scaling.short_factor": GONE}, "short_factor must be given"),
+        (LONG, {"original_max_position_embeddings": GONE}, "original_max_position_embeddings must"),
+        (
+            LONG,
+            {"max_position_embeddings": GONE},
+            "factor or max_position_embeddings must be given",
+        ),
+        (
+            LONG,
+            {"max_position_embeddings": "128k"},
+            "max_position_embeddings must be an integer above 0",
+        ),
+        ("internlm2.5-7b-chat", {"max_position_embeddings": GONE}, "max_position_embeddings must"),
+        (
+            "internlm2.5-7b-chat",
+            {"rope_scaling.original_max_position_embeddings": 4096},
+            "must be the same as max_position_embeddings at the top level, got 4096 and 32768",
+        ),
+        ("hunyuan-7b-instruct", {"rope_scaling.factor": 2.0}, "factor must be 1.0 if there is"),
+        ("hunyuan-7b-instruct", {"rope_scaling.alpha": "x"}, "alpha must be a number, got 'x'"),
+    ],
+)
+def test_a_mistake_in_a_rule(name, changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ModelSpec.from_config(changed(name, changes))
+
+
+def test_amplitudes():
+    def amplitude(name: str, length: int | None = None) -> float:
+        return ModelSpec.from_config(PUBLISHED[name]).layers[-1].rope.amplitude_at(length)
+
+    assert amplitude("gpt-oss-20b") == pytest.approx(1.3465735902799727)
+    assert amplitude("deepseek-v3") == 1.0
+    assert amplitude("deepseek-v4-flash-nvfp4") == 1.0
+    assert amplitude("chinese-alpaca-2-7b-64k") == pytest.approx(1 + 0.1 * math.log(16))
+    for length in (100, 100_000):
+        assert amplitude("phi-3-mini-128k-instruct", length) == pytest.approx(1.1902380714238083)
+
+
+def test_long_rope_keeps_both_lists():
+    rope = ModelSpec.from_config(PUBLISHED["phi-4-mini-instruct"]).layers[0].rope
+    assert (rope.head_dim, rope.rotary_dim) == (128, 96)
+    given = PUBLISHED["phi-4-mini-instruct"]["rope_scaling"]
+    assert rope.scaling.long_factor == tuple(given["long_factor"])
+    assert (rope.scaling.original_length, rope.scaling.factor) == (4096, 32.0)
