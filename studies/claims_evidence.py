@@ -17,8 +17,9 @@ from ropewalk.lab.report.formats import (
     format_number,
     format_p_value,
     format_threshold,
+    is_possible,
+    tested_metric,
 )
-from ropewalk.lab.report.metrics import is_possible, tested_metric
 from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.report.verdicts import add_verdicts
 from ropewalk.lab.results import read_results

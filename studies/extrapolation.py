@@ -18,8 +18,7 @@ from extrapolation_rules import tests_table, try_rules
 
 from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json
-from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.report.metrics import column_title
+from ropewalk.lab.report.formats import column_title, format_number
 from ropewalk.lab.results import read_results
 from ropewalk.machine import commit, versions
 

@@ -14,8 +14,7 @@ from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
-from ropewalk.lab.report.formats import format_number, format_p_value
-from ropewalk.lab.report.metrics import digits_of_difference
+from ropewalk.lab.report.formats import digits_of_difference, format_number, format_p_value
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import Task, open_task

@@ -11,8 +11,8 @@ import copy
 import pytest
 from synthetic_run import results
 
+from ropewalk.lab.report.caveats import legend
 from ropewalk.lab.report.findings import findings, headline
-from ropewalk.lab.report.legend import legend
 
 
 @pytest.fixture(scope="module")

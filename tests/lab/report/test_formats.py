@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.report.formats import format_duration, format_threshold
-from ropewalk.lab.report.metrics import digits_of_difference
+from ropewalk.lab.report.formats import digits_of_difference, format_duration, format_threshold
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from collections import Counter
 
 from synthetic_run import results
 
-import ropewalk.lab.report.limits as module
+import ropewalk.lab.report.caveats as module
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS, draw_examples
+from ropewalk.lab.report.caveats import limits
 from ropewalk.lab.presets import TRAINED_SIZES
-from ropewalk.lab.report.limits import limits
 
 SHORT = "On `test`, outputs are much shorter than the references"
 

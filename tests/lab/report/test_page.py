@@ -21,8 +21,8 @@ from synthetic_run import AWKWARD, attention, examples, results
 
 from ropewalk.figures.drawing import LIGHT
 from ropewalk.figures.interactive import scheme_css
+from ropewalk.lab.report.caveats import interval_note, legend
 from ropewalk.lab.report.formats import format_number, format_p_value
-from ropewalk.lab.report.legend import interval_note, legend
 from ropewalk.lab.report.page import pack_weights, report
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -14,8 +14,8 @@ from tiny_tasks import config_of
 
 from ropewalk.files import read_json, write_json
 from ropewalk.lab.published import read_answers
-from ropewalk.lab.report.conditions import conditions
 from ropewalk.lab.report.parts import differences, parts_of, with_part
+from ropewalk.lab.report.provenance import conditions
 from ropewalk.lab.report.publish import add, main, publish
 from ropewalk.lab.report.readme import readme
 from ropewalk.lab.report.verdicts import add_verdicts

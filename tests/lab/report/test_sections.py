@@ -6,7 +6,7 @@ from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.report.sections import mark_differences
+from ropewalk.lab.report.page import mark_differences
 
 WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
 

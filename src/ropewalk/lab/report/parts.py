@@ -14,8 +14,7 @@ from ropewalk.checks import shown
 from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 from ropewalk.lab.published import item_columns
-from ropewalk.lab.report.verdicts import add_verdicts
-from ropewalk.lab.summary import summarize
+from ropewalk.lab.report.verdicts import add_verdicts, summarize
 from ropewalk.lab.tasks import CLASSES
 
 #: Fields of a config that may differ: what is compared, and what does not change a score.

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from ropewalk.figures.picture import picture_html
 from ropewalk.files import Facts
-from ropewalk.lab.report import conditions, findings, tables, tuned
-from ropewalk.lab.report.formats import code, code_list, format_count, language_name
-from ropewalk.lab.report.legend import interval_note, legend
-from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report import findings, provenance, tables, tuned
+from ropewalk.lab.report.caveats import interval_note, legend
+from ropewalk.lab.report.findings import seeds_each
+from ropewalk.lab.report.formats import code, code_list, format_count, is_translation, language_name
 from ropewalk.lab.report.pictures import FORM, pictures_of
-from ropewalk.lab.report.seeds import seeds_each
 from ropewalk.lab.report.tables import Table, TableCell
 
 #: Texts that results were trained on and a clone lacks, with the command that writes each.
@@ -102,8 +101,8 @@ def readme(results: Facts, pictures: list[str]) -> str:
     parts += ["## Every run", TIMES, _markdown(tables.runs_table(results))]
     parts += _sweep(results)
     data = "Corpus" if is_translation(results) else "Task"
-    parts += [f"## {data}", _facts(conditions.corpus_facts(results))]
-    parts += ["## Conditions", _facts(conditions.conditions(results))]
+    parts += [f"## {data}", _facts(provenance.corpus_facts(results))]
+    parts += ["## Conditions", _facts(provenance.conditions(results))]
     each = (
         "for each sentence the counts from which BLEU is computed"
         if is_translation(results)

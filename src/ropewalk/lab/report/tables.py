@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from ropewalk.files import Facts
 from ropewalk.lab.report.formats import (
     bin_label,
+    brevity_penalty,
+    column_title,
+    digits_of_difference,
     format_duration,
     format_number,
     format_p_value,
     format_threshold,
-)
-from ropewalk.lab.report.metrics import (
-    brevity_penalty,
-    column_title,
-    digits_of_difference,
     headline_metric,
     is_possible,
     is_translation,

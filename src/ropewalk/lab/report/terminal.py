@@ -10,11 +10,14 @@ from rich.table import Table
 
 from ropewalk.files import Facts
 from ropewalk.lab.report import tables, tuned
+from ropewalk.lab.report.caveats import interval_note
 from ropewalk.lab.report.findings import without_result
-from ropewalk.lab.report.formats import code, format_number, format_p_value, format_threshold
-from ropewalk.lab.report.legend import interval_note
-from ropewalk.lab.report.metrics import (
+from ropewalk.lab.report.formats import (
+    code,
     column_title,
+    format_number,
+    format_p_value,
+    format_threshold,
     headline_metric,
     is_possible,
     is_translation,

@@ -1,11 +1,13 @@
-"""Verdicts of a comparison: which scores count, and which differences are statistically shown.
+"""Means of scores and costs over the seeds of an encoding, and its extra parameters.
+
+Verdicts of a comparison: which scores count, and which differences are statistically shown.
 
 Verdicts are computed from a run's results alone, so that published results can be tested again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 import torch
@@ -14,10 +16,38 @@ from torch import Tensor
 from ropewalk.checks import shown
 from ropewalk.encodings import trains_each_position
 from ropewalk.files import Facts
-from ropewalk.lab.report.metrics import metrics
-from ropewalk.lab.report.seeds import lacking_seeds
+from ropewalk.lab.report.findings import lacking_seeds
+from ropewalk.lab.report.formats import metrics
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import CLASSES
+
+COSTS = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
+
+
+def summarize(rows: Sequence[Facts], splits: Collection[str], keys: Collection[str]) -> None:
+    """Compute each row's means of scores (under these keys) and costs, and extra parameters."""
+    leanest = min(row["parameters"] for row in rows)
+    for row in rows:
+        cells = row["cells"]
+        row["summary"] = {
+            split: _of_split([cell["scores"][split] for cell in cells], keys) for split in splits
+        }
+        for name in COSTS:
+            row[name] = spread([cell[name] for cell in cells])
+        row["extra_parameters"] = row["parameters"] - leanest
+
+
+def spread(values: list[float | None]) -> Facts:
+    """Return all values and their mean, which is None if one is missing (a diverged cell)."""
+    known = [value for value in values if value is not None]
+    mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
+    return {"mean": mean, "values": values}
+
+
+def _of_split(scores: Sequence[Facts], keys: Collection[str]) -> Facts:
+    summary: Facts = {key: spread([each.get(key) for each in scores]) for key in keys}
+    reasons = [each["no_result"] for each in scores if "no_result" in each]
+    return summary | ({"no_result": reasons[0]} if reasons else {})
 
 
 def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:

@@ -24,13 +24,12 @@ from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.models import build_model
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report import write_report
-from ropewalk.lab.report.verdicts import add_verdicts, check_against
+from ropewalk.lab.report.verdicts import add_verdicts, check_against, summarize
 from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import Conditions, prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.running.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
-from ropewalk.lab.summary import summarize
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.process_group import is_first_process, is_launched, join

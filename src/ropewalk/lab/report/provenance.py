@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import format_count, format_duration, format_list, format_number
-from ropewalk.lab.report.metrics import is_translation
+from ropewalk.lab.report.formats import (
+    format_count,
+    format_duration,
+    format_list,
+    format_number,
+    is_translation,
+)
 
 
 def corpus_facts(results: Facts) -> list[tuple[str, str]]:
