@@ -13,7 +13,7 @@ SAME = 0.01  # loss: smaller differences do not matter; rotary gains 0.02 over s
 def translation() -> list[Evidence]:
     """Rotary compared with sinusoids and learned positions, on all test sets of translation."""
     found, reverse = weighed("default", "rotary", "sinusoidal", "test", BETTER), []
-    for split in held(BLEU)["splits"]:
+    for split in held(BLEU).splits:
         found += weighed(BLEU, "rotary", "sinusoidal", split, BETTER)
         found += weighed(BLEU, "learned", "rotary", split, WORSE)
         reverse += weighed(BLEU, "rotary", "learned", split, BETTER)
@@ -31,7 +31,7 @@ def learned_sinusoidal() -> list[Evidence]:
     """Learned positions compared with sinusoids, in all results that have both."""
     found = []
     for folder, within in ((BLEU, 0.5), (TEXT, SAME), (MASKED, SAME)):
-        for split in [s for s in held(folder)["splits"] if folder == BLEU or s == "x1"]:
+        for split in [s for s in held(folder).splits if folder == BLEU or s == "x1"]:
             found += weighed(folder, "learned", "sinusoidal", split, NOT_SHOWN, within)
     return found
 
@@ -96,9 +96,9 @@ def sizes() -> list[Evidence]:
     units = [unit for unit in ("claims/sizes-small", "claims/sizes-large") if exists(unit)]
     found: list[Evidence] = []
     for folder in (TEXT, *units):
-        config = held(folder)["config"]
+        config = held(folder).config
         for each in weighed(folder, "rotary", "sinusoidal", "x1", BETTER):
-            says = f"{config['layers']} layers of width {config['width']}: {each.says}"
+            says = f"{config.layers} layers of width {config.width}: {each.says}"
             found.append(each._replace(says=says))
     return found if len(units) == 2 else []
 

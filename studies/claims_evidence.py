@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from common import RESULTS, Facts
+from common import RESULTS
 
 from ropewalk.lab.report.formats import (
     format_count,
@@ -18,11 +18,10 @@ from ropewalk.lab.report.formats import (
     format_p_value,
     format_threshold,
     is_possible,
-    tested_metric,
 )
 from ropewalk.lab.report.tables import least_shown
-from ropewalk.lab.report.verdicts import add_verdicts
-from ropewalk.lab.results import read_results
+from ropewalk.lab.report.verdicts import with_verdicts
+from ropewalk.lab.results import EncodingResults, Results, Verdict, read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
 
 FOR, AGAINST, NEITHER = 1, -1, 0
@@ -50,28 +49,27 @@ def exists(folder: str) -> bool:
 
 
 @cache
-def held(folder: str, against: str | None = None) -> Facts:
+def held(folder: str, against: str | None = None) -> Results:
     """Read a folder's results; with `against`, every encoding is also tested against that one."""
     results = read_results(RESULTS / folder)
     if against is not None and against not in (
-        results["encodings"][0]["name"],
-        *results.get("against", ()),
+        results.encodings[0].name,
+        *results.against,
     ):
-        add_verdicts(results, [against])
+        results = with_verdicts(results, [against])
     return results
 
 
-def row_of(folder: str, name: str, against: str | None = None) -> Facts:
+def row_of(folder: str, name: str, against: str | None = None) -> EncodingResults:
     """Return the row of an encoding."""
-    return next(row for row in held(folder, against)["encodings"] if row["name"] == name)
+    return held(folder, against).row(name)
 
 
-def difference(folder: str, name: str, other: str, split: str) -> Facts | None:
+def difference(folder: str, name: str, other: str, split: str) -> Verdict | None:
     """Return the test of an encoding against another, or None if one of them has no score."""
-    summary = row_of(folder, name, other)["summary"][split]
-    first = held(folder)["encodings"][0]["name"]
-    found: Facts | None = summary["versus_first"] if other == first else summary["versus"][other]
-    return found
+    summary = row_of(folder, name, other).summary[split]
+    first = held(folder).encodings[0].name
+    return summary.versus_first if other == first else summary.versus[other]
 
 
 def weighed(
@@ -88,37 +86,38 @@ def weighed(
     found = difference(folder, name, other, split)
     if found is None:
         return []
-    small = within is not None and max(abs(found["low"]), abs(found["high"])) <= within
-    shown = found["verdict"] != NOT_SHOWN
-    if held(folder)["tested_metric"] == "exact":  # two encodings that both fail show nothing
-        small = small and row_of(folder, other)["summary"][split]["exact"]["mean"] >= LEARNT
+    small = within is not None and max(abs(found.low), abs(found.high)) <= within
+    shown = found.verdict != NOT_SHOWN
+    if held(folder).tested_metric == "exact":  # two encodings that both fail show nothing
+        mean = row_of(folder, other).summary[split].spread("exact").mean
+        small = small and mean is not None and mean >= LEARNT
     if wanted in (NOT_SHOWN, HARMLESS):
-        harmless = wanted == HARMLESS and found["verdict"] == BETTER
+        harmless = wanted == HARMLESS and found.verdict == BETTER
         vote = FOR if harmless or (small and not shown) else AGAINST if shown else NEITHER
-    elif shown and within is not None and abs(found["difference"]) <= within:
+    elif shown and within is not None and abs(found.difference) <= within:
         vote = NEITHER
     elif shown:
-        vote = FOR if found["verdict"] == wanted else AGAINST
+        vote = FOR if found.verdict == wanted else AGAINST
     else:
         vote = AGAINST if small else NEITHER
     return [Evidence(_said(folder, name, other, split, found, within), vote, folder)]
 
 
 def _said(
-    folder: str, name: str, other: str, split: str, found: Facts, within: float | None
+    folder: str, name: str, other: str, split: str, found: Verdict, within: float | None
 ) -> str:
-    metric = held(folder)["tested_metric"]
+    metric = held(folder).tested_metric
     digits, unit = DIGITS[metric], UNITS[metric]
     gap, low, high = (
-        format_number(found[key], _digits(found[key], digits, within), signed=True)
-        for key in ("difference", "low", "high")
+        format_number(value, _digits(value, digits, within), signed=True)
+        for value in (found.difference, found.low, found.high)
     )
-    seeds = format_count(len(row_of(folder, name)["cells"]), "seed")
-    p = format_p_value(found["p_holm"]).replace("<", "&lt;")
+    seeds = format_count(len(row_of(folder, name).cells), "seed")
+    p = format_p_value(found.p_holm).replace("<", "&lt;")
     equals = "" if p.startswith("&") else "= "
     place = f"{folder.removeprefix('claims/')}, {split}"
-    least = least_shown(found) if found["verdict"] == NOT_SHOWN else None
-    possible = least is not None and is_possible(least, tested_metric(held(folder)))
+    least = least_shown(found) if found.verdict == NOT_SHOWN else None
+    possible = least is not None and is_possible(least, held(folder).tested)
     limit = f", ±{format_threshold(least, digits)}" if possible else ""
     return (
         f"`{name}` {gap} {unit} against `{other}` on {place} "

@@ -24,7 +24,7 @@ from rotary_parts_report import by_eighths, decay
 from sharpness import KINDS, chance, grows_sharper
 
 from ropewalk.lab.report.formats import format_number, format_p_value
-from ropewalk.lab.results import read_results, read_summary
+from ropewalk.lab.results import read_summary
 from ropewalk.lab.scoring.significance import BETTER, holm
 
 COST = "../benchmarks/results/cost.json"
@@ -34,14 +34,14 @@ RELATIVE = ("alibi", "t5", "kerple", "fire", "shaw", "transformer_xl", "deberta"
 
 def eight_percent() -> list[Evidence]:
     """The gain in percent on full test sets, and what five sentences show by chance."""
-    small = read_results(RESULTS / "small-samples")
+    small = read_summary(RESULTS / "small-samples" / "results.json")
     gap, gains = small["gap_percent"], []
-    for folder, split in [*((BLEU, split) for split in held(BLEU)["splits"]), ("default", "test")]:
+    for folder, split in [*((BLEU, split) for split in held(BLEU).splits), ("default", "test")]:
         test = difference(folder, "rotary", "sinusoidal", split)
         assert test is not None
-        base = row_of(folder, "sinusoidal")["summary"][split]["bleu"]["mean"]
+        base = row_of(folder, "sinusoidal").summary[split].spread("bleu").mean
         gains.append(
-            (folder, split, [test[key] / base * 100 for key in ("difference", "low", "high")])
+            (folder, split, [each / base * 100 for each in (test.difference, test.low, test.high)])
         )
     found = []
     for folder, split, each in gains:
@@ -62,12 +62,12 @@ def faster_masked() -> list[Evidence]:
     """The share of steps after which rotary has the loss that other encodings end with."""
     found = []
     for other in ("sinusoidal", "learned"):
-        ends = [cell["validation_loss"] for cell in row_of(MASKED, other)["cells"]]
+        ends = [cell.validation_loss for cell in row_of(MASKED, other).cells]
         goal = sum(ends) / len(ends)
         shares = []
-        for cell in row_of(MASKED, "rotary")["cells"]:
-            there = [seen["step"] for seen in cell["validation"] if seen["loss"] <= goal]
-            shares.append(there[0] / cell["steps"] if there else 1.0)
+        for cell in row_of(MASKED, "rotary").cells:
+            there = [seen.step for seen in cell.validation if seen.loss <= goal]
+            shares.append(there[0] / cell.steps if there else 1.0)
         vote = FOR if max(shares) < 1 else AGAINST if min(shares) == 1 else NEITHER
         each = " · ".join(f"{share:.0%}" for share in shares)
         says = (
@@ -79,7 +79,7 @@ def faster_masked() -> list[Evidence]:
 
 
 def _shares(kind: str) -> dict[str, list[list[float]]]:
-    encodings = read_results(RESULTS / "sharpness")["encodings"]
+    encodings = read_summary(RESULTS / "sharpness" / "results.json")["encodings"]
     return {
         name: [[layer["share"] for layer in cell[kind]] for cell in cells]
         for name, cells in encodings.items()
@@ -116,15 +116,15 @@ def _chances(
 
 def sharper_why() -> list[Evidence]:
     """Seeds that translate better although their attention ends no sharper than it begins."""
-    study = read_results(RESULTS / "sharpness")
+    study = read_summary(RESULTS / "sharpness" / "results.json")
     split = study["split"]
-    best = max(row_of(BLEU, "sinusoidal")["summary"][split]["bleu"]["values"])
+    best = max(row_of(BLEU, "sinusoidal").summary[split].spread("bleu").values)
     found = []
     for name, cells in study["encodings"].items():
         test = None if name == "sinusoidal" else difference(BLEU, name, "sinusoidal", split)
-        if test is None or test["verdict"] != BETTER:
+        if test is None or test.verdict != BETTER:
             continue
-        scores = {c["seed"]: c["scores"][split]["bleu"] for c in row_of(BLEU, name)["cells"]}
+        scores = {c.seed: c.scores[split].score("bleu") for c in row_of(BLEU, name).cells}
         flat = [
             cell["seed"]
             for cell in cells
@@ -174,7 +174,7 @@ def _cost_row(cost: Facts, name: str) -> Facts:
 def t5_any_length() -> list[Evidence]:
     """T5's bias with every bucket trained; with its defaults, the last buckets were not."""
     name = "t5(distance=64)"
-    if all(row["name"] != name for row in read_results(RESULTS / TEXT)["encodings"]):
+    if all(row.name != name for row in held(TEXT).encodings):
         return []
     return [_perplexity_far(name)]
 
@@ -183,7 +183,7 @@ def scales(name: str) -> list[Evidence]:
     """An encoding at 8 times the trained length, seed by seed."""
     found = [_perplexity_far(name)]
     for task in ("recall", "passkey"):
-        exact = row_of(f"generated/{task}", name)["summary"]["x8"]["exact"]["values"]
+        exact = row_of(f"generated/{task}", name).summary["x8"].spread("exact").values
         says = f"{task} at x8: {by_seed(exact, 0)} % exact"
         found.append(Evidence(says, bounded(exact, 90, 50), f"generated/{task}"))
     return found
@@ -191,7 +191,7 @@ def scales(name: str) -> list[Evidence]:
 
 def _perplexity_far(name: str) -> Evidence:
     near, far = (
-        [c["scores"][s]["perplexity"] for c in row_of(TEXT, name)["cells"]] for s in ("x1", "x8")
+        [c.scores[s].score("perplexity") for c in row_of(TEXT, name).cells] for s in ("x1", "x8")
     )
     ratios = [b / a for a, b in zip(near, far, strict=True)]
     vote = -bounded(ratios, 1.2, 1.05)
@@ -201,7 +201,7 @@ def _perplexity_far(name: str) -> Evidence:
 
 def decay_trained() -> list[Evidence]:
     """How far scores fall with distance in trained models, with rotary and without positions."""
-    encodings = read_results(RESULTS / "rotary-parts")["encodings"]
+    encodings = read_summary(RESULTS / "rotary-parts" / "results.json")["encodings"]
     found = []
     for name in ("rotary", "none"):
         layers = [layer for cell in encodings[name]["cells"] for layer in cell["scores"]]
@@ -240,7 +240,7 @@ def integers_explode(norm: str) -> list[Evidence]:
 
 def positions_stay() -> list[Evidence]:
     """How well a linear map reads positions; even without any, a causal mask lets layers count."""
-    encodings = read_results(RESULTS / "rotary-parts")["encodings"]
+    encodings = read_summary(RESULTS / "rotary-parts" / "results.json")["encodings"]
     left = {  # a row for each place in the model
         name: list(zip(*(cell["position_left"] for cell in encodings[name]["cells"]), strict=True))
         for name in ("sinusoidal", "learned", "rotary", "none")

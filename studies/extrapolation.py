@@ -19,7 +19,7 @@ from extrapolation_rules import tests_table, try_rules
 from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json
 from ropewalk.lab.report.formats import column_title, format_number
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import MetricFacts, read_results
 from ropewalk.machine import commit, versions
 
 FOLDER = RESULTS / "extrapolation"
@@ -28,20 +28,21 @@ FOLDER = RESULTS / "extrapolation"
 def scores_of(run: Path) -> Facts:
     """Return a run's headline score of each encoding at each length, for every seed."""
     results = read_results(run)
-    metric = results["metrics"][0]
+    metric, lengths = results.headline_metric, results.lengths
+    assert lengths is not None
     rows = {
-        row["name"]: {
-            split: [cell["scores"][split].get(metric["key"]) for cell in row["cells"]]
-            for split in results["splits"]
+        row.name: {
+            split: [cell.scores[split].score(metric.key) for cell in row.cells]
+            for split in results.splits
         }
-        for row in results["encodings"]
+        for row in results.encodings
     }
     return {
-        "task": results["config"]["task"],
-        "asked": results["command"],
-        "metric": metric,
-        "trained": results["lengths"]["trained"],
-        "unit": results["lengths"]["unit"],
+        "task": results.task,
+        "asked": results.command,
+        "metric": metric.as_json(),
+        "trained": lengths.trained,
+        "unit": lengths.unit,
         "rows": rows,
     }
 
@@ -155,7 +156,7 @@ def length_picture(run: Facts) -> Picture:
         [f"×{split.removeprefix('x')}" for split in splits],
         seeds,
         f"length, as a multiple of {run['trained']} {run['unit']}",
-        column_title(run["metric"]),
+        column_title(MetricFacts.model_validate(run["metric"])),
         logarithmic=not run["metric"]["higher_is_better"],
     )
 
@@ -171,7 +172,7 @@ def _rules(run: Path, folder: Path) -> Facts | None:
     """Try the rules on a run's models; for a published folder return the existing results."""
     if (run / "config.json").exists():
         return try_rules(run)
-    task, written = read_results(run)["config"]["task"], folder / "results.json"
+    task, written = read_results(run).task, folder / "results.json"
     runs = read_json(written)["runs"] if written.exists() else []
     return next((held["rules"] for held in runs if held["task"] == task), None)
 

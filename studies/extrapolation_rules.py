@@ -15,7 +15,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
 from ropewalk.lab.report.formats import digits_of_difference, format_number, format_p_value
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import MetricFacts, Verdict, read_results
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tasks.generated import Generated
@@ -36,7 +36,7 @@ RULE_TRIALS = {
 
 def try_rules(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None if it has no rotary."""
-    config = Config.model_validate(read_results(run)["config"])
+    config = read_results(run).config
     if config.sweep:
         raise ValueError(f"run must have no sweep, got {run}: its rotary has its own settings")
     if "rotary" not in config.encodings:
@@ -87,7 +87,7 @@ def compare_rules(
     assert metric.score is not None
     tried = [rule for rule in found if split in found[rule]]
     systems = [
-        torch.stack([task.statistics_of(each) for each in cells if each is not None])
+        torch.stack([task.statistics_of(each["statistics"]) for each in cells if each is not None])
         if None not in (cells := found[rule][split])
         else None
         for rule in tried
@@ -134,7 +134,9 @@ def tests_table(rules: Facts) -> str:
     rows = []
     for split, versus in rules["tests"].items():
         for rule, each in versus.items():
-            digits = digits_of_difference(each, tested)
+            digits = digits_of_difference(
+                Verdict.model_validate(each), MetricFacts.model_validate(tested)
+            )
             difference, low, high = (
                 format_number(each[key], digits, signed=True)
                 for key in ("difference", "low", "high")

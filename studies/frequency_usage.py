@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
 
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
@@ -34,21 +32,21 @@ DIGITS = 6
 def study_run(run: Path) -> Facts:
     """Measure the models of every seed."""
     results = read_results(run)
-    config = Config.model_validate(results["config"])
+    config = results.config
     ids = open_task(config, run).data["test"]  # type: ignore[attr-defined]
     count = min(WINDOWS, len(ids) // config.train_length)
     tokens = ids[: count * config.train_length].unflatten(0, (count, config.train_length))
-    row = next(each for each in results["encodings"] if each["name"] == ENCODING)
+    row = results.row(ENCODING)
     seeds = {}
-    for cell in row["cells"]:
-        path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
+    for cell in row.cells:
+        path = row.cell(cell.seed).folder(run) / "model.safetensors"
         model, _ = load_model(path, torch.device("cpu"))
-        seeds[str(cell["seed"])] = _rounded(usage(model, tokens).to_dict())
+        seeds[str(cell.seed)] = _rounded(usage(model, tokens).to_dict())
     return {
-        "asked": results["command"],
+        "asked": results.command,
         "commit": commit(),
         "versions": versions(),
-        "config": results["config"],
+        "config": config.facts(),
         "encoding": ENCODING,
         "seeds": seeds,
     }

@@ -20,10 +20,9 @@ from rotary_parts_report import readme
 from torch import Tensor, nn
 
 from ropewalk import RotarySpec
-from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import CellResults, read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
@@ -100,22 +99,23 @@ def _rounded(values: Tensor) -> list[float]:
 def study_run(run: Path) -> Facts:
     """Measure every finished model of a run."""
     results = read_results(run)
-    config = Config.model_validate(results["config"])
+    config = results.config
     tokens = windows(config, run)
     encodings: dict[str, Facts] = {}
-    for row in results["encodings"]:
+    for row in results.encodings:
         cells = []
-        for cell in row["cells"]:
-            path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
+        for cell in row.cells:
+            path = row.cell(cell.seed).folder(run) / "model.safetensors"
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))
                 assert isinstance(model, LanguageModel)
-                cells.append({"seed": cell["seed"], **measure_model(model, tokens)})
-        encodings[row["name"]] = {"cells": cells, "validation_loss": row["validation_loss"]}
+                cells.append({"seed": cell.seed, **measure_model(model, tokens)})
+        spread = row.validation_loss.as_json()
+        encodings[row.name] = {"cells": cells, "validation_loss": spread}
     return {
         "commit": commit(),
         "versions": versions(),
-        "config": results["config"],
+        "config": config.facts(),
         "windows": len(tokens),
         "encodings": encodings,
     }
@@ -123,15 +123,15 @@ def study_run(run: Path) -> Facts:
 
 def gradients_of(run: Path) -> Facts:
     """Return the norms of a run's gradients before clipping: encoding -> seeds."""
-    rows = read_results(run)["encodings"]
-    return {row["name"]: [_gradients(cell) for cell in row["cells"]] for row in rows}
+    rows = read_results(run).encodings
+    return {row.name: [_gradients(cell) for cell in row.cells] for row in rows}
 
 
-def _gradients(cell: Facts) -> Facts:
-    norms = [seen["gradient"] for seen in cell["training"]]
+def _gradients(cell: CellResults) -> Facts:
+    norms = [seen.gradient for seen in cell.training if seen.gradient is not None]
     middle = sorted(norms)[len(norms) // 2] if norms else None
     return {
-        "status": cell["status"],
+        "status": cell.status,
         "first": norms[0] if norms else None,
         "median": middle,
         "largest": max(norms, default=None),
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     results = study_run(options.runs[0])
-    results["asked"] = [read_results(run)["command"] for run in options.runs]
+    results["asked"] = [read_results(run).command for run in options.runs]
     results["gradients"] = gradients_of(options.runs[-1])
     write_study(options.out, results, readme, pictures_of(results))
 

@@ -17,7 +17,6 @@ import torch
 from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from entropy import attention_entropy
 
-from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.batches import read_splits
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.report.formats import format_p_value
@@ -36,20 +35,20 @@ KINDS = {
 def study_run(run: Path, split: str | None) -> Facts:
     """Measure every finished model of a run."""
     results = read_results(run)
-    split = split or results["splits"][0]
+    split = split or results.splits[0]
     encoded = read_splits(run / "splits.safetensors")[split]
     encodings: dict[str, list[Facts]] = {}
-    for row in results["encodings"]:
-        encodings[row["name"]] = []
-        for cell in row["cells"]:
-            path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
+    for row in results.encodings:
+        encodings[row.name] = []
+        for cell in row.cells:
+            path = row.cell(cell.seed).folder(run) / "model.safetensors"
             if path.exists():  # a diverged cell has none
                 model, _ = load_translator(path, torch.device("cpu"))
                 found = attention_entropy(model, encoded)
                 layers = {kind: [asdict(one) for one in each] for kind, each in found.items()}
-                encodings[row["name"]].append({"seed": cell["seed"], **layers})
+                encodings[row.name].append({"seed": cell.seed, **layers})
     return {
-        "asked": results["command"],
+        "asked": results.command,
         "commit": commit(),
         "split": split,
         "sentences": len(encoded),

@@ -17,7 +17,7 @@ from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from torch import Tensor
 
 from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import SplitScores, read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics, whole_statistics
 from ropewalk.machine import commit
 
@@ -152,25 +152,26 @@ def _thinned(values: Tensor) -> Tensor:
     return values[:: 1 + len(values) // 2**23]
 
 
-def statistics_of(score: Facts) -> Tensor:
+def statistics_of(scores: SplitScores) -> Tensor:
     """Return the BLEU statistics (N, 10) that results store for one cell and split."""
-    return whole_statistics(**score["statistics"])
+    assert scores.statistics is not None
+    return whole_statistics(**scores.statistics)
 
 
 def study_run(folder: Path, split: str | None) -> Facts:
     """Measure the chances in a run's results."""
     results = read_results(folder)
-    split = split or results["splits"][0]
+    split = split or results.splits[0]
     systems = {
-        row["name"]: [statistics_of(cell["scores"][split]) for cell in row["cells"]]
-        for row in results["encodings"]
+        row.name: [statistics_of(cell.scores[split]) for cell in row.cells]
+        for row in results.encodings
     }
     return {
-        "asked": results["command"],
+        "asked": results.command,
         "commit": commit(),
         "split": split,
-        "seeds": [cell["seed"] for cell in results["encodings"][0]["cells"]],
-        "first": results["encodings"][0]["name"],
+        "seeds": [cell.seed for cell in results.encodings[0].cells],
+        "first": results.encodings[0].name,
         "sentences": SENTENCES,
         "gap_percent": GAP,
         "draws_a_pair": SAMPLES,

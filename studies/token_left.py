@@ -17,8 +17,6 @@ from rotary_parts import hidden_states, windows
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.machine import commit, versions
@@ -39,13 +37,13 @@ def token_left(hidden: Tensor, table: Tensor, tokens: Tensor) -> float:
 def study_run(run: Path) -> Facts:
     """Measure every finished model of a run on windows of the test text."""
     results = read_results(run)
-    config = Config.model_validate(results["config"])
+    config = results.config
     tokens = windows(config, run)
     encodings: dict[str, list[Facts]] = {}
-    for row in results["encodings"]:
-        encodings[row["name"]] = []
-        for cell in row["cells"]:
-            path = Cell.of_row(row, cell["seed"]).folder(run) / "model.safetensors"
+    for row in results.encodings:
+        encodings[row.name] = []
+        for cell in row.cells:
+            path = row.cell(cell.seed).folder(run) / "model.safetensors"
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))
                 assert isinstance(model, LanguageModel)
@@ -53,9 +51,9 @@ def study_run(run: Path) -> Facts:
                     round(token_left(x, model.embedding.weight, tokens), 4)
                     for x in hidden_states(model, tokens)
                 ]
-                encodings[row["name"]].append({"seed": cell["seed"], "token_left": left})
+                encodings[row.name].append({"seed": cell.seed, "token_left": left})
     return {
-        "asked": results["command"],
+        "asked": results.command,
         "commit": commit(),
         "versions": versions(),
         "windows": len(tokens),

@@ -43,13 +43,12 @@ FLOORS = {
         {"models", "loss"},
         {"data"},
         {"results"},
-        {"published", "cells", "summary"},
+        {"published", "cells"},
         {"scoring"},
         {"config_sources"},
         {"config"},
         {"presets"},
         {"tensors", "tokens", "stopping"},
-        {"former_names"},
     ],
 }
 

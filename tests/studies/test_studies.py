@@ -203,15 +203,15 @@ def test_rules_without_statistics_are_no_finding():
 def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path, monkeypatch):
     monkeypatch.setattr(small_samples, "SAMPLES", 500)
     small_samples.main([str(phrases_run), "--out", str(tmp_path)])
-    score = read_json(phrases_run / "results.json")["encodings"][0]["cells"][0]["scores"]
+    cells = [cell.scores["validation"] for cell in read_results(phrases_run).encodings[0].cells]
+    score = cells[0]
     hypotheses = read_hypotheses(Cell("sinusoidal", 1).folder(phrases_run), "validation")
     references = [pair[1] for pair in load_corpus("phrases").splits["validation"]]
     expected, _ = bleu_statistics(hypotheses, references)
-    assert torch.equal(small_samples.statistics_of(score["validation"]), expected)
+    assert torch.equal(small_samples.statistics_of(score), expected)
     held = read_json(tmp_path / "results.json")
     assert held["commit"] == commit()
-    cells = [c["scores"]["validation"] for c in read_results(phrases_run)["encodings"][0]["cells"]]
-    together = [cell["bleu"] for cell in cells]
+    together = [cell.score("bleu") for cell in cells]
     assert held["scores"]["together"]["of_all"]["sinusoidal"] == pytest.approx(
         sum(together) / len(together), abs=1e-3
     )

@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 
 from ropewalk.files import Facts
+from ropewalk.lab.results import AttentionMaps, Examples, Results
+from ropewalk.lab.tasks import CLASSES
 
 ENCODINGS = ("none", "sinusoidal", "rotary(theta=1e6)")
 SEEDS = (1, 2)
@@ -25,7 +27,7 @@ AWKWARD = "Der Mann <b>grüßt</b> & sagt </script><script>alert('Ü')</script>"
 
 
 def slug(name: str) -> str:
-    return name.replace("(", "-").replace("=", "-").rstrip(")")
+    return name.replace("(", "-").replace("=", "-").replace(", ", "-").rstrip(")")
 
 
 def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) -> Facts:
@@ -48,10 +50,12 @@ def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) ->
             "cores": 2,
             "threads_per_cell": 1,
             "cells_at_once": 2,
+            "device": "cpu",
             "precision": "bfloat16",
         },
         "config": {
             "preset": "quick",
+            "task": "translation",
             "data": "corpus <ä>",
             "source": "de",
             "target": "en",
@@ -81,10 +85,30 @@ def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) ->
             "bleu": "nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:2.6.0",
             "chrf": "nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:2.6.0",
         },
+        "task": "translation",
+        "metrics": [metric.facts() for metric in CLASSES["translation"].metrics],
+        "tested_metric": "bleu",
+        "note": None,
+        "against": [],
         "splits": list(SPLITS),
         "length_bins": BINS,
         "encodings": rows,
     }
+
+
+def typed(facts: Facts) -> Results:
+    """Results as the report reads them."""
+    return Results.model_validate(facts)
+
+
+def typed_examples(facts: Facts) -> Examples:
+    """The examples as the report reads them."""
+    return Examples.model_validate(examples(facts))
+
+
+def typed_attention(facts: Facts, **sizes: int) -> AttentionMaps:
+    """The maps as the report reads them."""
+    return AttentionMaps.model_validate(attention(facts, **sizes))
 
 
 def examples(facts: Facts) -> Facts:
@@ -238,6 +262,7 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
         "p": 0.0005 if sure else 0.31,
         "p_holm": 0.001 if sure else 0.31,
         "verdict": ("better" if difference > 0 else "worse") if sure else "no difference shown",
+        "detectable": 0.0,
     }
 
 

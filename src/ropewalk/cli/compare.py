@@ -60,7 +60,6 @@ def compare(
         from ropewalk.lab.running.launcher_arguments import make_launcher
         from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.run_folder import default_folder
-        from ropewalk.lab.training.process_group import is_first_process
 
         at_once = whole_number("--jobs", jobs)
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
@@ -91,7 +90,7 @@ def compare(
                     stage=watcher.stage,
                     progress=watcher.progress,
                 )
-            if not is_first_process():  # of those that torchrun started
+            if results is None:  # this is another process of torchrun
                 continue
             print_table(console, results)
             console.print(f"\nReport: {run / 'report.html'}", highlight=False)

@@ -38,7 +38,6 @@ def tune(
         from ropewalk.lab.running.compare import compare as run_comparison
         from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.tuning import read_tuned_config
-        from ropewalk.lab.training.process_group import is_first_process
 
         folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
         assert folder is not None
@@ -53,13 +52,13 @@ def tune(
                 folder,
                 jobs=at_once,
                 command=["ropewalk", *sys.argv[1:]],
-                note=former.get("note") if note is None else note,
-                against=former.get("against", ()) if against is None else names_of(against),
-                after=former["command"],
+                note=former.note if note is None else note,
+                against=former.against if against is None else names_of(against),
+                after=former.command,
                 watch=watcher.watch,
                 stage=watcher.stage,
                 progress=watcher.progress,
             )
-        if is_first_process():  # of those that torchrun started
+        if results is not None:  # else this is another process of torchrun
             print_table(console, results)
             console.print(f"\nReport: {folder / 'report.html'}", highlight=False)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ropewalk.files import Facts
     from ropewalk.lab.decoding.translator import Translator
+    from ropewalk.lab.results import Results
     from ropewalk.lab.tokens import Tokens
     from ropewalk.model import LanguageModel
 
@@ -38,13 +39,13 @@ def run_answer(question: dict[str, Any]) -> dict[str, Any]:
     """
     run, results, stored = read_run(text_of(question, "run", MOST_PATH))
     return {
-        "task": results["config"].get("task", "translation"),
-        "translates": _translates(results),
+        "task": results.task,
+        "translates": results.is_translation,
         "typed": (run / "tokenizer.json").exists(),
-        "seed": results["config"]["seeds"][0],
+        "seed": results.config.seeds[0],
         "rule": stored["rule"],
         "sentences": stored["sentences"],
-        "encodings": [{"slug": row["slug"], "name": row["name"]} for row in results["encodings"]],
+        "encodings": [{"slug": row.slug, "name": row.name} for row in results.encodings],
         "most": MOST_TOKENS,
     }
 
@@ -64,21 +65,17 @@ def attention_answer(question: dict[str, Any]) -> dict[str, Any]:
         return {"encodings": _stored(run, results, stored, place)}
     if not (run / "tokenizer.json").exists():
         raise ValueError("this run's task has no text to type: choose one of its examples")
-    find = _translated if _translates(results) else _read_text
+    find = _translated if results.is_translation else _read_text
     return {"encodings": _each(run, results, lambda path: find(run, path, text, target))}
 
 
-def _translates(results: Facts) -> bool:
-    return bool(results["config"].get("task", "translation") == "translation")
-
-
-def _stored(run: Path, results: Facts, stored: Facts, place: int) -> dict[str, Any]:
+def _stored(run: Path, results: Results, stored: Facts, place: int) -> dict[str, Any]:
     if place >= len(stored["sentences"]):
         raise ValueError(f"example must be one of {len(stored['sentences'])}, got {place + 1}")
     told: dict[str, Any] = {}
-    for row in results["encodings"]:
-        held = stored["encodings"].get(row["slug"])
-        told[row["slug"]] = (
+    for row in results.encodings:
+        held = stored["encodings"].get(row.slug)
+        told[row.slug] = (
             {"error": "it has no stored maps, because it has no model of the first seed"}
             if held is None
             else {
@@ -89,19 +86,15 @@ def _stored(run: Path, results: Facts, stored: Facts, place: int) -> dict[str, A
     return told
 
 
-def _each(run: Path, results: Facts, find: Callable[[Path], Any]) -> dict[str, Any]:
+def _each(run: Path, results: Results, find: Callable[[Path], Any]) -> dict[str, Any]:
     """Return what `find` says about the model of each encoding's first seed, or its mistake."""
-    from ropewalk.lab.cells import Cell
-
     told: dict[str, Any] = {}
-    for row in results["encodings"]:
-        with naming(run / "results.json"):
-            cell = Cell.of_row(row, results["config"]["seeds"][0])
-        path = cell.folder(run) / "model.safetensors"
+    for row in results.encodings:
+        path = row.cell(results.config.seeds[0]).folder(run) / "model.safetensors"
         try:
-            told[row["slug"]] = find(path) if path.exists() else {"error": _no_model(path)}
+            told[row.slug] = find(path) if path.exists() else {"error": _no_model(path)}
         except ValueError as error:  # such as a text beyond the positions of one encoding
-            told[row["slug"]] = {"error": str(error)}
+            told[row.slug] = {"error": str(error)}
     return told
 
 
@@ -211,7 +204,7 @@ def _packed(sites: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_run(text: str) -> tuple[Path, Facts, Facts]:
+def read_run(text: str) -> tuple[Path, Results, Facts]:
     """Return a run's folder, its results and its stored maps.
 
     Raises ValueError if `text` names no finished run, ImportError if the lab is not installed.
@@ -227,9 +220,7 @@ def read_run(text: str) -> tuple[Path, Facts, Facts]:
         raise ValueError(
             f"run must be a finished ropewalk compare, got {shown_path(run)} without results.json"
         )
-    with naming(run / "results.json"):
-        results = read_results(run)
-        _check_results(results)
+    results = read_results(run)
     if not (run / "attention.json").exists():
         raise ValueError(_without_maps(run))
     with naming(run / "attention.json"):
@@ -282,18 +273,6 @@ def _without_maps(run: Path) -> str:
         f"{name} has results but no attention.json: published results have no models. Run the "
         f"command in its README.md, and open the folder that it writes"
     )
-
-
-def _check_results(results: Facts) -> None:
-    """Raise KeyError, IndexError, TypeError or AttributeError if the page's facts are missing."""
-    config = results["config"]
-    config.get("task")
-    if type(config["seeds"][0]) is not int:
-        raise TypeError("seeds must be whole numbers")
-    _lists(results["encodings"])
-    for row in results["encodings"]:
-        _texts(row["slug"], row["name"])
-        row.get("settings", {}).items()
 
 
 def _check_stored(stored: Facts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_text, write_bytes
+from ropewalk.files import MOST_DATA_BYTES, read_text, write_bytes
 from ropewalk.lab.config import DECODING_FIELDS, Config, Settings, described, slug
 
 
@@ -20,11 +20,6 @@ class Cell:
     encoding: str
     seed: int
     settings: Settings = ()
-
-    @classmethod
-    def of_row(cls, row: Facts, seed: int) -> Cell:
-        """Return the cell of a row of results and a seed."""
-        return cls(row["name"], seed, tuple(row.get("settings", {}).items()))
 
     def folder(self, run: Path) -> Path:
         """Return the folder of this cell in a run folder."""

@@ -8,7 +8,6 @@ and `attention.json` (`AttentionMaps`).
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,14 +17,22 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     SkipValidation,
+    ValidationError,
     field_serializer,
     field_validator,
     model_serializer,
 )
 
-from ropewalk.files import MOST_JSON_BYTES, Facts, read_checked_json
+from ropewalk.files import (
+    MOST_DATA_BYTES,
+    MOST_JSON_BYTES,
+    WAY_OUT,
+    Facts,
+    read_checked_json,
+    shown_path,
+)
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, encodings_unchecked
-from ropewalk.lab.former_names import current_results
 from ropewalk.lab.published import whole_results
 
 #: A number of a JSON file; one that is written as an integer stays one.
@@ -123,7 +130,7 @@ class SplitScores(_ByMetric):
         return (self.__pydantic_extra__ or {}).get(key)
 
 
-class Tested(_Facts):
+class Verdict(_Facts):
     """The test of an encoding's score against another's, as `scoring.significance` describes it.
 
     detectable: None if no difference is large enough.
@@ -147,8 +154,8 @@ class SplitSummary(_ByMetric):
     __pydantic_extra__: dict[str, Spread]
 
     no_result: str | None = None
-    versus_first: Tested | None = None
-    versus: dict[str, Tested | None] = Field(default_factory=dict)
+    versus_first: Verdict | None = None
+    versus: dict[str, Verdict | None] = Field(default_factory=dict)
 
     def spread(self, key: str) -> Spread:
         """Return the scores under a metric's key."""
@@ -229,6 +236,10 @@ class EncodingResults(_Facts):
     extra_parameters: int
     attention: Attention | None = None
 
+    def cell(self, seed: int) -> Cell:
+        """Return the cell of this encoding with a seed."""
+        return Cell(self.name, seed, tuple((self.settings or {}).items()))
+
     @property
     def has_diverged(self) -> bool:
         """Whether the first seed's training diverged: then there is no model to show."""
@@ -299,7 +310,7 @@ class Machine(_Facts):
     threads_per_cell: int
     device: str
     precision: str
-    cells_at_once: int | None = None
+    cells_at_once: int
     launchers: tuple[str, ...] | None = None
     processes_per_cell: int | None = None
 
@@ -372,7 +383,7 @@ class Results(_Facts):
         """The score that the encodings are judged by."""
         return self.metrics[0]
 
-    @cached_property
+    @property
     def tested(self) -> MetricFacts:
         """The score whose differences are tested: the headline, or the score it comes from."""
         return next(metric for metric in self.metrics if metric.key == self.tested_metric)
@@ -381,6 +392,15 @@ class Results(_Facts):
     def is_translation(self) -> bool:
         """Whether the task is translation, which has languages and sentence lengths."""
         return self.task == "translation"
+
+    def lacking_seeds(self) -> dict[str, list[int]]:
+        """Return the seeds that an encoding lacks and another has; only encodings that lack some.
+
+        Such encodings are not tested.
+        """
+        seeds = {row.name: {cell.seed for cell in row.cells} for row in self.encodings}
+        every = set().union(*seeds.values())
+        return {name: sorted(every - own) for name, own in seeds.items() if own != every}
 
     def row(self, name: str) -> EncodingResults:
         """Return the results of an encoding."""
@@ -440,12 +460,37 @@ class AttentionMaps(_Facts):
     encodings: dict[str, EncodingMaps]
 
 
-def read_results(folder: Path) -> Facts:
-    """Return the full results of a run or a published folder, also of an earlier version.
+def read_results(folder: Path) -> Results:
+    """Return the full results of a run or a published folder.
 
-    The separate files of a published folder are merged into its `results.json`.
+    The bulk of a published folder is merged into its `results.json`. Raises ValueError, naming the
+    file, if one is missing, damaged or of another form.
     """
-    return whole_results(folder, current_results(read_summary(folder / "results.json")))
+    path = folder / "results.json"
+    facts = read_summary(path)
+    try:
+        return Results.model_validate(whole_results(folder, facts))
+    except ValidationError as error:
+        raise ValueError(_of_another_form(path, error)) from None
+
+
+def read_examples(run: Path) -> Examples:
+    """Return the examples of a run. Raises ValueError, naming the file, as `read_results`."""
+    path = run / "examples.json"
+    try:
+        return Examples.model_validate(read_summary(path, "sentences"))
+    except ValidationError as error:
+        raise ValueError(_of_another_form(path, error)) from None
+
+
+def read_attention(run: Path) -> AttentionMaps:
+    """Return the attention maps of a run. Raises ValueError, naming the file."""
+    path = run / "attention.json"
+    try:
+        facts = read_summary(path, "sentences", most_bytes=MOST_DATA_BYTES)
+        return AttentionMaps.model_validate(facts)
+    except ValidationError as error:
+        raise ValueError(_of_another_form(path, error)) from None
 
 
 def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) -> Facts:
@@ -456,3 +501,9 @@ def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) ->
     """
     published = not (path.parent / "config.json").exists()
     return read_checked_json(path, *needed, most_bytes=most_bytes, unchecked=published)
+
+
+def _of_another_form(path: Path, error: ValidationError) -> str:
+    mistake = error.errors(include_url=False)[0]
+    place = ".".join(map(str, mistake["loc"]))
+    return f"{shown_path(path)} is not as ropewalk writes it: {place}: {mistake['msg']}; {WAY_OUT}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from synthetic_run import results
+from synthetic_run import results, typed
 
 from ropewalk.lab.report.caveats import legend
 from ropewalk.lab.report.findings import findings, headline
@@ -32,9 +32,11 @@ def test_the_headline_says_no_more_than_the_test():
         ),
     ):
         versus["verdict"] = verdict
-        assert headline(facts).startswith(said)
+        assert headline(typed(facts)).startswith(said)
     facts["encodings"][1]["summary"]["test"]["versus_first"] = None
-    assert headline(facts).startswith("On `test`, `learned` was not tested against `sinusoidal`")
+    assert headline(typed(facts)).startswith(
+        "On `test`, `learned` was not tested against `sinusoidal`"
+    )
 
 
 def test_the_legend_explains_only_what_the_tables_show():
@@ -47,8 +49,8 @@ def test_the_legend_explains_only_what_the_tables_show():
     ):
         for summary in facts["encodings"][1]["summary"].values():
             summary["versus_first"] |= {"verdict": verdict, "detectable": limit}
-        assert [text for text in (none, threshold) if text in legend(facts)] == wanted
-    assert "; a difference of more than 1.5 counts as better or worse)." in headline(facts)
+        assert [text for text in (none, threshold) if text in legend(typed(facts))] == wanted
+    assert "; a difference of more than 1.5 counts as better or worse)." in headline(typed(facts))
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,10 @@ def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible
         "detectable": limit,
         "high": limit,
     }
-    assert f"; {said})" in headline(facts)
-    assert ("“No score would count”" in legend(facts)) is not possible
-    assert ("may extend beyond possible scores" in legend(facts)) is (limit > 50)
-    assert ("above 100, no gain could have counted" in legend(facts)) is (limit == 99.9)
+    assert f"; {said})" in headline(typed(facts))
+    assert ("“No score would count”" in legend(typed(facts))) is not possible
+    assert ("may extend beyond possible scores" in legend(typed(facts))) is (limit > 50)
+    assert ("above 100, no gain could have counted" in legend(typed(facts))) is (limit == 99.9)
 
 
 @pytest.mark.parametrize(("low", "beyond"), [(-30.0, False), (-40.0, True)])
@@ -81,7 +83,7 @@ def test_an_interval_below_the_lowest_score_is_named(low, beyond):
         summary["versus_first"] = None
     tested = results(("sinusoidal", "learned"), diverged=False)["encodings"][1]["summary"]["test"]
     facts["encodings"][1]["summary"]["test"]["versus_first"] = tested["versus_first"] | {"low": low}
-    assert ("may extend beyond possible scores" in legend(facts)) is beyond
+    assert ("may extend beyond possible scores" in legend(typed(facts))) is beyond
 
 
 def test_models_that_have_not_learned_are_not_ranked():
@@ -90,36 +92,36 @@ def test_models_that_have_not_learned_are_not_ranked():
         bleu = row["summary"]["test"]["bleu"]
         bleu["mean"], bleu["values"] = bleu["mean"] / 20, [value / 20 for value in bleu["values"]]
     said = "On `test`, every model with every seed is below 5 BLEU after 400 steps"
-    assert headline(facts).startswith(said)
-    assert "`learned` is better" not in headline(facts)
+    assert headline(typed(facts)).startswith(said)
+    assert "`learned` is better" not in headline(typed(facts))
     facts["encodings"][1]["summary"]["test"]["bleu"] = {"mean": None, "values": [30.0, None]}
     assert "every model with every seed" not in headline(
-        facts
+        typed(facts)
     )  # one has, and another seed has no score
 
 
 def test_a_small_difference_is_not_rounded_away():
     facts = results(("sinusoidal", "learned"), diverged=False)
     versus = {"difference": 0.04, "low": 0.01, "high": 0.07, "p_holm": 0.01, "verdict": "better"}
-    facts["encodings"][1]["summary"]["test"]["versus_first"] = versus
+    facts["encodings"][1]["summary"]["test"]["versus_first"] |= versus
     facts["encodings"][1]["summary"]["test"]["bleu"]["mean"] = 37.83
-    assert "37.83 against 37.79 BLEU" in headline(facts)
-    assert "difference +0.04, 95 % interval +0.01 to +0.07, p = 0.010" in headline(facts)
+    assert "37.83 against 37.79 BLEU" in headline(typed(facts))
+    assert "difference +0.04, 95 % interval +0.01 to +0.07, p = 0.010" in headline(typed(facts))
 
 
 def test_several_verdicts_are_kept_apart():
     facts = results(("none", "sinusoidal", "rotary(theta=1e6)", "learned"), diverged=False)
-    assert headline(facts) == (
+    assert headline(typed(facts)) == (
         "Compared with `none` (27.9 BLEU on `test`, means of 2 seeds, 400 steps each), "
         "`sinusoidal` (+9.9) and `rotary(theta=1e6)` (+12.3) are better; "
         "no difference is shown for `learned` (+2.7)."
     )
-    assert "not against the others" in findings(facts)[-1]
+    assert "not against the others" in findings(typed(facts))[-1]
 
 
 def test_where_it_did_not_win_is_said():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
-    said = " ".join(findings(facts))
+    said = " ".join(findings(typed(facts)))
     assert (
         "If unrounded scores are compared without significance tests, `rotary(theta=1e6)` is "
         "better than `sinusoidal` in 10 of 10 measures of quality (validation loss, and the scores "
@@ -127,38 +129,43 @@ def test_where_it_did_not_win_is_said():
     ) in said
     for cell in facts["encodings"][1]["cells"]:
         cell["scores"]["test"]["by_length"][1]["bleu"] = 1.0
-    said = " ".join(findings(facts))
+    said = " ".join(findings(typed(facts)))
     assert "worse in 1 (BLEU on `test` (9 words))." in said
 
 
 def test_a_verdict_says_after_how_many_steps():
     """Fails if a score comes without its steps, or the steps of a diverged run are counted."""
     facts = results(("sinusoidal", "learned"), diverged=False)
-    assert "BLEU, means of 2 seeds, 400 steps each; difference" in headline(facts)
+    assert "BLEU, means of 2 seeds, 400 steps each; difference" in headline(typed(facts))
     facts["encodings"][1]["cells"][0]["steps"] = 1_200
-    assert "means of 2 seeds, 400 to 1,200 steps each; difference" in headline(facts)
+    assert "means of 2 seeds, 400 to 1,200 steps each; difference" in headline(typed(facts))
     facts["encodings"][1]["cells"][0]["status"] = "diverged"
-    assert "means of 2 seeds, 400 steps each, 1 of 4 runs diverged; difference" in headline(facts)
+    assert "means of 2 seeds, 400 steps each, 1 of 4 runs diverged; difference" in headline(
+        typed(facts)
+    )
 
 
 def test_one_seed_is_said_to_be_one():
     facts = results(("sinusoidal", "rotary(theta=1e6)"), diverged=False)
     for row in facts["encodings"]:
         del row["cells"][1:]
-    assert "one seed" in headline(facts)
-    assert findings(facts)[-1].startswith("With one seed each")
+    assert "one seed" in headline(typed(facts))
+    assert findings(typed(facts))[-1].startswith("With one seed each")
 
 
 def test_the_correction_counts_the_comparisons_of_each_split():
     """Fails if an encoding without a result on a split is counted among its comparisons."""
     facts = results(("none", "sinusoidal", "learned"), diverged=False)
-    assert "In tests against `none`, p is corrected (Holm) for 2 comparisons" in findings(facts)[-1]
+    assert (
+        "In tests against `none`, p is corrected (Holm) for 2 comparisons"
+        in findings(typed(facts))[-1]
+    )
     facts["splits"] = ["test", "far"]
     for row in facts["encodings"]:
         row["summary"]["far"] = copy.deepcopy(row["summary"]["test"])
         for cell in row["cells"]:
             cell["scores"]["far"] = cell["scores"]["test"]
-    assert "for 2 comparisons on each split." in findings(facts)[-1]
+    assert "for 2 comparisons on each split." in findings(typed(facts))[-1]
     facts["encodings"][2]["summary"]["far"]["versus_first"] = None
     counted = "for 2 comparisons on `test`, and for 1 comparison on `far`."
-    assert counted in findings(facts)[-1]
+    assert counted in findings(typed(facts))[-1]

@@ -9,6 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.lab.report.formats import digits_of_difference, format_duration, format_threshold
+from ropewalk.lab.results import MetricFacts, Verdict
+from ropewalk.lab.tasks import CLASSES
+
+BLEU = MetricFacts.model_validate(CLASSES["translation"].metrics[0].facts())
+
+
+def judged(difference, low, high):
+    """A test with these numbers."""
+    return Verdict(
+        difference=difference,
+        low=low,
+        high=high,
+        p=0.01,
+        p_holm=0.01,
+        verdict="better",
+        detectable=0.1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,8 +46,7 @@ def test_what_is_above_a_threshold_as_written_is_above_the_threshold(value, digi
 @given(st.floats(-100, 100) | st.sampled_from([0.0, -0.0, 1e-9, 0.0004, -0.04]))
 def test_a_difference_has_the_digits_that_show_it(difference):
     """Fails if a small difference is written as 0, or 0 with many digits."""
-    alone = {"difference": difference, "low": difference, "high": difference}
-    digits = digits_of_difference(alone, {"digits": 1})
+    digits = digits_of_difference(judged(difference, difference, difference), BLEU)
     written = float(f"{difference:.{digits}f}")
     if round(difference, 6) == 0:
         assert digits == 1
@@ -42,5 +58,4 @@ def test_a_difference_has_the_digits_that_show_it(difference):
 @pytest.mark.parametrize(("low", "digits"), [(0.0, 1), (0.04, 2), (-0.04, 2), (0.06, 1), (-1.0, 1)])
 def test_an_end_of_an_interval_is_not_written_as_0(low, digits):
     """Fails if an interval that excludes 0 begins at 0.0."""
-    versus = {"difference": 0.9, "low": low, "high": 1.7}
-    assert digits_of_difference(versus, {"digits": 1}) == digits
+    assert digits_of_difference(judged(0.9, low, 1.7), BLEU) == digits

@@ -17,13 +17,21 @@ import pytest
 from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import AWKWARD, attention, examples, results
+from synthetic_run import (
+    AWKWARD,
+    attention,
+    results,
+    typed,
+    typed_attention,
+    typed_examples,
+)
 
 from ropewalk.figures.drawing import LIGHT
 from ropewalk.figures.interactive import scheme_css
 from ropewalk.lab.report.caveats import interval_note, legend
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.page import pack_weights, report
+from ropewalk.lab.results import AttentionMaps
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -120,24 +128,27 @@ def test_packing_keeps_thousandths_also_below_0_and_above_1(weights):
 
 
 def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
-    maps = attention(facts, sentences=3)
-    whole = len(report(facts, examples(facts), maps).encode())
-    less = report(facts, examples(facts), maps, limit=whole - 1)
+    maps = typed_attention(facts, sentences=3)
+    whole = len(report(typed(facts), typed_examples(facts), maps).encode())
+    less = report(typed(facts), typed_examples(facts), maps, limit=whole - 1)
     assert len(less.encode()) < whole
     assert "This page has the maps of 2 of these 3 sentences" in less
-    assert "There are no maps to show" in report(facts, examples(facts), maps, limit=1)
+    assert "There are no maps to show" in report(typed(facts), typed_examples(facts), maps, limit=1)
 
 
 def test_it_opens_with_nothing_but_one_encoding():
     alone = results(("rotary",), diverged=False)
-    text = Page(report(alone, examples(alone), attention(alone))).text
+    text = Page(report(typed(alone), typed_examples(alone), typed_attention(alone))).text
     assert "rotary reaches 30.6 BLEU on test (mean of 2 seeds, 400 steps each)." in text
     assert "against" not in text
 
 
 def test_two_encodings_fit_in_three_megabytes():
     two = results(("sinusoidal", "rotary"), diverged=False)
-    assert len(report(two, examples(two), attention(two, sentences=1)).encode()) < 2_000_000
+    assert (
+        len(report(typed(two), typed_examples(two), typed_attention(two, sentences=1)).encode())
+        < 2_000_000
+    )
 
 
 def test_what_was_not_tested_has_no_plot(facts):
@@ -145,8 +156,10 @@ def test_what_was_not_tested_has_no_plot(facts):
     for row in untested["encodings"]:
         for summary in row["summary"].values():
             summary["versus_first"] = None
-    assert 'data-figure="outcome.difference"' in report(facts, examples(facts), attention(facts))
-    page = report(untested, examples(facts), attention(facts))
+    assert 'data-figure="outcome.difference"' in report(
+        typed(facts), typed_examples(facts), typed_attention(facts)
+    )
+    page = report(typed(untested), typed_examples(facts), typed_attention(facts))
     assert 'data-figure="outcome.difference"' not in page
     assert "not tested" in page
 
@@ -159,30 +172,32 @@ def test_the_first_is_called_the_baseline(page, facts):
 def test_a_long_sentence_is_cut_behind_a_word_in_the_menu(facts):
     maps = attention(facts)
     maps["sentences"][0]["source"] = "ungeheuerlichkeiten " * 20
-    page = report(facts, examples(facts), maps)
+    page = report(typed(facts), typed_examples(facts), AttentionMaps.model_validate(maps))
     assert ">ungeheuerlichkeiten ungeheuerlichkeiten ungeheuerlichkeiten …</option>" in page
 
 
 def test_what_was_imported_is_named_with_its_digest(facts):
     imported = copy.deepcopy(facts)
     imported["config"]["imports"] = [{"source": "/home/me/mine.py", "digest": "ab" * 32}]
-    text = Page(report(imported, examples(facts), attention(facts))).text
+    text = Page(report(typed(imported), typed_examples(facts), typed_attention(facts))).text
     assert f"mine.py, SHA-256 {'ab' * 32}" in text
 
 
 def test_an_interval_without_0_and_no_verdict_are_explained(page, facts):
     """Fails if the note is missing, or is there for one comparison, which needs no correction."""
-    assert "an interval can exclude 0 while the verdict is" in interval_note(facts)
-    assert interval_note(facts) in page.text
-    assert interval_note(results(("sinusoidal", "rotary"), diverged=False)) == ""
+    assert "an interval can exclude 0 while the verdict is" in interval_note(typed(facts))
+    assert interval_note(typed(facts)) in page.text
+    assert interval_note(typed(results(("sinusoidal", "rotary"), diverged=False))) == ""
 
 
 def test_the_split_long_is_explained(facts):
     built_in = copy.deepcopy(facts)
     built_in["corpus"]["name"], name = "phrases", built_in["splits"][-1]
     text = json.dumps(built_in).replace(f'"{name}"', '"long"')
-    assert re.search(r"Sentences of the split `long` have \d+–\d+ words", legend(json.loads(text)))
-    assert "Sentences of the split" not in legend(facts)
+    assert re.search(
+        r"Sentences of the split `long` have \d+–\d+ words", legend(typed(json.loads(text)))
+    )
+    assert "Sentences of the split" not in legend(typed(facts))
 
 
 def test_importing_the_report_pulls_in_no_plot_library():

@@ -18,8 +18,8 @@ from ropewalk.lab.report.parts import differences, parts_of, with_part
 from ropewalk.lab.report.provenance import conditions
 from ropewalk.lab.report.publish import add, main, publish
 from ropewalk.lab.report.readme import readme
-from ropewalk.lab.report.verdicts import add_verdicts
-from ropewalk.lab.results import read_results
+from ropewalk.lab.report.verdicts import with_verdicts
+from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.running import compare as comparison
 
 PARTS = {
@@ -28,6 +28,11 @@ PARTS = {
     "seed": {"encodings": "none,rotary", "seeds": (3,)},
     "whole": {"encodings": "none,rotary,alibi", "seeds": (1, 2)},
 }
+
+
+TRIALS = [
+    {"settings": {"learning_rate": 0.1}, "seed": 1, "status": "finished", "validation_loss": 2.0}
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def made(tmp_path_factory):
             config = config_of("copy", test_examples=12, **fields)
             comparison.compare(config, run, command=["ropewalk", "compare", name])
             publish(run, folder)
-            found[name] = read_results(folder) | {"run": run}
+            found[name] = read_results(folder).as_json() | {"run": run}
     return found
 
 
@@ -57,8 +62,7 @@ def in_order(results, names):
     for row in rows.values():
         for summary in row["summary"].values():
             summary.pop("versus_first")
-    add_verdicts(results)
-    return results
+    return with_verdicts(Results.model_validate(results)).as_json()
 
 
 def without_times(value):
@@ -87,7 +91,7 @@ def test_parts_are_the_whole(made):
     assert without_times(results["encodings"]) == without_times(whole["encodings"])
     assert results["config"] == whole["config"]
     assert results["command"] == "ropewalk compare first\nropewalk compare other"
-    told = dict(conditions(results))
+    told = dict(conditions(Results.model_validate(results)))
     assert told["Part 1"] == "none and rotary, seeds 1, 2"
     assert told["Part 2, command"] == "ropewalk compare other"
     assert "Part 2, duration" in told
@@ -95,8 +99,8 @@ def test_parts_are_the_whole(made):
 
 def test_a_readme_says_at_how_many_commits_its_parts_were_run(made):
     first, other = (results_of(made, name) | {"commit": "0" * 40} for name in ("first", "other"))
-    assert "commits of the code" not in readme(with_part(first, other), [])
-    whole = with_part(first, other | {"commit": "1" * 40})
+    assert "commits of the code" not in readme(Results.model_validate(with_part(first, other)), [])
+    whole = Results.model_validate(with_part(first, other | {"commit": "1" * 40}))
     said = "same. The comparison was run in parts. They were scored at 2 commits of the code"
     assert said in readme(whole, [])
 
@@ -106,9 +110,9 @@ def test_a_duration_that_training_exceeds_says_so(made):
     results = results_of(made, "first")
     said = "without earlier calls"
     results["machine"]["cells_at_once"], results["duration_s"] = 1, 1e6
-    assert said not in dict(conditions(results))["Duration"]
+    assert said not in dict(conditions(Results.model_validate(results)))["Duration"]
     results["duration_s"] = 0.001
-    assert said in dict(conditions(results))["Duration"]
+    assert said in dict(conditions(Results.model_validate(results)))["Duration"]
 
 
 def test_a_cell_that_comes_again_replaces_the_old(made):
@@ -137,15 +141,15 @@ def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
     add(made["other"]["run"], tmp_path)
     main([str(made["seed"]["run"]), str(tmp_path), "--add"])
     results = read_results(tmp_path)
-    none, rotary, alibi = results["encodings"]
-    for split in results["splits"]:
-        assert alibi["summary"][split]["versus_first"] is None
-        assert rotary["summary"][split]["versus_first"]["p"] > 0
+    none, rotary, alibi = results.encodings
+    for split in results.splits:
+        assert alibi.summary[split].versus_first is None
+        assert rotary.summary[split].versus_first.p > 0
     text = (tmp_path / "README.md").read_text("utf-8")
     assert "alibi lacks seed 3, which others have, so it is not tested." in text
     assert "fewer than 10" not in text
     assert "2 to 3 seeds each" in text
-    assert len(none["attention"]["weights"]) == 1
+    assert len(none.attention.weights) == 1
     assert (tmp_path / "attention-light.png").exists()
     answers = [name for name in read_answers(tmp_path) if "/rotary/" in name]
     assert answers == [
@@ -183,16 +187,14 @@ def test_what_changes_no_score_may_differ(made):
     part = results_of(made, "seed")
     part["config"] |= {"preset": "quick", "device": "cuda", "data": "elsewhere"}
     part["versions"] |= {"torch": part["versions"]["torch"].partition("+")[0] + "+cu130"}
-    part["later"] = {"kept": True}
     part["corpus"]["facts"] = [
         [f"{name} again", f"now {text}"] for name, text in part["corpus"]["facts"]
     ]
     for row in part["encodings"]:
-        row["trials"] = [1]
+        row["trials"] = TRIALS
     assert differences(results_of(made, "first"), part) == []
     results = with_part(results_of(made, "first"), part)
-    assert results["later"] == {"kept": True}
-    assert [row["trials"] for row in results["encodings"]] == [[1], [1]]
+    assert [row["trials"] for row in results["encodings"]] == [TRIALS, TRIALS]
 
 
 def test_a_refused_run_leaves_the_folder_as_it_was(made, tmp_path, capsys):
@@ -231,6 +233,6 @@ def test_a_tuned_encoding_is_replaced_whole_or_not_at_all(made):
         with_part(tuned, tuned_by(results_of(made, "seed"), 0.1))
     again = tuned_by(results_of(made, "whole"), 0.1)
     for row in again["encodings"]:
-        row["trials"] = ["those of the other run"]
+        row["trials"] = TRIALS
     rows = {row["name"]: row for row in with_part(tuned, again)["encodings"]}
-    assert rows["none"]["trials"] == ["those of the other run"]
+    assert rows["none"]["trials"] == TRIALS

@@ -17,7 +17,7 @@ from zipfile import ZipFile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import results, write_run
+from synthetic_run import results, typed, write_run
 
 from ropewalk.figures.plot_data import short
 from ropewalk.files import readable_json
@@ -131,9 +131,11 @@ def test_the_published_numbers_are_the_run_s(tmp_path):
     for row in whole["encodings"]:
         for cell in row["cells"]:
             cell["training"] = thinned(cell["training"])
-    for row in found["encodings"]:
+    read = found.as_json()
+    for row in read["encodings"]:
         assert row.pop("attention")["seed"] == 1
-    assert found == whole
+    assert found.config == typed(whole).config
+    assert read | {"config": None} == whole | {"config": None}
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path):
@@ -188,6 +190,6 @@ def test_what_a_run_imported_is_published_without_its_place(tmp_path, facts):
     imports = [{"source": "/home/somebody/mine.py", "digest": "0" * 64}]
     given = {**facts, "config": {**facts["config"], "imports": imports}}
     publish(write_run(tmp_path / "run", given), tmp_path / "out")
-    held = read_results(tmp_path / "out")["config"]["imports"]
-    assert held == [{"source": "mine.py", "digest": "0" * 64}]
+    (held,) = read_results(tmp_path / "out").config.imports
+    assert (held.source, held.digest) == ("mine.py", "0" * 64)
     assert "somebody" not in (tmp_path / "out" / "README.md").read_text("utf-8")

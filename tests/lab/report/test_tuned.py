@@ -1,8 +1,11 @@
 """Reports of a sweep: every trial, the choice, and how much tuning changes a difference."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ropewalk.lab.report import tuned
+from ropewalk.lab.results import CellResults, DecodingTrial, EncodingResults, Results, Trial
 
 
 def row(name, losses, chosen, decodings=None):
@@ -11,7 +14,7 @@ def row(name, losses, chosen, decodings=None):
         {"settings": {"learning_rate": rate}, "seed": 1, "status": "", "validation_loss": loss}
         for rate, loss in zip(rates, losses, strict=True)
     ]
-    facts = {"name": name, "cells": [{"seed": 1}, {"seed": 2}], "trials": trials}
+    facts = {"name": name, "seeds": [1, 2], "trials": trials}
     facts["settings"] = {"learning_rate": chosen}
     if decodings:
         facts["settings"]["length_penalty"] = max(decodings, key=lambda penalty: decodings[penalty])
@@ -27,12 +30,23 @@ def row(name, losses, chosen, decodings=None):
     return facts
 
 
+def typed_row(facts):
+    """A row with the fields that are needed here."""
+    return EncodingResults.model_construct(
+        name=facts["name"],
+        cells=tuple(CellResults.model_construct(seed=seed) for seed in facts["seeds"]),
+        settings=facts.get("settings"),
+        trials=tuple(map(Trial.model_validate, facts.get("trials", ()))),
+        decoding_trials=tuple(map(DecodingTrial.model_validate, facts.get("decoding_trials", ()))),
+    )
+
+
 def results(*rows, **sweep):
-    return {
-        "task": "translation",
-        "config": {"sweep": {"learning_rate": [0.001, 0.002, 0.004], **sweep}},
-        "encodings": list(rows),
-    }
+    return Results.model_construct(
+        task="translation",
+        config=SimpleNamespace(sweep={"learning_rate": [0.001, 0.002, 0.004], **sweep}),
+        encodings=tuple(map(typed_row, rows)),
+    )
 
 
 def texts(table):
@@ -107,13 +121,13 @@ def test_a_swept_size_is_said_to_be_unequal():
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
     given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
-    given["cells"].append({"seed": 3})
+    given["seeds"].append(3)
     said = " ".join(tuned.sentences(results(given, length_penalty=[0.6, 1.0, 1.4])))
     assert "the mean BLEU of 2 seeds" in said
 
 
 def test_results_without_a_sweep_say_nothing():
-    plain = {"encodings": [{"name": "a", "cells": []}]}
+    plain = results({"name": "a", "seeds": []})
     assert not tuned.is_tuned(plain)
     assert tuned.training_trials(plain) is None
     assert tuned.decoding_trials(plain) is None

@@ -4,7 +4,6 @@ These fail when a score that rests on untrained parameters is tested, when the t
 encoding is not that of the two, and when judging published results anew changes what they say.
 """
 
-import copy
 import json
 
 import pytest
@@ -14,7 +13,16 @@ from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, trains_each_position
 from ropewalk.lab.report import publish
-from ropewalk.lab.report.verdicts import add_verdicts, check_against
+from ropewalk.lab.report.verdicts import check_against, with_verdicts
+from ropewalk.lab.results import (
+    CellResults,
+    EncodingResults,
+    Lengths,
+    MetricFacts,
+    Results,
+    SplitScores,
+    SplitSummary,
+)
 from ropewalk.lab.scoring.bleu import bleu_statistics, whole_statistics
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import CLASSES
@@ -31,46 +39,53 @@ def scores(seed: int, right: float) -> dict:
     return {"exact": percent, "tokens": percent, "statistics": statistics}
 
 
-def results(*names: str) -> dict:
+def results(*names: str) -> Results:
     """Results of copying with two seeds, as a comparison has them before they are judged."""
     rows = []
     for place, name in enumerate(names):
+        own = [{s: scores(seed, 0.2 + 0.25 * place) for s in ("x1", "x2")} for seed in (1, 2)]
         cells = [
-            {"seed": seed, "scores": {s: scores(seed, 0.2 + 0.25 * place) for s in ("x1", "x2")}}
-            for seed in (1, 2)
+            CellResults.model_construct(
+                seed=seed,
+                scores={split: SplitScores.model_validate(each) for split, each in held.items()},
+            )
+            for seed, held in enumerate(own, start=1)
         ]
-        spread = {
-            split: {
-                key: {"mean": None, "values": [cell["scores"][split][key] for cell in cells]}
-                for key in ("exact", "tokens")
-            }
+        summary = {
+            split: SplitSummary.model_validate(
+                {
+                    key: {"mean": None, "values": [held[split][key] for held in own]}
+                    for key in ("exact", "tokens")
+                }
+            )
             for split in ("x1", "x2")
         }
-        rows.append({"name": name, "cells": cells, "summary": spread})
-    return {
-        "task": "copy",
-        "metrics": [metric.facts() for metric in CLASSES["copy"].metrics],
-        "splits": ["x1", "x2"],
-        "lengths": {"unit": "items", "trained": 16, "of": {"x1": 16, "x2": 32}},
-        "encodings": rows,
-    }
+        row = EncodingResults.model_construct(name=name, cells=tuple(cells), summary=summary)
+        rows.append(row)
+    return Results.model_construct(
+        task="copy",
+        metrics=tuple(MetricFacts.model_validate(m.facts()) for m in CLASSES["copy"].metrics),
+        splits=("x1", "x2"),
+        lengths=Lengths(unit="items", trained=16, of={"x1": 16, "x2": 32}),
+        encodings=tuple(rows),
+    )
 
 
 @pytest.mark.parametrize("name", ["learned(max_positions=40)", "tupe", "tupe(relative=True)+alibi"])
 def test_no_score_rests_on_rows_that_training_never_reached(name):
     found = results("sinusoidal", "rotary", name)
-    before = copy.deepcopy(found["encodings"][2])
-    add_verdicts(found, ["rotary"])
-    row = found["encodings"][2]
-    assert row["cells"][0]["scores"]["x1"] == before["cells"][0]["scores"]["x1"]
-    assert row["summary"]["x1"]["versus_first"]["p"] > 0
-    for cell in row["cells"]:
-        assert cell["scores"]["x2"].keys() == {"no_result"}
-    assert "those beyond 16 items were not trained" in row["summary"]["x2"]["no_result"]
-    assert row["summary"]["x2"]["exact"] == {"mean": None, "values": [None, None]}
-    assert row["summary"]["x2"]["versus_first"] is None
-    assert row["summary"]["x2"]["versus"]["rotary"] is None
-    assert found["encodings"][1]["summary"]["x2"]["versus_first"]["p"] > 0
+    before = found.encodings[2]
+    found = with_verdicts(found, ["rotary"])
+    row = found.encodings[2]
+    assert row.cells[0].scores["x1"] == before.cells[0].scores["x1"]
+    assert row.summary["x1"].versus_first.p > 0
+    for cell in row.cells:
+        assert cell.scores["x2"].as_json().keys() == {"no_result"}
+    assert "those beyond 16 items were not trained" in row.summary["x2"].no_result
+    assert row.summary["x2"].spread("exact").as_json() == {"mean": None, "values": [None, None]}
+    assert row.summary["x2"].versus_first is None
+    assert row.summary["x2"].versus["rotary"] is None
+    assert found.encodings[1].summary["x2"].versus_first.p > 0
 
 
 def test_the_encodings_with_a_row_for_each_position_are_named():
@@ -82,22 +97,22 @@ def test_the_encodings_with_a_row_for_each_position_are_named():
 
 def test_each_encoding_is_tested_against_those_that_are_named():
     found = results("none", "sinusoidal", "rotary")
-    add_verdicts(found, ["rotary", "none"])
-    assert found["against"] == ["rotary"]  # the first is tested against in any case
+    found = with_verdicts(found, ["rotary", "none"])
+    assert found.against == ("rotary",)  # the first is tested against in any case
     task = CLASSES["copy"]
     systems = [
-        torch.stack([task.statistics_of(cell["scores"]["x1"]) for cell in row["cells"]])
-        for row in found["encodings"]
+        torch.stack([task.statistics_of(cell.scores["x1"].statistics) for cell in row.cells])
+        for row in found.encodings
     ]
     score = task.tested_metric.score
     for reference, key in ((0, None), (2, "rotary")):
         for row, alone in zip(
-            found["encodings"], compare_with(reference, systems, score), strict=True
+            found.encodings, compare_with(reference, systems, score), strict=True
         ):
-            summary = row["summary"]["x1"]
-            kept = summary["versus_first"] if key is None else summary["versus"][key]
+            summary = row.summary["x1"]
+            kept = summary.versus_first if key is None else summary.versus[key]
             assert (kept is None) == (alone is None)
-            assert kept is None or kept["p_holm"] == alone.p_holm
+            assert kept is None or kept.p_holm == alone.p_holm
 
 
 def test_an_encoding_that_is_not_compared_is_refused():
@@ -106,7 +121,7 @@ def test_an_encoding_that_is_not_compared_is_refused():
     ):
         check_against(["alibi"], ["none", "rotary"])
     with pytest.raises(ValueError, match="got 'alibi'"):
-        add_verdicts(results("none", "rotary"), ["alibi"])
+        with_verdicts(results("none", "rotary"), ["alibi"])
 
 
 def test_what_results_keep_of_bleu_is_all_that_its_test_needs():

@@ -164,7 +164,7 @@ def test_a_run_without_a_sweep_keeps_its_config():
 
 def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path):
     config = config_of("copy", encodings="rotary,none", sweep=RATES, seeds="1,2")
-    results = compare(config, tmp_path)
+    results = compare(config, tmp_path).as_json()
     for row in results["encodings"]:
         trials = row["trials"]
         assert [trial["settings"] for trial in trials] == [
@@ -183,14 +183,16 @@ def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path
         }
     assert results["config"]["sweep"] == RATES
     # What is there is kept, and the same is chosen from it.
-    again = compare(config, tmp_path)
+    again = compare(config, tmp_path).as_json()
     assert again["encodings"] == results["encodings"]
 
 
 def test_a_swept_cell_is_trained_as_one_with_that_setting(compare, tmp_path):
-    plain = compare(config_of("copy", learning_rate=1e-2, encodings="none"), tmp_path / "plain")
+    plain = compare(
+        config_of("copy", learning_rate=1e-2, encodings="none"), tmp_path / "plain"
+    ).as_json()
     sweep = {"learning_rate": [1e-2]}
-    swept = compare(config_of("copy", sweep=sweep, encodings="none"), tmp_path / "swept")
+    swept = compare(config_of("copy", sweep=sweep, encodings="none"), tmp_path / "swept").as_json()
     for a, b in zip(plain["encodings"][0]["cells"], swept["encodings"][0]["cells"], strict=True):
         assert a["validation_loss"] == b["validation_loss"]
         assert a["scores"]["x1"]["statistics"] == b["scores"]["x1"]["statistics"]
@@ -198,7 +200,7 @@ def test_a_swept_cell_is_trained_as_one_with_that_setting(compare, tmp_path):
 
 def test_an_encoding_that_diverged_at_one_rate_takes_the_other(compare, tmp_path):
     config = config_of("copy", encodings="rotary", sweep={"learning_rate": [1e30, 1e-3]})
-    row = compare(config, tmp_path)["encodings"][0]
+    row = compare(config, tmp_path).as_json()["encodings"][0]
     assert [trial["status"] for trial in row["trials"]] == ["diverged", "finished"]
     assert row["trials"][0]["validation_loss"] is None
     assert row["settings"] == {"learning_rate": 1e-3}
@@ -219,7 +221,7 @@ def test_decoding_is_chosen_on_validation_by_all_seeds(compare, pairs, tmp_path)
     sweep = {"average": [1, 2], "length_penalty": [0.0, 1.0, 2.0]}
     fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
     config = make_config(settings={**fields, "seeds": "1,2", "sweep": sweep, "average": 1})
-    results = compare(config, tmp_path / "run")
+    results = compare(config, tmp_path / "run").as_json()
     row = results["encodings"][0]
     trials = row["decoding_trials"]
     assert [trial["settings"] for trial in trials] == [dict(p) for p in points(sweep, sweep)]
@@ -240,7 +242,7 @@ def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, pairs, tmp
     fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
     fields |= {"seeds": 1, "learning_rate": 1e30, "clip": 1e30}
     config = make_config(settings={**fields, "sweep": {"length_penalty": [0.0, 1.0]}})
-    row = compare(config, tmp_path / "run")["encodings"][0]
+    row = compare(config, tmp_path / "run").as_json()["encodings"][0]
     assert row["cells"][0]["status"] == "diverged"
     assert [trial["mean_bleu"] for trial in row["decoding_trials"]] == [None, None]
     assert (tmp_path / "run" / "report.html").exists()
@@ -269,7 +271,9 @@ def test_commands_that_made_a_run_stay_when_it_is_tuned(compare, pairs, tmp_path
     fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
     compare(make_config(settings={**fields, "seeds": 1}), run, command=["ropewalk", "compare"])
     config = read_tuned_config(run, ["length_penalty=0.5,1.5"])
-    results = compare(config, run, command=["ropewalk", "tune", "r"], after="ropewalk compare")
+    results = compare(
+        config, run, command=["ropewalk", "tune", "r"], after="ropewalk compare"
+    ).as_json()
     assert results["command"] == "ropewalk compare\nropewalk tune r"
 
 
@@ -279,12 +283,12 @@ def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
     compare(make_config(settings={**fields, "seeds": 1}), run)
     record = Cell("none", 1).folder(run) / "training.json"
     before = record.stat().st_mtime_ns
-    results = compare(read_tuned_config(run, ["length_penalty=0.5,1.5"]), run)
+    results = compare(read_tuned_config(run, ["length_penalty=0.5,1.5"]), run).as_json()
     assert record.stat().st_mtime_ns == before
     assert set(results["encodings"][0]["settings"]) == {"length_penalty"}
     assert read_run_config(run).sweep == {"length_penalty": (0.5, 1.5)}
     # A second choice takes the place of the first.
-    results = compare(read_tuned_config(run, ["average=1,2"]), run)
+    results = compare(read_tuned_config(run, ["average=1,2"]), run).as_json()
     assert set(results["encodings"][0]["settings"]) == {"average"}
 
 

@@ -24,6 +24,7 @@ from ropewalk.lab.presets import TASKS, TRAINED_SIZES
 from ropewalk.lab.report.findings import findings
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.terminal import print_summary, print_table
+from ropewalk.lab.results import Results
 from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.run_folder import prepare
@@ -46,7 +47,8 @@ def run_once(tmp_path_factory, config):
     run = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "run_cells", run_cells_here)
-        return run, comparison.compare(config, run, command=["ropewalk", "compare"])
+        results = comparison.compare(config, run, command=["ropewalk", "compare"])
+        return run, results.as_json()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_every_task_from_data_to_report(request, tmp_path_factory, tmp_path, tas
     ids = re.findall(r' id="([^"]+)"', page.partition("<script>")[0])
     assert len(set(ids)) == len(ids)  # otherwise a section hides the script's data
     assert ">BLEU" not in page
-    table = printed(print_table, results)
+    table = printed(print_table, Results.model_validate(results))
     assert all(text in table for text in ("sinusoidal", "rotary", *splits))
     publish(run, tmp_path / "out")
     files = {path.name for path in (tmp_path / "out").iterdir()}
@@ -108,7 +110,7 @@ def test_every_task_from_data_to_report(request, tmp_path_factory, tmp_path, tas
 
 def test_scores_are_those_of_the_items(compare, copied, tmp_path):
     """Perplexity, loss and exact match, computed again from the stored items."""
-    results = compare(config_of("causal-lm", seeds=1), tmp_path / "text")
+    results = compare(config_of("causal-lm", seeds=1), tmp_path / "text").as_json()
     for row in results["encodings"]:
         scored = set()
         for split, length in (("x1", 8), ("x3", 24)):
@@ -192,7 +194,10 @@ def test_few_items_are_scored_and_not_tested(refusing):
     assert all(row["summary"]["x1"]["exact"]["mean"] is not None for row in results["encodings"])
     versus = [row["summary"]["x1"]["versus_first"] for row in results["encodings"]]
     assert versus == [None, None]
-    assert any("fewer than 10 examples is not tested" in said for said in findings(results))
+    assert any(
+        "fewer than 10 examples is not tested" in said
+        for said in findings(Results.model_validate(results))
+    )
 
 
 def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(refusing, tmp_path):
@@ -203,21 +208,21 @@ def test_a_length_that_an_encoding_refuses_has_no_result_and_says_why(refusing, 
     assert learned["summary"]["x3"]["versus_first"] is None
     assert rotary["summary"]["x3"]["exact"]["mean"] is not None
     assert learned["cells"][0]["scores"]["x3"].keys() == {"no_result"}
-    table = printed(print_table, results)
+    table = printed(print_table, Results.model_validate(results))
     assert "no result" in table
     assert "`learned(max_positions=10)` has no result on `x3`: positions must lie in 0..9" in table
     page = re.sub("</?code>", "", (run / "report.html").read_text(encoding="utf-8"))
     assert "learned(max_positions=10) has no result on x3: positions must lie in 0..9" in page
     publish(run, tmp_path / "out")
     assert "no result" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    summary = printed(print_summary, [results, results])
+    summary = printed(print_summary, [Results.model_validate(results)] * 2)
     assert summary.count("no result") == 2
 
 
 def test_a_task_that_ends_before_the_length_has_no_result(compare, tmp_path):
     """Recall has only 64 keys."""
     config = config_of("recall", seeds=1, train_length=30, batch_tokens=512)
-    results = compare(config, tmp_path)
+    results = compare(config, tmp_path).as_json()
     assert all(
         "at most 64 pairs" in row["summary"]["x3"]["no_result"] for row in results["encodings"]
     )
@@ -225,7 +230,7 @@ def test_a_task_that_ends_before_the_length_has_no_result(compare, tmp_path):
 
 def test_a_diverged_training_has_no_result_and_no_mean(compare, tmp_path):
     config = config_of("reverse", learning_rate=1e30, clip=1e30, encodings="none,rotary")
-    results = compare(config, tmp_path)
+    results = compare(config, tmp_path).as_json()
     cells = [cell for row in results["encodings"] for cell in row["cells"]]
     assert {cell["status"] for cell in cells} == {"diverged"}
     for row in results["encodings"]:

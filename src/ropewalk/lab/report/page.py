@@ -1,13 +1,13 @@
-"""Tables, translations and attention panels as HTML; text from corpora and users is escaped.
+"""The HTML page of a run: its sections, the data of its figures, and compact attention maps.
 
-The HTML page of a run: its sections, the data of its figures, and compact attention maps.
+Text from corpora and users is escaped.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from importlib.resources import files
@@ -18,21 +18,27 @@ from textwrap import shorten
 from ropewalk.figures import interactive
 from ropewalk.figures.drawing import style
 from ropewalk.figures.interactive import html_page, scheme_css
-from ropewalk.files import MOST_DATA_BYTES, Facts, write_bytes
+from ropewalk.files import Facts, write_bytes
 from ropewalk.lab.report import findings, provenance, tables, tuned
 from ropewalk.lab.report.caveats import interval_note, legend
-from ropewalk.lab.report.formats import (
-    code_as_html,
-    column_title,
-    format_number,
-    headline_metric,
-    is_translation,
-    tested_metric,
-)
+from ropewalk.lab.report.formats import code_as_html, column_title, format_number
 from ropewalk.lab.report.pictures import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.report.tables import Table, TableCell
-from ropewalk.lab.results import read_results, read_summary
+from ropewalk.lab.results import (
+    AttentionMaps,
+    EncodingMaps,
+    EncodingResults,
+    Examples,
+    ExampleSentence,
+    Results,
+    TranslationCorpus,
+    read_attention,
+    read_examples,
+    read_results,
+)
 
+LIMIT = 9_500_000  # bytes; the documentation promises reports under 10 MB
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 MENU = 80  # maximum number of characters of a sentence in a menu
 OPEN = 5  # sentences that are visible before the reader unfolds the others
 
@@ -59,9 +65,9 @@ _SITES = {
 }
 
 
-def encoding_label(results: Facts, name: str) -> str:
+def encoding_label(results: Results, name: str) -> str:
     """Return an encoding's name as HTML, after the symbol in the encoding's color."""
-    names = [row["name"] for row in results["encodings"]]
+    names = [row.name for row in results.encodings]
     look = style(names.index(name))
     return (
         f'<svg class="key" viewBox="0 0 12 12" fill="{look.color}" aria-hidden="true">'
@@ -69,13 +75,13 @@ def encoding_label(results: Facts, name: str) -> str:
     )
 
 
-def table_html(results: Facts, table: Table, caption: str) -> str:
+def table_html(results: Results, table: Table, caption: str) -> str:
     """Return a table as HTML; on a narrow page each row is a list of its cells with their titles.
 
     The ARIA roles make both layouts a table for screen readers.
     """
     head = "".join(_title(title) for title in table.columns)
-    names = {row["name"] for row in results["encodings"]}
+    names = {row.name for row in results.encodings}
     body = "".join(
         '<tr role="row">'
         + "".join(
@@ -93,19 +99,19 @@ def table_html(results: Facts, table: Table, caption: str) -> str:
     )
 
 
-def section_examples(results: Facts, examples: Facts) -> str:
+def section_examples(results: Results, examples: Examples) -> str:
     """Return example inputs with their references and the output of every encoding."""
-    sentences = [_sentence(results, examples, sentence) for sentence in examples["sentences"]]
+    sentences = [_sentence(results, examples, sentence) for sentence in examples.sentences]
     rest = "".join(sentences[OPEN:])
     more = (
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
     note = (
-        f"Selection rule: {escape(examples['rule'])}. A word is <mark>highlighted</mark> if the "
+        f"Selection rule: {escape(examples.rule)}. A word is <mark>highlighted</mark> if the "
         f"reference has another word at that place; {_GAP} stands for words of the reference that "
         "are missing."
     )
-    if is_translation(results):
+    if results.is_translation:
         note += (
             " A different wording can be an equally good translation. The small number is the "
             "sentence's BLEU."
@@ -113,39 +119,39 @@ def section_examples(results: Facts, examples: Facts) -> str:
     return f'<p class="note">{note}</p>{"".join(sentences[:OPEN])}{more}'
 
 
-def section_attention(results: Facts, attention: Facts, shown: int) -> str:
+def section_attention(results: Results, attention: AttentionMaps, shown: int) -> str:
     """Return the menus and an empty panel for each encoding, which the page's script fills."""
-    sentences = attention["sentences"]
-    rule = f'<p class="note">Selection rule: {escape(attention["rule"])}.'
+    sentences = attention.sentences
+    rule = f'<p class="note">Selection rule: {escape(attention.rule)}.'
     if shown < len(sentences):
         rule += (
             f" This page has the maps of {shown} of these {len(sentences)} sentences; the other "
             "maps are left out to keep this file under 10 MB."
         )
     rule += "</p>"
-    maps = attention["encodings"]
+    maps = attention.encodings
     if not shown or not maps:
         return f"{rule}<p>There are no maps to show.</p>"
-    first = next(iter(maps.values()))["sentences"][0]
+    first = next(iter(maps.values())).sentences[0]
     sites = [(site, label) for site, label in _SITES.items() if site in first]
-    weights = first[sites[0][0]]["weights"]
-    pieces = any(token.startswith("▁") for held in first.values() for token in held["rows"])
+    weights = first[sites[0][0]].weights
+    pieces = any(token.startswith("▁") for held in first.values() for token in held.rows)
     mark = " A token that begins a word is shown with ·." if pieces else ""
     heads = [str(i + 1) for i in range(len(weights[0]))]
-    linear = results["config"].get("attention", "softmax") != "softmax"
+    linear = results.config.attention != "softmax"
     rows = (
         "with rotated features, a row may not sum to 1, and weights below 0 are blank"
         if linear
         else "each row sums to 1"
     )
-    texts = [_short(sentence["source"]) for sentence in sentences[:shown]]
+    texts = [_short(sentence.source) for sentence in sentences[:shown]]
     choices = (
         _select("site", "Attention", sites, hidden=len(sites) == 1)
         + _select("sentence", "Sentence", _numbered(texts))
         + _select("layer", "Layer", _numbered([str(i + 1) for i in range(len(weights))]))
         + _select("head", "Head", [*_numbered(heads), (str(len(heads)), "mean of all")])
     )
-    panels = "".join(_panel(results, row, maps) for row in results["encodings"])
+    panels = "".join(_panel(results, row, maps) for row in results.encodings)
     panels += _difference_panel(results, maps)
     return (
         f'{rule}<div class="choose">{choices}</div>'
@@ -161,7 +167,7 @@ def _title(title: str) -> str:
     return f'<th scope="col" role="columnheader"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
 
 
-def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str], title: str) -> str:
+def _table_cell(results: Results, cell: TableCell, index: int, names: set[str], title: str) -> str:
     is_name = index < 2 and cell.main in names
     main = encoding_label(results, cell.main) if is_name else escape(cell.main)
     seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
@@ -173,35 +179,35 @@ def _table_cell(results: Facts, cell: TableCell, index: int, names: set[str], ti
     return f'<td role="cell"{kind} data-title="{escape(title)}">{held}</td>'
 
 
-def _sentence(results: Facts, examples: Facts, sentence: Facts) -> str:
-    corpus, ignore_case = results["corpus"], results["config"].get("lowercase", False)
-    asked, right = (
-        f' lang="{escape(corpus[side])}"' if side in corpus else "" for side in ("source", "target")
-    )
-    terms = _SIDES if is_translation(results) else examples["terms"]
-    where = f", {sentence['split']}" if "split" in sentence else ""
+def _sentence(results: Results, examples: Examples, sentence: ExampleSentence) -> str:
+    ignore_case = results.config.lowercase
+    corpus, asked, right = results.corpus, "", ""
+    if isinstance(corpus, TranslationCorpus):
+        asked, right = (f' lang="{escape(name)}"' for name in (corpus.source, corpus.target))
+    terms = examples.terms or _SIDES
+    where = "" if sentence.split is None else f", {sentence.split}"
     rows = [
-        (escape(f"{terms[0]}{where}"), f"<span{asked}>{escape(sentence['source'])}</span>"),
-        (escape(terms[1]), f"<span{right}>{escape(sentence['reference'])}</span>"),
+        (escape(f"{terms[0]}{where}"), f"<span{asked}>{escape(sentence.source)}</span>"),
+        (escape(terms[1]), f"<span{right}>{escape(sentence.reference)}</span>"),
     ]
-    for row in results["encodings"]:
-        text = sentence["hypotheses"].get(row["slug"])
-        if row["cells"][0]["status"] == "diverged" or text is None:
+    for row in results.encodings:
+        text = sentence.hypotheses.get(row.slug)
+        if row.cells[0].status == "diverged" or text is None:
             answer = f'<span class="score">{_reason_for_no_text(row, sentence, examples)}</span>'
         else:
-            marked = mark_differences(text, sentence["reference"], ignore_case=ignore_case)
+            marked = mark_differences(text, sentence.reference, ignore_case=ignore_case)
             answer = f"<span{right}>{marked}</span>{_sentence_bleu(row, examples, sentence)}"
-        rows.append((encoding_label(results, row["name"]), answer))
+        rows.append((encoding_label(results, row.name), answer))
     lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
     return f'<article class="sentence"><dl>{lines}</dl></article>'
 
 
-def _reason_for_no_text(row: Facts, sentence: Facts, examples: Facts) -> str:
+def _reason_for_no_text(row: EncodingResults, sentence: ExampleSentence, examples: Examples) -> str:
     """Return why there is no output to show."""
-    if row["cells"][0]["status"] == "diverged":
+    if row.cells[0].status == "diverged":
         return "no output: the run diverged"
-    split = sentence.get("split", examples["split"])
-    reason = (row["cells"][0]["scores"].get(split) or {}).get("no_result", "there is no result")
+    split = sentence.split or examples.split
+    reason = row.cells[0].scores[split].no_result or "there is no result"
     return escape(f"no output: {reason}")
 
 
@@ -222,26 +228,26 @@ def mark_differences(hypothesis: str, reference: str, *, ignore_case: bool = Fal
     return " ".join(parts)
 
 
-def _sentence_bleu(row: Facts, examples: Facts, sentence: Facts) -> str:
-    scores = row["cells"][0]["scores"].get(examples["split"], {}).get("sentence_bleu", [])
-    if sentence["index"] >= len(scores):
+def _sentence_bleu(row: EncodingResults, examples: Examples, sentence: ExampleSentence) -> str:
+    scores = row.cells[0].scores[examples.split].sentence_bleu or []
+    if sentence.index >= len(scores):
         return ""
-    return f' <span class="score">{format_number(scores[sentence["index"]], 0)}</span>'
+    return f' <span class="score">{format_number(scores[sentence.index], 0)}</span>'
 
 
-def _panel(results: Facts, row: Facts, maps: Facts) -> str:
-    name = encoding_label(results, row["name"])
-    if row["slug"] not in maps:
+def _panel(results: Results, row: EncodingResults, maps: Mapping[str, EncodingMaps]) -> str:
+    name = encoding_label(results, row.name)
+    if row.slug not in maps:
         return f'<figure><h3>{name}</h3><p class="note">No maps: the run diverged.</p></figure>'
     return (
-        f'<figure class="panel" data-slug="{escape(row["slug"])}" '
-        f'data-name="{escape(row["name"])}"><h3>{name}</h3>{_PANEL}</figure>'
+        f'<figure class="panel" data-slug="{escape(row.slug)}" '
+        f'data-name="{escape(row.name)}"><h3>{name}</h3>{_PANEL}</figure>'
     )
 
 
-def _difference_panel(results: Facts, maps: Facts) -> str:
+def _difference_panel(results: Results, maps: Mapping[str, EncodingMaps]) -> str:
     """Return the panel of one encoding's weights minus another's; empty for one encoding."""
-    held = [(row["slug"], row["name"]) for row in results["encodings"] if row["slug"] in maps]
+    held = [(row.slug, row.name) for row in results.encodings if row.slug in maps]
     if len(held) < 2:
         return ""
     choices = _select("more", "Weight of", [held[1], held[0], *held[2:]])
@@ -293,23 +299,19 @@ def _select(name: str, label: str, options: list[tuple[str, str]], *, hidden: bo
     return f'<label{away}>{label}<select id="choose-{name}">{held}</select></label>'
 
 
-LIMIT = 9_500_000  # bytes; the documentation promises reports under 10 MB
-_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
 def write_report(run: Path) -> Path:
     """Write `report.html` of a run from its results, examples and attention; return its path."""
-    results = read_results(run)
-    examples = read_summary(run / "examples.json", "sentences")
-    attention = read_summary(run / "attention.json", "sentences", most_bytes=MOST_DATA_BYTES)
     path = run / "report.html"
-    write_bytes(path, report(results, examples, attention).encode())
+    text = report(read_results(run), read_examples(run), read_attention(run))
+    write_bytes(path, text.encode())
     return path
 
 
-def report(results: Facts, examples: Facts, attention: Facts, limit: int = LIMIT) -> str:
+def report(
+    results: Results, examples: Examples, attention: AttentionMaps, limit: int = LIMIT
+) -> str:
     """Return the page; maps of the last sentences are left out to stay within `limit` bytes."""
-    shown = len(attention["sentences"])
+    shown = len(attention.sentences)
     while True:
         page = _page(results, examples, attention, shown)
         if shown == 0 or len(page.encode()) <= limit:
@@ -328,9 +330,9 @@ def pack_weights(weights: Sequence[Sequence[float]]) -> str:
     return "".join(_DIGITS[n // 64] + _DIGITS[n % 64] for n in numbers)
 
 
-def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
-    translated = is_translation(results)
-    several = len(results["splits"]) > 1
+def _page(results: Results, examples: Examples, attention: AttentionMaps, shown: int) -> str:
+    translated = results.is_translation
+    several = len(results.splits) > 1
     sections = {
         "Results": _results(results),
         **({"Sentence length": _length(results)} if translated else {}),
@@ -361,14 +363,14 @@ def _page(results: Facts, examples: Facts, attention: Facts, shown: int) -> str:
     )
 
 
-def _results(results: Facts) -> str:
-    rows, splits = results["encodings"], results["splits"]
-    name = headline_metric(results)["name"]
+def _results(results: Results) -> str:
+    rows, splits = results.encodings, results.splits
+    name = results.headline_metric.name
     label = f"{_capital(name)} on {splits[0]}: dots are seeds, bars are means"
     plots = [_plot("outcome.score", label, rows=len(rows))]
-    if any(row["summary"][splits[0]].get("versus_first") for row in rows):
-        name = tested_metric(results)["name"]
-        label = f"Difference in mean {name} from {rows[0]['name']}, with its 95 % interval"
+    if any(row.summary[splits[0]].versus_first for row in rows):
+        name = results.tested.name
+        label = f"Difference in mean {name} from {rows[0].name}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
         table_html(results, tables.main_table(results), "All encodings"),
@@ -379,26 +381,24 @@ def _results(results: Facts) -> str:
         _list(findings.findings(results)),
     ]
     if len(splits) > 1:
-        others = "Other test splits" if is_translation(results) else "Other lengths"
+        others = "Other test splits" if results.is_translation else "Other lengths"
         parts.append(f"<h3>{others}</h3>")
         parts.append(table_html(results, tables.splits_table(results), others))
-    for name in results.get("against", ()):
+    for name in results.against:
         title = f"Compared with {name}"
         parts.append(f"<h3>{escape(title)}</h3>")
         parts.append(table_html(results, tables.against_table(results, name), title))
     runs = table_html(results, tables.runs_table(results), "Every run")
     parts.append(f"<details><summary>Every run</summary>{runs}</details>")
-    if "signatures" in results:
-        signatures = "<br>".join(
-            f"<code>{escape(s)}</code>" for s in results["signatures"].values()
-        )
+    if results.signatures:
+        signatures = "<br>".join(f"<code>{escape(s)}</code>" for s in results.signatures.values())
         parts.append(f'<p class="note">Scores by sacrebleu:<br>{signatures}</p>')
     return "\n".join(parts)
 
 
-def _length(results: Facts) -> str:
+def _length(results: Results) -> str:
     parts = []
-    for place, split in enumerate(results["splits"]):
+    for place, split in enumerate(results.splits):
         if not any(by_length(results, split)[1].values()):
             continue  # no run has a score on this split: the plot would be empty
         label = f"BLEU on {split} by sentence length: lines are means, dots are seeds"
@@ -412,22 +412,23 @@ def _length(results: Facts) -> str:
     return f'<div class="pair">{"".join(parts)}</div>'
 
 
-def _multiples(results: Facts) -> str:
-    name, lengths = headline_metric(results)["name"], results["lengths"]
+def _multiples(results: Results) -> str:
+    name, lengths = results.headline_metric.name, results.lengths
+    assert lengths is not None
     label = (
-        f"{_capital(name)} by length, trained on up to {lengths['trained']:,} {lengths['unit']}: "
+        f"{_capital(name)} by length, trained on up to {lengths.trained:,} {lengths.unit}: "
         "lines are means, dots are seeds"
     )
     table = table_html(results, tables.multiples_table(results), f"{name} by length")
     return f"{_plot('multiples', label)}<details><summary>Numbers</summary>{table}</details>"
 
 
-def _training(results: Facts) -> str:
+def _training(results: Results) -> str:
     panels = "".join(
         f"<div><h3>{label}</h3>{_plot(f'loss.{kind}', label, caption=False)}</div>"
         for kind, label in (("training", "Training loss"), ("validation", "Validation loss"))
     )
-    smoothing = "label smoothing, and with " if is_translation(results) else ""
+    smoothing = "label smoothing, and with " if results.is_translation else ""
     note = (
         "Thin lines are seeds, bold lines their mean; a cross marks a run that diverged. "
         "Training loss is a moving mean over batches. It is computed with "
@@ -437,7 +438,7 @@ def _training(results: Facts) -> str:
     return f'<div class="pair">{panels}</div><p class="note long">{note}</p>'
 
 
-def _sweep(results: Facts) -> str:
+def _sweep(results: Results) -> str:
     parts = [f'<p class="note long">{code_as_html(" ".join(tuned.sentences(results)))}</p>']
     for table, title in (
         (tuned.training_trials(results), "Validation loss with each setting"),
@@ -448,49 +449,49 @@ def _sweep(results: Facts) -> str:
     return "".join(parts)
 
 
-def _figures(results: Facts) -> Facts:
-    headline = outcomes(results, results["splits"][0])
-    metric, tested = headline_metric(results), tested_metric(results)
+def _figures(results: Results) -> Facts:
+    headline = outcomes(results, results.splits[0])
+    metric, tested = results.headline_metric, results.tested
     figures: Facts = {
         "outcome": {
             "score": interactive.score_by_encoding(headline, column_title(metric)),
-            "difference": interactive.differences(headline, tested["name"]),
+            "difference": interactive.differences(headline, tested.name),
         },
         "loss": {
-            kind: interactive.loss_curves(curves(results, kind), "steps")
-            for kind in ("training", "validation")
+            "training": interactive.loss_curves(curves(results, "training"), "steps"),
+            "validation": interactive.loss_curves(curves(results, "validation"), "steps"),
         },
     }
-    if is_translation(results):
+    if results.is_translation:
         figures["length"] = [
-            interactive.score_by_length(*by_length(results, split)) for split in results["splits"]
+            interactive.score_by_length(*by_length(results, split)) for split in results.splits
         ]
-    elif len(results["splits"]) > 1:
+    elif len(results.splits) > 1:
         figures["multiples"] = interactive.score_by_length(**by_multiple(results))
     return figures
 
 
-def _attention(attention: Facts, shown: int) -> Facts | None:
+def _attention(attention: AttentionMaps, shown: int) -> Facts | None:
     """Return the maps of the first sentences in the form that the page's script reads."""
-    if not shown or not attention["encodings"]:
+    if not shown or not attention.encodings:
         return None
     return {
         slug: {
             "sentences": [
                 {
                     site: {
-                        "rows": held["rows"],
-                        "columns": held["columns"],
+                        "rows": held.rows,
+                        "columns": held.columns,
                         "weights": [
-                            [pack_weights(head) for head in layer] for layer in held["weights"]
+                            [pack_weights(head) for head in layer] for layer in held.weights
                         ],
                     }
                     for site, held in sentence.items()
                 }
-                for sentence in maps["sentences"][:shown]
+                for sentence in maps.sentences[:shown]
             ]
         }
-        for slug, maps in attention["encodings"].items()
+        for slug, maps in attention.encodings.items()
     }
 
 
@@ -509,8 +510,10 @@ def _facts(facts: list[tuple[str, str]]) -> str:
     return f'<dl class="facts">{rows}</dl>'
 
 
-def _config(results: Facts) -> str:
-    facts = [(name, json.dumps(v, ensure_ascii=False)) for name, v in results["config"].items()]
+def _config(results: Results) -> str:
+    facts = [
+        (name, json.dumps(v, ensure_ascii=False)) for name, v in results.config.facts().items()
+    ]
     return f"<details><summary>Full config</summary>{_facts(facts)}</details>"
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from ropewalk.checks import shown
 from ropewalk.files import Facts
-from ropewalk.lab.config import Config
 from ropewalk.lab.published import item_columns
-from ropewalk.lab.report.verdicts import add_verdicts, summarize
+from ropewalk.lab.report.verdicts import summarize, with_verdicts
+from ropewalk.lab.results import CONDITIONS, Results
 from ropewalk.lab.tasks import CLASSES
 
 #: Fields of a config that may differ: what is compared, and what does not change a score.
@@ -29,18 +29,6 @@ DATA = (
     "length_bins",
     "share_beyond_training",
     "signatures",
-)
-#: Facts that each part has of its own.
-CONDITIONS = (
-    "ropewalk",
-    "commit",
-    "versions",
-    "machine",
-    "command",
-    "note",
-    "started",
-    "sittings",
-    "duration_s",
 )
 #: Facts that all seeds of an encoding share.
 OF_AN_ENCODING = ("parameters", "settings")
@@ -71,14 +59,22 @@ def with_part(results: Facts, part: Facts) -> Facts:
     merged["config"] = _merged_config(results["config"], part["config"], merged["encodings"])
     keys = [metric["key"] for metric in merged["metrics"]]
     summarize(merged["encodings"], merged["splits"], keys)
-    against = [name for held in (results, part) for name in held.get("against", ())]
-    add_verdicts(merged, list(dict.fromkeys(against)))
-    return with_conditions(merged, _parts_with(parts_of(results), part))
+    against = [name for held in (results, part) for name in held["against"]]
+    judged = with_verdicts(Results.model_validate(merged), against)
+    in_a_run = {
+        name
+        for held in (results, part)
+        for name in held["against"]
+        if name not in held.get("tested_later", ())
+    }
+    later = tuple(name for name in judged.against if name not in in_a_run)
+    judged = judged.with_changes(tested_later=later) if later else judged.without("tested_later")
+    return with_conditions(judged.as_json(), _parts_with(parts_of(results), part))
 
 
 def differences(results: Facts, part: Facts) -> list[str]:
     """Return how the comparison of a part differs from that of these results."""
-    here, there = (held.get("task", "translation") for held in (part, results))
+    here, there = (held["task"] for held in (part, results))
     if here != there:
         return [f"task is {here}, published {there}"]
     found = _different(_fixed_fields(results, part), _fixed_fields(part, results))
@@ -144,7 +140,7 @@ def with_conditions(results: Facts, parts: Sequence[Facts]) -> Facts:
         "parts": list(parts),
         "command": "\n".join(part["command"] for part in parts),
         "note": None,
-        "sittings": sum(part.get("sittings", 1) for part in parts),
+        "sittings": sum(part["sittings"] for part in parts),
         "duration_s": round(sum(part["duration_s"] for part in parts), 1),
     }
 
@@ -194,19 +190,19 @@ def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:
 
 
 def _fixed_fields(results: Facts, other: Facts) -> Facts:
-    """Return the fields of a config that all parts share, with defaults for those it lacks.
+    """Return the fields of a config that all parts share.
 
     The path of the data is one of them unless both parts know the digest of the data.
     """
     free = [*FREE, *(["data"] if all("data_digest" in held for held in (results, other)) else [])]
     held = {name: value for name, value in results["config"].items() if name not in FREE}
-    held = {"sweep": {}, **Config.model_validate(held).facts()}
+    held = {"sweep": {}, **held}
     return {f"config {name}": value for name, value in held.items() if name not in free}
 
 
 def _environment(results: Facts) -> Facts:
     torch = results["versions"]["torch"].partition("+")[0]  # after the +: the build
-    return {"torch": torch, "precision": results["machine"].get("precision")}
+    return {"torch": torch, "precision": results["machine"]["precision"]}
 
 
 def _versions(results: Facts) -> dict[str, str]:

@@ -5,50 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.files import Facts
-from ropewalk.lab.report.formats import (
-    format_count,
-    format_duration,
-    format_list,
-    format_number,
-    is_translation,
-)
+from ropewalk.lab.report.formats import format_count, format_duration, format_list, format_number
+from ropewalk.lab.results import Part, Results, TaskCorpus
 
 
-def corpus_facts(results: Facts) -> list[tuple[str, str]]:
+def corpus_facts(results: Results) -> list[tuple[str, str]]:
     """Return the facts of the corpus: sizes, vocabulary, overlap with training."""
-    corpus = results["corpus"]
-    if not is_translation(results):
-        return [(name, text) for name, text in corpus["facts"]]
-    pairs = corpus["pairs"]
+    corpus = results.corpus
+    if isinstance(corpus, TaskCorpus):
+        return list(corpus.facts)
+    pairs = corpus.pairs
     facts = [("Sentence pairs", format_list(f"{name} {n:,}" for name, n in pairs.items()))]
-    for split, seen in corpus["seen_in_training"].items():
+    for split, seen in corpus.seen_in_training.items():
         if pairs.get(split):
-            share = format_number(100 * seen["pairs"] / pairs[split])
+            share = format_number(100 * seen.pairs / pairs[split])
             text = (
-                f"{seen['pairs']:,} of {pairs[split]:,} pairs ({share} %), "
-                f"{seen['source']:,} of the source sentences, "
-                f"{seen['target']:,} of the target sentences"
+                f"{seen.pairs:,} of {pairs[split]:,} pairs ({share} %), "
+                f"{seen.source:,} of the source sentences, "
+                f"{seen.target:,} of the target sentences"
             )
             facts.append((f"{split} items also in training", text))
-    facts.append(("Vocabulary", f"{corpus['vocabulary']:,} tokens, joint byte-pair encoding"))
-    longest = corpus["longest_in_training"]
-    text = f"{longest['source']} tokens (source), {longest['target']} (target)"
+    facts.append(("Vocabulary", f"{corpus.vocabulary:,} tokens, joint byte-pair encoding"))
+    longest = corpus.longest_in_training
+    text = f"{longest.source} tokens (source), {longest.target} (target)"
     facts.append(("Longest in training", text))
-    if corpus.get("left_out"):
-        text = f"{format_count(corpus['left_out'], 'training pair')} longer than the limit"
+    if corpus.left_out:
+        text = f"{format_count(corpus.left_out, 'training pair')} longer than the limit"
         facts.append(("Left out", text))
-    return facts + [("Note", note) for note in corpus.get("notes", ())]
+    return facts + [("Note", note) for note in corpus.notes]
 
 
-def conditions(results: Facts) -> list[tuple[str, str]]:
+def conditions(results: Results) -> list[tuple[str, str]]:
     """Return the conditions of the numbers: command, time, machine, versions, signatures.
 
     If the results have parts, each part lists its cells and then its own conditions.
     """
-    imported = [f"{Path(i['source']).name}, SHA-256 {i['digest']}" for i in _imports(results)]
+    imported = [f"{Path(i.source).name}, SHA-256 {i.digest}" for i in results.config.imports]
     facts = []
-    for number, part in enumerate(results.get("parts", ()), start=1):
+    for number, part in enumerate(results.parts, start=1):
         facts.append((f"Part {number}", cells_text(part)))
         of_part = _of_a_run(part, [], _training_time(results, part))
         facts += [(f"Part {number}, {_lower(name)}", text) for name, text in of_part]
@@ -58,15 +52,14 @@ def conditions(results: Facts) -> list[tuple[str, str]]:
         facts = _of_a_run(results, imported, _training_time(results))
     names = {"bleu": "BLEU", "chrf": "chrF"}
     return facts + [
-        (f"{names.get(name, name)} signature", text)
-        for name, text in results.get("signatures", {}).items()
+        (f"{names.get(name, name)} signature", text) for name, text in results.signatures.items()
     ]
 
 
-def cells_text(part: Facts) -> str:
+def cells_text(part: Part) -> str:
     """Return which cells a part has: `rotary and alibi, seeds 1, 2`."""
     groups: dict[tuple[int, ...], list[str]] = {}
-    for name, seeds in part["cells"].items():
+    for name, seeds in part.cells.items():
         groups.setdefault(tuple(seeds), []).append(name)
     return "; ".join(
         f"{format_list(names)}, {'seeds' if len(seeds) > 1 else 'seed'} "
@@ -75,68 +68,64 @@ def cells_text(part: Facts) -> str:
     )
 
 
-def _training_time(results: Facts, part: Facts | None = None) -> float:
+def _training_time(results: Results, part: Part | None = None) -> float:
     """Return the least time in which the cells of the results, or of a part, can be trained."""
     seconds = (
-        cell["train_seconds"] or 0.0
-        for row in results["encodings"]
-        for cell in row["cells"]
-        if part is None or cell["seed"] in part["cells"].get(row["name"], ())
+        cell.train_seconds or 0.0
+        for row in results.encodings
+        for cell in row.cells
+        if part is None or cell.seed in part.cells.get(row.name, ())
     )
-    return float(sum(seconds) / (part or results)["machine"]["cells_at_once"])
+    return float(sum(seconds) / (part or results).machine.cells_at_once)
 
 
-def _of_a_run(run: Facts, imported: Sequence[str], training: float) -> list[tuple[str, str]]:
-    machine = run["machine"]
+def _of_a_run(
+    run: Results | Part, imported: Sequence[str], training: float
+) -> list[tuple[str, str]]:
+    machine = run.machine
     facts = [
-        ("Command", run["command"]),
+        ("Command", run.command),
         ("Git commit when scored", _commit(run)),
         ("Started", _started(run, training)),
         ("Duration", _duration(run, training)),
-        ("Machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}"),
-        ("Precision", machine["precision"]),
+        ("Machine", f"{machine.processor}, {format_count(machine.cores, 'core')}"),
+        ("Device", machine.device),
+        ("Precision", machine.precision),
         (
             "In parallel",
-            f"{format_count(machine['cells_at_once'], 'training run')} of "
-            f"{format_count(machine['threads_per_cell'], 'thread')} each",
+            f"{format_count(machine.cells_at_once, 'training run')} of "
+            f"{format_count(machine.threads_per_cell, 'thread')} each",
         ),
     ]
     facts += [("Imported", text) for text in imported]
-    if "device" in machine:
-        facts.insert(5, ("Device", machine["device"]))
-    if run.get("note"):
-        facts.append(("Note", run["note"]))
-    versions = {"ropewalk": run["ropewalk"], **run["versions"]}
+    if run.note:
+        facts.append(("Note", run.note))
+    versions = {"ropewalk": run.ropewalk, **run.versions}
     return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
 
 
-def _commit(run: Facts) -> str:
-    commit = str(run["commit"] or "not known")
+def _commit(run: Results | Part) -> str:
+    commit = str(run.commit or "not known")
     return f"{commit[:-1]}, with uncommitted changes" if commit.endswith("+") else commit
 
 
-def _started(run: Facts, training: float) -> str:
+def _started(run: Results | Part, training: float) -> str:
     """Return when a run began; the times of earlier commands may not have been recorded."""
-    earlier = run["duration_s"] < training
-    return f"before {run['started']}, by an earlier command" if earlier else str(run["started"])
+    earlier = run.duration_s < training
+    return f"before {run.started}, by an earlier command" if earlier else str(run.started)
 
 
-def _duration(run: Facts, training: float) -> str:
+def _duration(run: Results | Part, training: float) -> str:
     """Return how long a run took; `training` is how long its training must have taken."""
-    text, commands = format_duration(run["duration_s"]), run.get("sittings", 1)
+    text, commands = format_duration(run.duration_s), run.sittings
     if commands > 1:
         text += (
             f", summed over {commands} calls of the command: one began the run, others continued it"
         )
-    if run["duration_s"] < training:
+    if run.duration_s < training:
         text += ", without earlier calls, whose time was not recorded"
     return text
 
 
 def _lower(name: str) -> str:
     return name[:1].lower() + name[1:]
-
-
-def _imports(results: Facts) -> list[Facts]:
-    imports: list[Facts] = results["config"].get("imports", [])
-    return imports

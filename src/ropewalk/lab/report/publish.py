@@ -1,10 +1,4 @@
-"""The answers of a run, published only if the project generates its data.
-
-`hypotheses/SLUG/seed-SEED.SPLIT.txt` in the folder's archive has a line for each item: the
-translations of the built-in phrases, in the file whose SHA-256 is in the scores; or the words of a
-generated task's answer, `=` if it is right. No sentence of any other corpus is published.
-
-Publish a run in a folder for version control: numbers and figures, never corpus sentences.
+"""Publish a run in a folder for version control: numbers and figures, never corpus sentences.
 
 `python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER` writes the folder in the form that
 `ropewalk.lab.published` describes, with the answers if the project generates the data. With a
@@ -14,6 +8,11 @@ is rewritten too. `--add` adds the run's cells to a published folder of the same
 for when the wording has changed; numbers and pictures stay as they are. With `--draw`, the pictures
 are drawn again too. `--retest FOLDER… [--against NAME]` repeats the tests on published scores, and
 rewrites what depends on them.
+
+Answers are published only if the project generates the data. The file of a cell and a split has a
+line for each item: the translations of the built-in phrases, in the file whose SHA-256 is in the
+scores; or the words of a generated task's answer, `=` if it is right. No sentence of any other
+corpus is published.
 """
 
 from __future__ import annotations
@@ -34,36 +33,43 @@ from ropewalk.files import (
     read_json,
     write_bytes,
 )
-from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.published import ANSWERS, read_answers, write_published
-from ropewalk.lab.report.formats import is_translation
 from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
-from ropewalk.lab.report.verdicts import add_verdicts
-from ropewalk.lab.results import read_results, read_summary
+from ropewalk.lab.report.verdicts import with_verdicts
+from ropewalk.lab.results import (
+    Attention,
+    AttentionMaps,
+    MetricFacts,
+    Results,
+    SplitScores,
+    read_attention,
+    read_results,
+    read_summary,
+)
 from ropewalk.lab.tasks import CLASSES
 
 BUILT_IN = "phrases"
 
 
-def free_hypotheses(run: Path, results: Facts) -> dict[str, bytes]:
+def free_hypotheses(run: Path, results: Results) -> dict[str, bytes]:
     """Return the answers of a run that may be published: name in the archive -> content."""
-    found = {}
-    for row in results["encodings"]:
-        for cell in row["cells"]:
-            folder = Cell.of_row(row, cell["seed"]).folder(run)
-            for split in results["splits"]:
+    answers = {}
+    for row in results.encodings:
+        for cell in row.cells:
+            folder = row.cell(cell.seed).folder(run)
+            for split in results.splits:
                 content = _content(folder, results, split)
-                _check_scored(content, cell["scores"][split], folder / split)
+                _check_scored(content, cell.scores[split], folder / split)
                 if content is not None:
-                    found[f"{ANSWERS}/{row['slug']}/seed-{cell['seed']}.{split}.txt"] = content
-    return found
+                    answers[f"{ANSWERS}/{row.slug}/seed-{cell.seed}.{split}.txt"] = content
+    return answers
 
 
-def _check_scored(content: bytes | None, scores: Facts, place: Path) -> None:
-    wanted = scores.get("hypotheses_sha256")
+def _check_scored(content: bytes | None, scores: SplitScores, place: Path) -> None:
+    wanted = scores.hypotheses_sha256
     if content is None or wanted is None or hashlib.sha256(content).hexdigest() == wanted:
         return
     raise ValueError(
@@ -72,20 +78,19 @@ def _check_scored(content: bytes | None, scores: Facts, place: Path) -> None:
     )
 
 
-def _content(folder: Path, results: Facts, split: str) -> bytes | None:
-    task = results.get("task", "translation")
-    if task == "translation":
+def _content(folder: Path, results: Results, split: str) -> bytes | None:
+    if results.is_translation:
         path = folder / f"{split}.hypotheses.txt"
         # A user's own folder of this name has sentences of theirs.
-        built_in = results["corpus"]["name"] == results["config"].get("data") == BUILT_IN
+        built_in = results.corpus.name == results.config.data == BUILT_IN
         return read_bytes(path, MOST_DATA_BYTES) if built_in and path.exists() else None
     path = folder / f"{split}.json"
-    if task not in SEQUENCE_TASKS or not path.exists():
+    if results.task not in SEQUENCE_TASKS or not path.exists():
         return None
     held = read_checked_json(path, most_bytes=MOST_DATA_BYTES)
     if "predictions" not in held:
         return None
-    words = SEQUENCE_TASKS[task].words
+    words = SEQUENCE_TASKS[results.task].words
     pairs = zip(held["predictions"], held["statistics"]["exact"], strict=True)
     lines = ["=" if right else " ".join(words[i] for i in ids) for ids, right in pairs]
     return "".join(f"{line}\n" for line in lines).encode()
@@ -97,7 +102,7 @@ def publish(run: Path, folder: Path) -> None:
     The same run gives the same bytes. Raises ValueError if the run has no `results.json`.
     """
     results = _results_of_run(run)
-    write_published(folder, results, free_hypotheses(run, results))
+    write_published(folder, results.as_json(), free_hypotheses(run, results))
     rewrite_readme(folder, draw=True)
 
 
@@ -111,30 +116,33 @@ def add(run: Path, folder: Path) -> list[str]:
         publish(run, folder)
         return []
     results, part = _published(folder), _results_of_run(run)
-    whole = with_part(results, part)
-    readme(whole, [])  # an error is raised before anything is written
+    there, here = results.as_json(), part.as_json()
+    whole = with_part(there, here)
+    readme(Results.model_validate(whole), [])  # an error is raised before anything is written
     write_published(folder, whole, read_answers(folder) | free_hypotheses(run, part))
     rewrite_readme(folder, draw=True)
-    return other_versions(results, part)
+    return other_versions(there, here)
 
 
-def _results_of_run(run: Path) -> Facts:
+def _results_of_run(run: Path) -> Results:
     """Return the published part of a run: its results, the data's digest and attention."""
     if not (run / "results.json").exists():
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
-    results: Facts = without_nan(read_results(run))
-    corpus, maps = run / "corpus.json", run / "attention.json"
+    facts: Facts = without_nan(read_results(run).as_json())
+    corpus = run / "corpus.json"
     if corpus.exists():
-        results["data_digest"] = read_summary(corpus, "digest")["digest"]
-    for held in results["config"].get(
-        "imports", ()
-    ):  # the digest identifies the file; its path stays private
-        held["source"] = Path(held["source"]).name
-    attention = read_summary(maps, most_bytes=MOST_DATA_BYTES) if maps.exists() else None
-    for row in results["encodings"]:
-        weights = _middle_attention(results, attention, row["slug"])
-        row |= {} if weights is None else {"attention": weights}
-    return results
+        facts["data_digest"] = read_summary(corpus, "digest")["digest"]
+    for imported in facts["config"].get("imports", ()):  # identified by its digest; its path stays
+        imported["source"] = Path(imported["source"]).name  # private
+    results = Results.model_validate(facts)
+    if not (run / "attention.json").exists():
+        return results
+    maps = read_attention(run)
+    rows = []
+    for row in results.encodings:
+        shown = _middle_attention(results, maps, row.slug)
+        rows.append(row if shown is None else row.with_changes(attention=shown))
+    return results.with_changes(encodings=tuple(rows))
 
 
 def _draw(folder: Path) -> None:
@@ -173,33 +181,40 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
     ValueError if the folder has no comparison, or no encoding of such a name.
     """
     results = _published(folder)
-    results["metrics"] = [metric.facts() for metric in CLASSES[results["task"]].metrics]
-    add_verdicts(results, results.get("against", ()) if against is None else against)
-    for row in results["encodings"]:
-        row.pop("equal_time", None)
-    write_published(folder, results, read_answers(folder))
-    _write(folder, score_pictures(results))
+    metrics = tuple(
+        MetricFacts.model_validate(metric.facts()) for metric in CLASSES[results.task].metrics
+    )
+    judged = with_verdicts(
+        results.with_changes(metrics=metrics), results.against if against is None else against
+    )
+    in_the_run = set(results.against) - set(results.tested_later)
+    if later := tuple(name for name in judged.against if name not in in_the_run):
+        judged = judged.with_changes(tested_later=later)
+    elif results.tested_later:
+        judged = judged.without("tested_later")
+    write_published(folder, judged.as_json(), read_answers(folder))
+    _write(folder, score_pictures(judged))
     rewrite_readme(folder)
 
 
-def _published(folder: Path) -> Facts:
+def _published(folder: Path) -> Results:
     path = folder / "results.json"
     if not path.exists() or "ropewalk" not in read_json(path):
         raise ValueError(f"folder must contain a published comparison, got {folder}")
     return read_results(folder)
 
 
-def _middle_attention(results: Facts, attention: Facts | None, slug: str) -> Facts | None:
+def _middle_attention(results: Results, maps: AttentionMaps, slug: str) -> Attention | None:
     """Return an encoding's self-attention on the middle example, or None without a model."""
-    if not attention or slug not in attention["encodings"] or not attention["sentences"]:
+    if slug not in maps.encodings or not maps.sentences:
         return None
-    middle, held = len(attention["sentences"]) // 2, attention["encodings"][slug]
-    site = "encoder" if is_translation(results) else "self"
-    return {
-        "seed": held["seed"],
-        "index": attention["sentences"][middle]["index"],
-        "weights": held["sentences"][middle][site]["weights"],
-    }
+    middle, own = len(maps.sentences) // 2, maps.encodings[slug]
+    site = "encoder" if results.is_translation else "self"
+    return Attention(
+        seed=own.seed,
+        index=maps.sentences[middle].index,
+        weights=own.sentences[middle][site].weights,
+    )
 
 
 def write_excerpt(overview: Path, folder: str) -> None:

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 from ropewalk.figures.picture import picture_html
-from ropewalk.files import Facts
 from ropewalk.lab.report import findings, provenance, tables, tuned
 from ropewalk.lab.report.caveats import interval_note, legend
 from ropewalk.lab.report.findings import seeds_each
-from ropewalk.lab.report.formats import code, code_list, format_count, is_translation, language_name
+from ropewalk.lab.report.formats import code, code_list, format_count, language_name
 from ropewalk.lab.report.pictures import FORM, pictures_of
 from ropewalk.lab.report.tables import Table, TableCell
+from ropewalk.lab.results import Results, TranslationCorpus
 
 #: Texts that results were trained on and a clone lacks, with the command that writes each.
 TEXTS = {"debian-texts": "python studies/fetch_text.py debian-texts"}
@@ -49,8 +49,6 @@ _CAPTIONS = {  # what a figure shows, and how to read it
 }
 
 
-SOFTMAX = (None, "softmax")  # the kinds of attention whose weights are from 0 to 1
-
 #: In folders whose attention weights were not published: drawn once, in the light scheme only.
 FORMER_ATTENTION = "attention.png"
 
@@ -64,7 +62,7 @@ def pictures_in(folder: Path) -> list[str]:
     return names + [FORMER_ATTENTION] * (folder / FORMER_ATTENTION).exists()
 
 
-def readme(results: Facts, pictures: list[str]) -> str:
+def readme(results: Results, pictures: list[str]) -> str:
     """Return the README of a results folder, in Markdown, written from its numbers alone."""
     parts = [
         f"# {_escape(findings.title(results))}",
@@ -78,10 +76,10 @@ def readme(results: Facts, pictures: list[str]) -> str:
         *filter(None, [_escape(interval_note(results))]),
         "\n".join(f"- {_prose(sentence)}" for sentence in findings.findings(results)),
     ]
-    if len(results["splits"]) > 1:
-        others = "Other test splits" if is_translation(results) else "Other lengths"
+    if len(results.splits) > 1:
+        others = "Other test splits" if results.is_translation else "Other lengths"
         parts += [f"### {others}", _markdown(tables.splits_table(results))]
-    for name in results.get("against", ()):
+    for name in results.against:
         parts += [
             f"### Compared with {_escape(name)}",
             _markdown(tables.against_table(results, name)),
@@ -94,18 +92,18 @@ def readme(results: Facts, pictures: list[str]) -> str:
         alt = drawn[name].alt if name in drawn else shown
         both = picture_html(name, FORM, alt)
         picture = f"![{shown}]({name})" if name == FORMER_ATTENTION else both
-        if name.startswith("attention") and results["config"].get("attention") not in SOFTMAX:
+        if name.startswith("attention") and results.config.attention != "softmax":
             how += "; weights of linear attention outside 0 to 1 are drawn as 0 or 1"
         parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
     parts += ["## Every run", TIMES, _markdown(tables.runs_table(results))]
     parts += _sweep(results)
-    data = "Corpus" if is_translation(results) else "Task"
+    data = "Corpus" if results.is_translation else "Task"
     parts += [f"## {data}", _facts(provenance.corpus_facts(results))]
     parts += ["## Conditions", _facts(provenance.conditions(results))]
     each = (
         "for each sentence the counts from which BLEU is computed"
-        if is_translation(results)
+        if results.is_translation
         else "each test example's score"
     )
     parts += [
@@ -114,7 +112,7 @@ def readme(results: Facts, pictures: list[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def with_excerpt(text: str, name: str, results: Facts) -> str:
+def with_excerpt(text: str, name: str, results: Results) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
     table = _means_table(results)
@@ -127,7 +125,7 @@ def with_excerpt(text: str, name: str, results: Facts) -> str:
     return new
 
 
-def _means_table(results: Facts) -> Table:
+def _means_table(results: Results) -> Table:
     """Return the part of the main table that a reader needs first: means and their tests."""
     table = tables.main_table(results)
     verdict = table.columns.index("verdict")
@@ -136,40 +134,40 @@ def _means_table(results: Facts) -> Table:
     return Table(tuple(table.columns[i] for i in shown), rows)
 
 
-def _question(results: Facts) -> str:
-    rows, corpus = results["encodings"], results["corpus"]
-    names = code_list(row["name"] for row in rows)
+def _question(results: Results) -> str:
+    rows, corpus = results.encodings, results.corpus
+    names = code_list(row.name for row in rows)
     seeds = seeds_each(rows)
-    if not is_translation(results):
+    if not isinstance(corpus, TranslationCorpus):
         return _prose(
             f"Task: {findings.task_description(results)}. Question: how does the position "
             f"encoding affect the score? The same model was trained with each encoding "
             f"({names}), {seeds} each. {_others(results)}"
         )
-    train = format_count(corpus["pairs"]["train"], "sentence pair")
+    train = format_count(corpus.pairs["train"], "sentence pair")
     return _prose(
         f"Question: how does the position encoding affect translation from "
-        f"{language_name(corpus['source'])} to {language_name(corpus['target'])}? The same "
-        f"model was trained on {train} of the corpus {code(corpus['name'])} with each encoding "
+        f"{language_name(corpus.source)} to {language_name(corpus.target)}? The same "
+        f"model was trained on {train} of the corpus {code(corpus.name)} with each encoding "
         f"({names}), {seeds} each. {_others(results)}"
     )
 
 
-def _commands(results: Facts) -> str:
+def _commands(results: Results) -> str:
     """Return the commands that make the results, with the one that writes their text."""
-    writes = TEXTS.get(results["config"].get("data"))
-    return f"{writes}\n{results['command']}" if writes else str(results["command"])
+    writes = TEXTS.get(results.config.data)
+    return f"{writes}\n{results.command}" if writes else results.command
 
 
-def _others(results: Facts) -> str:
+def _others(results: Results) -> str:
     text = "All other settings are the same."
     if tuned.is_tuned(results):
-        fields = code_list(results["config"]["sweep"])
-        verb = "was" if len(results["config"]["sweep"]) == 1 else "were"
+        fields = code_list(results.config.sweep)
+        verb = "was" if len(results.config.sweep) == 1 else "were"
         text = f"For each encoding, {fields} {verb} tuned; all other settings are the same."
-    if results["config"].get("imports"):
+    if results.config.imports:
         text += " The docstrings of the file after `--import` say what its encodings do."
-    commits = {part["commit"] for part in results.get("parts", ())}
+    commits = {part.commit for part in results.parts}
     if len(commits) < 2:
         return text
     return (
@@ -178,19 +176,19 @@ def _others(results: Facts) -> str:
     )
 
 
-def _by_length(results: Facts) -> list[str]:
-    if is_translation(results):
+def _by_length(results: Results) -> list[str]:
+    if results.is_translation:
         parts = ["## By sentence length"]
-        for each in results["splits"]:
+        for each in results.splits:
             table = _markdown(tables.length_table(results, each))
             parts += [f"`{each}`, by the number of words in the source:", table]
         return parts
-    if len(results["splits"]) == 1:
+    if len(results.splits) == 1:
         return []
     return ["## By length", _markdown(tables.multiples_table(results))]
 
 
-def _sweep(results: Facts) -> list[str]:
+def _sweep(results: Results) -> list[str]:
     if not tuned.is_tuned(results):
         return []
     tried = (tuned.training_trials(results), tuned.decoding_trials(results))

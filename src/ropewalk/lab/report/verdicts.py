@@ -1,13 +1,12 @@
-"""Means of scores and costs over the seeds of an encoding, and its extra parameters.
+"""What summarizes the cells of a comparison: means, and verdicts on differences.
 
-Verdicts of a comparison: which scores count, and which differences are statistically shown.
-
-Verdicts are computed from a run's results alone, so that published results can be tested again.
+A verdict says whether a difference is statistically shown. Verdicts follow from a run's results
+alone, so that published results can be tested again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 
 import torch
@@ -16,8 +15,15 @@ from torch import Tensor
 from ropewalk.checks import shown
 from ropewalk.encodings import trains_each_position
 from ropewalk.files import Facts
-from ropewalk.lab.report.findings import lacking_seeds
-from ropewalk.lab.report.formats import metrics
+from ropewalk.lab.results import (
+    EncodingResults,
+    MetricFacts,
+    Results,
+    SplitScores,
+    Spread,
+    TranslationCorpus,
+    Verdict,
+)
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import CLASSES
 
@@ -60,27 +66,25 @@ def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:
             )
 
 
-def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
-    """Test every encoding against the first one and against those in `against`.
+def with_verdicts(results: Results, against: Sequence[str] = ()) -> Results:
+    """Return results in which every encoding is tested against the first one and those named.
 
-    In `results`, each encoding's summary of a split gets two new keys: `versus_first`, and
-    `versus`, a dict with an entry for each name in `against`. Scores that depend on untrained
-    parameters are removed first. An encoding is not tested at all if it lacks a seed that another
-    encoding has. It is not tested on a split where one of its seeds has no score.
+    Each encoding's summary of a split gets `versus_first`, and in `versus` an entry for each name
+    in `against`. Scores that depend on untrained parameters are removed first. An encoding is not
+    tested at all if it lacks a seed that another encoding has. It is not tested on a split where
+    one of its seeds has no score.
 
     Raises:
         ValueError: a name in `against` is not an encoding of these results.
     """
-    against = [name for name in dict.fromkeys(against) if name != results["encodings"][0]["name"]]
-    rows = results["encodings"]
-    names = [row["name"] for row in rows]
+    names = [row.name for row in results.encodings]
+    against = [name for name in dict.fromkeys(against) if name != names[0]]
     check_against(against, names)
-    results["against"] = list(against)
-    _drop_untrained(results)
-    task = CLASSES[results["task"]]
-    metric = task.tested_metric
+    rows = _without_untrained(results)
+    metric = CLASSES[results.task].tested_metric
     assert metric.score is not None
-    for split in results["splits"]:
+    summaries = [dict(row.summary) for row in rows]
+    for split in results.splits:
         systems = [_statistics(results, row, split) for row in rows]
         for place in (0, *map(names.index, against)):
             versus = compare_with(
@@ -89,53 +93,67 @@ def add_verdicts(results: Facts, against: Sequence[str] = ()) -> None:
                 metric.score,
                 higher_is_better=metric.higher_is_better,
             )
-            for row, each in zip(rows, versus, strict=True):
-                facts, summary = None if each is None else asdict(each), row["summary"][split]
+            for summary, test in zip(summaries, versus, strict=True):
+                tested = None if test is None else Verdict(**asdict(test))
                 if place == 0:
-                    summary["versus_first"] = facts
+                    summary[split] = summary[split].with_changes(versus_first=tested)
                 else:
-                    summary.setdefault("versus", {})[names[place]] = facts
+                    tests = {**summary[split].versus, names[place]: tested}
+                    summary[split] = summary[split].with_changes(versus=tests)
+    judged = zip(rows, summaries, strict=True)
+    return results.with_changes(
+        against=tuple(against),
+        encodings=tuple(row.with_changes(summary=summary) for row, summary in judged),
+    )
 
 
-def _statistics(results: Facts, row: Facts, split: str) -> Tensor | None:
+def _statistics(results: Results, row: EncodingResults, split: str) -> Tensor | None:
     """Return the tensor (seeds, items, statistics) of an encoding; None if a score is missing."""
-    if row["name"] in lacking_seeds(results):
+    if row.name in results.lacking_seeds():
         return None
-    scores = [cell["scores"][split] for cell in row["cells"]]
-    # Leaving out a failed seed would favor the encoding.
-    if any("no_result" in each or "statistics" not in each for each in scores):
+    statistics = [cell.scores[split].statistics for cell in row.cells]
+    known = [columns for columns in statistics if columns is not None]
+    if len(known) < len(statistics):  # leaving out a failed seed would favor the encoding
         return None
-    return torch.stack([CLASSES[results["task"]].statistics_of(each) for each in scores])
+    return torch.stack([CLASSES[results.task].statistics_of(columns) for columns in known])
 
 
-def _drop_untrained(results: Facts) -> None:
-    """Remove scores on splits where most items are longer than all items in training.
+def _without_untrained(results: Results) -> list[EncodingResults]:
+    """Return the rows without scores on splits where most items are longer than all in training.
 
-    Only for encodings that learn separate parameters for each position.
+    Only encodings that learn separate parameters for each position lose theirs.
     """
-    for row in results["encodings"]:
-        if not trains_each_position(row["name"]):
+    return [
+        _without_scores(row, _beyond_training(results), results.metrics)
+        if trains_each_position(row.name)
+        else row
+        for row in results.encodings
+    ]
+
+
+def _without_scores(
+    row: EncodingResults, reasons: Mapping[str, str], metrics: Sequence[MetricFacts]
+) -> EncodingResults:
+    """Return a row that has the reason instead of a score on each of these splits."""
+    unknown = Spread(mean=None, values=(None,) * len(row.cells))
+    summary, cells = dict(row.summary), list(row.cells)
+    for split, reason in reasons.items():
+        if summary[split].no_result is not None:  # the encoding itself rejected such positions
             continue
-        for split, reason in _beyond_training(results).items():
-            summary = row["summary"][split]
-            if "no_result" in summary:  # the encoding itself rejected such positions
-                continue
-            summary["no_result"] = reason
-            for cell in row["cells"]:
-                cell["scores"][split] = {"no_result": reason}
-            for metric in metrics(results):
-                summary[metric["key"]] = {"mean": None, "values": [None] * len(row["cells"])}
+        spreads = {metric.key: unknown for metric in metrics}
+        summary[split] = summary[split].with_changes(no_result=reason, **spreads)
+        lost = {split: SplitScores.model_validate({"no_result": reason})}
+        cells = [cell.with_changes(scores={**cell.scores, **lost}) for cell in cells]
+    return row.with_changes(summary=summary, cells=tuple(cells))
 
 
-def _beyond_training(results: Facts) -> dict[str, str]:
+def _beyond_training(results: Results) -> dict[str, str]:
     """Return splits with untrained positions, each with the reason why there is no score."""
     why = "it has separate parameters for each position, and"
-    if "lengths" in results:
-        lengths = results["lengths"]
-        end = f"{lengths['trained']:,} {lengths['unit']}"
-        why += f" those beyond {end} were not trained"
-        return {s: why for s, n in lengths["of"].items() if n > lengths["trained"]}
-    end = f"{results['corpus']['longest_in_training']['source']:,}"
-    shares = results.get("share_beyond_training", {})
+    if (lengths := results.lengths) is not None:
+        why += f" those beyond {lengths.trained:,} {lengths.unit} were not trained"
+        return {split: why for split, n in lengths.of.items() if n > lengths.trained}
+    assert isinstance(results.corpus, TranslationCorpus)
+    end = f"{results.corpus.longest_in_training.source:,}"
     why += f" most sentences are longer than the longest source in training ({end} tokens)"
-    return {split: why for split, share in shares.items() if share > 0.5}
+    return {split: why for split, share in results.share_beyond_training.items() if share > 0.5}

@@ -24,7 +24,8 @@ from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.models import build_model
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report import write_report
-from ropewalk.lab.report.verdicts import add_verdicts, check_against, summarize
+from ropewalk.lab.report.verdicts import check_against, summarize, with_verdicts
+from ropewalk.lab.results import Results
 from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import Conditions, prepare, read_conditions
@@ -67,8 +68,8 @@ def compare(
     watch: Watch = lambda cell, event: None,
     stage: Callable[[str], None] = lambda name: None,
     progress: Progress = silent,
-) -> Facts:
-    """Run a comparison in the folder `run` and return the content of its `results.json`.
+) -> Results | None:
+    """Run a comparison in the folder `run` and return its results.
 
     Finished cells are kept and interrupted ones resumed. `watch` receives the events of cells.
     `stage` is called with the name of each step outside of the cells, such as scoring, and
@@ -94,7 +95,7 @@ def compare(
     task = prepare(config, run, progress, elsewhere=launcher.name != "local")
     if not is_first_process():
         _run_in_stages(config, run, jobs, watch, stage, launcher)
-        return {}
+        return None
     sessions = _Sessions(run, started, began, launcher.name)
     try:
         at_once = _run_in_stages(config, run, jobs, watch, stage, launcher)
@@ -104,14 +105,15 @@ def compare(
     stage("scoring")
     for caution in task.cautions():
         stage(f"warning: {caution}")
-    results = assemble(task, against)
-    results["machine"]["cells_at_once"] = at_once
-    results["machine"]["launchers"] = sessions.launchers()
+    facts = assemble(task)
+    facts["machine"]["cells_at_once"] = at_once
+    facts["machine"]["launchers"] = sessions.launchers()
     if is_launched():
-        results["machine"]["processes_per_cell"] = join(config.device).world
+        facts["machine"]["processes_per_cell"] = join(config.device).world
     commands = [*after.splitlines(), shlex.join(command)]
-    results |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sessions.facts()}
-    write_checked_json(run / "results.json", results)
+    facts |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sessions.facts()}
+    results = with_verdicts(Results.model_validate({**facts, "against": []}), against)
+    write_checked_json(run / "results.json", results.as_json())
     stage("computing attention maps")
     write_checked_json(run / "examples.json", task.examples(results))
     write_checked_json(run / "attention.json", task.attention(results))
@@ -196,8 +198,8 @@ def _read_sessions(path: Path) -> list[Facts]:
     return list(sessions)
 
 
-def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
-    """Score every cell of a complete run and return the results."""
+def assemble(task: Task) -> Facts:
+    """Score every cell of a complete run and return the results without verdicts."""
     config = task.config
     held = read_conditions(task.run)
     if held is None:  # of an earlier version
@@ -206,7 +208,7 @@ def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
     choices = chosen(config, task.run)
     rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
     summarize(rows, task.splits, [metric.key for metric in task.metrics])
-    results = {
+    return {
         "ropewalk": __version__,
         "commit": commit(),
         "versions": versions(),
@@ -224,8 +226,6 @@ def assemble(task: Task, against: Sequence[str] = ()) -> Facts:
         **task.describe_data(),
         "encodings": rows,
     }
-    add_verdicts(results, against)
-    return results
 
 
 def _read_cell(cell: Cell, task: Task) -> CellResult:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.files import Facts, is_locked, shown_path
+from ropewalk.files import is_locked, shown_path
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, encodings_unchecked
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.report.formats import format_duration, format_number
-from ropewalk.lab.results import read_results
+from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.running.cell import TRAINED, done_before
 from ropewalk.lab.running.events import Event, read_session
 from ropewalk.lab.running.lease import LEASE, Lease, has_ended, read_lease, this_machine
@@ -97,8 +97,8 @@ def _has_results(config: Config, run: Path, cells: Sequence[CellStatus]) -> bool
     written = all((run / name).exists() for name in ("results.json", "report.html"))
     if not written or any(cell.state not in DONE for cell in cells):
         return False
-    rows = read_results(run)["encodings"]
-    held = {(row["name"], cell["seed"]) for row in rows for cell in row["cells"]}
+    rows = read_results(run).encodings
+    held = {(row.name, cell.seed) for row in rows for cell in row.cells}
     return held == {(cell.encoding, cell.seed) for cell in cells_of(config)}
 
 
@@ -119,18 +119,15 @@ def _run_row(run: Path, name: Path) -> tuple[str, ...]:
         return (shown_path(name), "?", "cannot be read", "", why)
 
 
-def _best(results: Facts) -> str:
+def _best(results: Results) -> str:
     """Return the best mean of the tested metric, and the encoding that has it."""
-    metric = next(m for m in results["metrics"] if m["key"] == results["tested_metric"])
-    split = next(iter(results["encodings"][0]["summary"]))
-    means = {
-        row["name"]: row["summary"][split][metric["key"]]["mean"] for row in results["encodings"]
-    }
+    metric, split = results.tested, results.splits[0]
+    means = {row.name: row.summary[split].spread(metric.key).mean for row in results.encodings}
     known = {name: mean for name, mean in means.items() if mean is not None}
     if not known:
         return ""
-    best = (max if metric["higher_is_better"] else min)(known, key=known.__getitem__)
-    return f"{metric['name']} {format_number(known[best], metric['digits'])} ({best})"
+    best = (max if metric.higher_is_better else min)(known, key=known.__getitem__)
+    return f"{metric.name} {format_number(known[best], metric.digits)} ({best})"
 
 
 def _all(config: Config, run: Path) -> list[tuple[Cell, bool]]:

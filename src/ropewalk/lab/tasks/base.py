@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.stream import Progress, silent
+from ropewalk.lab.results import Results
 from ropewalk.lab.tensors import read_checksum
 
 
@@ -174,8 +175,8 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def statistics_of(cls, scores: Facts) -> Tensor:
-        """Return the statistics `(N, C)` that `metrics` use, from what `score` returned."""
+    def statistics_of(cls, statistics: Mapping[str, Sequence[Any]]) -> Tensor:
+        """Return the statistics `(N, C)` that `metrics` use, from those that `score` returned."""
 
     # What a comparison reports.
 
@@ -184,9 +185,9 @@ class Task(ABC):
         """Return the entries about data and splits in the results."""
 
     @abstractmethod
-    def examples(self, results: Facts) -> Facts:
+    def examples(self, results: Results) -> Facts:
         """Choose examples by rule, with the outputs of every encoding's first seed."""
 
     @abstractmethod
-    def attention(self, results: Facts) -> Facts:
+    def attention(self, results: Results) -> Facts:
         """Return every head's attention over a few examples, for every encoding's first seed."""

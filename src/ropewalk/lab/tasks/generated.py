@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.cells import Cell
 from ropewalk.lab.data.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.sequences import (
@@ -23,6 +22,7 @@ from ropewalk.lab.data.sequences import (
     example_text,
 )
 from ropewalk.lab.decoding.greedy import answer
+from ropewalk.lab.results import Results
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
@@ -179,14 +179,14 @@ class Generated(LanguageTask):
             "lengths": self.length_facts(sequence.size_unit),
         }
 
-    def examples(self, results: Facts) -> Facts:
+    def examples(self, results: Results) -> Facts:
         seed = self.config.seeds[0]
         predictions = {
-            row["slug"]: {
-                split: self.evaluation(split, Cell.of_row(row, seed).folder(self.run))
+            row.slug: {
+                split: self.evaluation(split, row.cell(seed).folder(self.run))
                 for split in self.splits
             }
-            for row in results["encodings"]
+            for row in results.encodings
         }
         sentences = [
             {
@@ -208,7 +208,7 @@ class Generated(LanguageTask):
         terms = ("prompt", "answer")
         return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
 
-    def attention(self, results: Facts) -> Facts:
+    def attention(self, results: Results) -> Facts:
         split = self.data["validation"]
         whole = [[*p, *a] for p, a in zip(split.source, split.target, strict=True)]
         order = sorted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.cells import Cell
 from ropewalk.lab.loss import autocast, row_nll, token_loss
 from ropewalk.lab.models import load_model
+from ropewalk.lab.results import Results
 from ropewalk.lab.tasks.base import Task
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import LanguageModel
@@ -79,7 +79,7 @@ class LanguageTask(Task):
         held = self.evaluation(split, folder)
         if "no_result" in held:
             return {"no_result": held["no_result"]}
-        sums = self.statistics_of(held).sum(0)
+        sums = self.statistics_of(held["statistics"]).sum(0)
         scores: Facts = {
             metric.key: round(metric.score(sums).item(), 5)
             for metric in self.metrics
@@ -89,8 +89,8 @@ class LanguageTask(Task):
         return scores | {"decode_seconds": seconds, "statistics": held["statistics"]}
 
     @classmethod
-    def statistics_of(cls, scores: Facts) -> Tensor:
-        columns = [scores["statistics"][name] for name in cls.columns]
+    def statistics_of(cls, statistics: Mapping[str, Sequence[Any]]) -> Tensor:
+        columns = [statistics[name] for name in cls.columns]
         return torch.tensor(columns, dtype=torch.float64).t()
 
     def length_facts(self, unit: str) -> Facts:
@@ -98,18 +98,18 @@ class LanguageTask(Task):
         of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
         return {"unit": unit, "trained": self.config.train_length, "of": of}
 
-    def first_models(self, results: Facts) -> Iterator[tuple[str, LanguageModel]]:
+    def first_models(self, results: Results) -> Iterator[tuple[str, LanguageModel]]:
         """Yield each encoding's slug and the model of its first seed, unless it diverged."""
-        for row in results["encodings"]:
-            cell = Cell.of_row(row, self.config.seeds[0])
+        for row in results.encodings:
+            cell = row.cell(self.config.seeds[0])
             path = cell.folder(self.run) / "model.safetensors"
             if path.exists():
                 model, _ = load_model(path, torch.device("cpu"))
                 assert isinstance(model, LanguageModel)
-                yield row["slug"], model
+                yield row.slug, model
 
     def attention_facts(
-        self, results: Facts, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
+        self, results: Results, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
     ) -> Facts:
         """Return attention over the examples in `shown`: (index, token ids, token labels)."""
         encodings = {

@@ -23,6 +23,7 @@ from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
 from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
+from ropewalk.lab.results import Results
 from ropewalk.lab.tasks.base import Metric
 from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
@@ -231,7 +232,7 @@ class TextTask(LanguageTask):
         last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
         return ids[:last]
 
-    def attention(self, results: Facts) -> Facts:
+    def attention(self, results: Results) -> Facts:
         length = min(self.config.train_length, MAPPED_TOKENS)
         shown = []
         for start in self.passage_starts(length, MAPPED_EXAMPLES):
@@ -270,7 +271,7 @@ class CausalText(TextTask):
         ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
         return LanguageBatch(ids[:, :-1], ids[:, 1:])
 
-    def examples(self, results: Facts) -> Facts:
+    def examples(self, results: Results) -> Facts:
         length, decode = self.config.train_length, self.tokens.decode
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         ids = [self.data["test"][s : s + length].tolist() for s in starts]
@@ -344,7 +345,7 @@ class MaskedText(TextTask):
         return masked(ids, self.mask, self.config.mask_ratio, seed)
 
     @torch.no_grad()
-    def examples(self, results: Facts) -> Facts:
+    def examples(self, results: Results) -> Facts:
         length = self.config.train_length
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         batch = self.windows("test", torch.tensor(starts), length, draw=SEED)

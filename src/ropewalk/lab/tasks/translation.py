@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_bytes
-from ropewalk.lab.cells import Cell, read_hypotheses, write_hypotheses
+from ropewalk.lab.cells import read_hypotheses, write_hypotheses
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.batches import (
     Batch,
@@ -32,8 +32,9 @@ from ropewalk.lab.data.stream import PairStream, Progress
 from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.models import load_translator
+from ropewalk.lab.results import Results
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.scoring.bleu import assign_bins
+from ropewalk.lab.scoring.bleu import LengthBin, assign_bins
 from ropewalk.lab.tasks.base import Metric, Task
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
@@ -108,21 +109,24 @@ MAPPED_SENTENCES = 3
 MAPPED_TOKENS = 40  # most on either side: beyond, a map's cells are too small to see
 
 
-def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
+def examples_of(results: Results, run: Path, corpus: Corpus) -> Facts:
     """Choose sentences and return them with the translations of every encoding's first seed."""
-    split, seed = results["splits"][0], results["config"]["seeds"][0]
+    split, seed = results.splits[0], results.config.seeds[0]
     pairs = corpus.splits[split]
-    bins = results["length_bins"][split]
-    places = assign_bins([source for source, _ in pairs], bins)
+    bins = results.length_bins[split]
+    ranges: list[LengthBin] = [
+        {"from": bin_.first, "to": bin_.last, "sentences": bin_.sentences} for bin_ in bins
+    ]
+    places = assign_bins([source for source, _ in pairs], ranges)
     chosen = [
         index
         for place in range(len(bins))
         for index in [i for i, p in enumerate(places) if p == place][:EXAMPLES_PER_BIN]
     ]
     hypotheses = {
-        row["slug"]: read_hypotheses(Cell.of_row(row, seed).folder(run), split)
-        for row in results["encodings"]
-        if "no_result" not in row["cells"][0]["scores"][split]
+        row.slug: read_hypotheses(row.cell(seed).folder(run), split)
+        for row in results.encodings
+        if row.cells[0].scores[split].no_result is None
     }
     return {
         "split": split,
@@ -140,12 +144,12 @@ def examples_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     }
 
 
-def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
+def attention_of(results: Results, run: Path, corpus: Corpus) -> Facts:
     """Return every head's attention over a few sentences, for every encoding's first seed.
 
     The decoder reads the reference, so that all encodings attend to the same tokens.
     """
-    split, seed = results["splits"][0], results["config"]["seeds"][0]
+    split, seed = results.splits[0], results.config.seeds[0]
     encoded = read_splits(run / "splits.safetensors")[split]
     tokens = Tokens.of_run(run)
     lengths = [max(len(s), len(t)) for s, t in zip(encoded.source, encoded.target, strict=True)]
@@ -155,8 +159,8 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
     shares = [(k + 1) / (MAPPED_SENTENCES + 1) for k in range(MAPPED_SENTENCES)]
     chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
     encodings = {}
-    for row in results["encodings"]:
-        path = Cell.of_row(row, seed).folder(run) / "model.safetensors"
+    for row in results.encodings:
+        path = row.cell(seed).folder(run) / "model.safetensors"
         if not path.exists():  # a diverged cell has no model
             continue
         model = load_translator(path, torch.device("cpu"))[0]
@@ -173,7 +177,7 @@ def attention_of(results: Facts, run: Path, corpus: Corpus) -> Facts:
                     "cross": _map_facts(target, source, maps.cross),
                 }
             )
-        encodings[row["slug"]] = {"seed": seed, "sentences": sentences}
+        encodings[row.slug] = {"seed": seed, "sentences": sentences}
     return {
         "rule": f"among the sentences of “{split}” with fewer than {MAPPED_TOKENS} tokens, "
         f"those at the quartiles of length. The maps are of the model of seed {seed}, in all "
@@ -390,9 +394,9 @@ class Translation(Task):
         }
 
     @classmethod
-    def statistics_of(cls, scores: Facts) -> Tensor:
-        held = scores["statistics"]
-        return bleu.whole_statistics(held["length"], held["reference_length"], held["matches"])
+    def statistics_of(cls, statistics: Mapping[str, Sequence[Any]]) -> Tensor:
+        names = ("length", "reference_length", "matches")
+        return bleu.whole_statistics(*(statistics[name] for name in names))
 
     def describe_data(self) -> Facts:
         corpus, facts = self.corpus, self.data_facts
@@ -419,10 +423,10 @@ class Translation(Task):
             },
         }
 
-    def examples(self, results: Facts) -> Facts:
+    def examples(self, results: Results) -> Facts:
         return examples_of(results, self.run, self.corpus)
 
-    def attention(self, results: Facts) -> Facts:
+    def attention(self, results: Results) -> Facts:
         return attention_of(results, self.run, self.corpus)
 
 
