@@ -26,7 +26,7 @@ from ropewalk.bench.bench_options import check_target, make_plan, using_threads
 from ropewalk.bench.bench_report import duration, picture_of, print_notes, print_part
 from ropewalk.bench.clock import peak_call_memory, time_rows
 from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Rotation
-from ropewalk.bench.rotation_bench import allowed, measure, worst_error, write_results
+from ropewalk.bench.rotation_bench import TimedTable, allowed, measure, worst_error
 from ropewalk.bench.workloads import (
     GRADIENT,
     IN_PLACE,
@@ -67,78 +67,76 @@ def turned_by(q, k, case, extra=0.0, sign=1):
 def measured():
     heard = []
     plan = tiny_plan(chosen=(*CONTENDERS, *contenders.PEERS), dtype="float32,bfloat16")
-    results = measure(plan, ["ropewalk", "bench"], lambda facts: heard.append(dict(facts)))
-    assert [("rows" in facts) for facts in heard] == [False] + [True] * len(results["tables"])
+    results = measure(plan, ["ropewalk", "bench"], heard.append)
+    assert heard == [results.conditions, *results.tables]
     return results
 
 
 def test_every_table_holds_its_limit_and_counts_the_bytes_it_moves(measured):
-    assert len(measured["tables"]) == len(FORMS) * 2
-    for timed in measured["tables"]:
-        rows = {row["name"]: row for row in timed["rows"]}
-        (limit,) = [row for row in timed["rows"] if row["limit"]]
-        assert limit["name"].startswith("copy_" if timed["form"] == IN_PLACE else "clone")
-        assert limit["of_copy"] == 1
-        width = {"float32": 4, "bfloat16": 2}[timed["dtype"]]
-        assert timed["bytes_moved"] == 2 * SIZE * width * (1 + (timed["form"] == GRADIENT))
+    assert len(measured.tables) == len(FORMS) * 2
+    for timed in measured.tables:
+        rows = {row.name: row for row in timed.rows}
+        (limit,) = [row for row in timed.rows if row.limit]
+        assert limit.name.startswith("copy_" if timed.form == IN_PLACE else "clone")
+        assert limit.of_copy == 1
+        width = {"float32": 4, "bfloat16": 2}[timed.dtype]
+        assert timed.bytes_moved == 2 * SIZE * width * (1 + (timed.form == GRADIENT))
         for row in rows.values():
-            assert row["rounds"] == 2
-            assert row["of_copy"] == row["seconds"] / limit["seconds"] > 0
-            assert row["gb_per_s"] == pytest.approx(timed["bytes_moved"] / row["seconds"] / 1e9)
-            assert row["worst_error"] <= allowed(getattr(torch, timed["dtype"]))
+            assert row.rounds == 2
+            assert row.of_copy == row.seconds / limit.seconds > 0
+            assert row.gb_per_s == pytest.approx(timed.bytes_moved / row.seconds / 1e9)
+            assert row.worst_error <= allowed(getattr(torch, timed.dtype))
         assert OURS in rows
-        assert (WITHOUT_KERNEL in rows) == measured["kernel"]
-        assert (f"{OURS}, tables ready" in rows) == (timed["form"] == WITH_TABLES)
+        assert (WITHOUT_KERNEL in rows) == measured.conditions["kernel"]
+        assert (f"{OURS}, tables ready" in rows) == (timed.form == WITH_TABLES)
         # ropewalk's kernel allocates only results and gradients; in place, nothing.
-        if measured["kernel"]:
-            held = 0 if timed["form"] == IN_PLACE else timed["bytes_moved"] // 2
-            assert rows[OURS]["peak_bytes"] == rows[limit["name"]]["peak_bytes"] == held
+        if measured.conditions["kernel"]:
+            held = 0 if timed.form == IN_PLACE else timed.bytes_moved // 2
+            assert rows[OURS].peak_bytes == rows[limit.name].peak_bytes == held
 
 
 def test_transformers_is_measured_beside_where_it_is_installed(measured):
     pytest.importorskip("transformers")
-    for timed in measured["tables"]:
-        rows = {row["name"]: row for row in timed["rows"]}
-        assert ("transformers" in rows) == (timed["form"] != IN_PLACE)
+    for timed in measured.tables:
+        rows = {row.name: row for row in timed.rows}
+        assert ("transformers" in rows) == (timed.form != IN_PLACE)
         if "transformers" in rows:
-            theirs = rows["transformers"]["seconds"]
-            assert rows[OURS]["times_transformers"] == theirs / rows[OURS]["seconds"]
+            theirs = rows["transformers"].seconds
+            assert rows[OURS].times_transformers == theirs / rows[OURS].seconds
 
 
 def test_the_conditions_stand_with_the_numbers(measured):
-    assert {"commit", "command", "versions", "started", "duration_s"} <= measured.keys()
-    assert {"processor", "threads", "device", "load_before", "load_after"} <= measured[
-        "machine"
-    ].keys()
-    assert "torch" in measured["versions"]
-    assert measured["instructions"].keys() == {"torch", "ropewalk"}  # of the CPU
-    gone = {row["name"]: row["reason"] for row in measured["absent"]}
+    facts = measured.as_json()
+    assert {"commit", "command", "versions", "started", "duration_s"} <= facts.keys()
+    machine = {"processor", "threads", "device", "load_before", "load_after"}
+    assert machine <= facts["machine"].keys()
+    assert "torch" in facts["versions"]
+    assert facts["instructions"].keys() == {"torch", "ropewalk"}  # of the CPU
+    gone = {row.name: row.reason for row in measured.absent}
     for name in ("Liger", "flash-attn"):
         assert gone[name] == "not installed" or "needs a GPU" in gone[name]
 
 
 def test_what_was_measured_comes_back_from_its_json_and_can_be_shown(measured, tmp_path):
-    write_results(tmp_path / "out.json", measured)
-    read = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert read == measured
+    read = json.loads(json.dumps(measured.as_json()))
+    tables = [TimedTable.read(facts) for facts in read["tables"]]
+    assert tables == measured.tables
     shown = io.StringIO()
     console = Console(file=shown, soft_wrap=True)
-    for part in (read, *read["tables"]):
+    for part in (measured.conditions, *tables):
         print_part(console, part)
-    print_notes(console, read)
+    print_notes(console, measured)
     text = shown.getvalue()
-    assert text.count("(limit)") == len(read["tables"])
+    assert text.count("(limit)") == len(tables)
     assert "…" not in text
     assert "absent: " in text
-    picture = picture_of(read)
-    picture.save(tmp_path / "figure.png")
+    picture = picture_of(tables)
     picture.save(tmp_path / "figure.svg")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    for timed, rows in zip(read["tables"], picture.data.values(), strict=True):
-        timed_rows = [row for row in timed["rows"] if not row["limit"]]
-        assert [bar["value"] for bar in rows] == [row["of_copy"] for row in timed_rows]
-        assert all(f"({duration(row['seconds'])})" in picture.alt for row in timed_rows)
+    for timed, rows in zip(tables, picture.data.values(), strict=True):
+        timed_rows = [row for row in timed.rows if not row.limit]
+        assert [bar["value"] for bar in rows] == [row.of_copy for row in timed_rows]
+        assert all(f"({duration(row.seconds)})" in picture.alt for row in timed_rows)
 
 
 def off_by_one_position(case):
@@ -205,11 +203,11 @@ def leaves_its_argument(case):
 )
 def test_a_contender_that_does_not_do_the_same_is_named_and_not_timed(form, make, reason):
     chosen = (*CONTENDERS, Contender("wrong", make))
-    (timed,) = measure(tiny_plan(chosen=chosen, work=replace(TINY, forms=(form,))))["tables"]
-    (refused,) = timed["refused"]
-    assert refused["name"] == "wrong"
-    assert reason in refused["reason"]
-    names = [row["name"] for row in timed["rows"]]
+    (timed,) = measure(tiny_plan(chosen=chosen, work=replace(TINY, forms=(form,)))).tables
+    (refused,) = timed.refused
+    assert refused.name == "wrong"
+    assert reason in refused.reason
+    names = [row.name for row in timed.rows]
     assert OURS in names
     assert "wrong" not in names
 
@@ -240,7 +238,7 @@ def test_who_is_absent_is_asked_once_and_named_with_its_reason():
     ]
     results = measure(tiny_plan(chosen=chosen))
     assert asked == ["missing", "missing", "unable"]
-    assert {row["name"]: row["reason"] for row in results["absent"]} == {
+    assert {row.name: row.reason for row in results.absent} == {
         "missing": "not installed",
         "broken": "cannot be imported: ModuleNotFoundError: No module named 'x'",
         "unable": "needs another machine",

@@ -6,7 +6,7 @@ Sentences claim no more than their intervals bear.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -16,6 +16,7 @@ from rich.table import Table
 from ropewalk.bench.clock import LEAST_ROUNDS, interval_rank
 from ropewalk.bench.contenders import OURS, WITHOUT_KERNEL
 from ropewalk.bench.model_bench import AFTER, BEFORE
+from ropewalk.bench.rotation_bench import RotationResults, TimedTable
 from ropewalk.files import Facts
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ WIDTH = 100  # least width of a table; rich assumes 80 columns without a termina
 QUIET = 0.5  # active other processes; with more, times may be due to them
 
 
-def print_part(console: Console, facts: Facts) -> None:
-    """Print new facts of a measurement: its conditions, or one table."""
-    (print_timings if "rows" in facts else print_conditions)(console, facts)
+def print_part(console: Console, part: Facts | TimedTable) -> None:
+    """Print a new part of a measurement: its conditions, or one table."""
+    if isinstance(part, TimedTable):
+        print_timings(console, part)
+    else:
+        print_conditions(console, part)
 
 
 def print_conditions(console: Console, results: Facts) -> None:
@@ -54,42 +58,35 @@ def print_conditions(console: Console, results: Facts) -> None:
         )
 
 
-def print_timings(console: Console, timed: Facts) -> None:
+def print_timings(console: Console, timed: TimedTable) -> None:
     """Print one table: times, also relative to the limit and to transformers."""
-    shapes = f"q {tuple(timed['q'])}, k {tuple(timed['k'])}"
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"{table_title(timed)}; {shapes}",
-        title_justify="left",
-        title_style="bold",
+    table = _table(
+        f"{table_title(timed)}; q {tuple(timed.q)}, k {tuple(timed.k)}",
+        ("", "time", "× copy", "GB/s", "× transformers", "memory"),
     )
-    heads = ("", "time", "× copy", "GB/s", "× transformers", "memory")
-    for i, head in enumerate(heads):
-        table.add_column(head, justify="right" if i else "left", no_wrap=True)
-    for row in timed["rows"]:
-        speed, peak = row["times_transformers"], row["peak_bytes"]
+    for row in timed.rows:
+        speed, peak = row.times_transformers, row.peak_bytes
         table.add_row(
-            f"{row['name']} (limit)" if row["limit"] else row["name"],
-            duration(row["seconds"]),
-            f"{row['of_copy']:.2f}",
-            f"{row['gb_per_s']:.1f}",
-            "" if speed is None or row["limit"] else f"{speed:.2f}",
+            f"{row.name} (limit)" if row.limit else row.name,
+            duration(row.seconds),
+            f"{row.of_copy:.2f}",
+            f"{row.gb_per_s:.1f}",
+            "" if speed is None or row.limit else f"{speed:.2f}",
             "" if peak is None else _size(peak),
         )
     console.print()
     console.width = max(console.width, WIDTH)
     console.print(table)
-    for row in timed["refused"]:
-        _say(console, f"not timed: {row['name']} ({row['reason']})")
+    for refused in timed.refused:
+        _say(console, f"not timed: {refused.name} ({refused.reason})")
 
 
-def print_notes(console: Console, results: Facts) -> None:
+def print_notes(console: Console, results: RotationResults) -> None:
     """Print which contenders were absent and why, once for all tables, and how to read these."""
-    if results["absent"]:
-        named = "; ".join(f"{row['name']} ({row['reason']})" for row in results["absent"])
+    if results.absent:
+        named = "; ".join(f"{each.name} ({each.reason})" for each in results.absent)
         _say(console, f"\nabsent: {named}")
-    rounds = [timed["rows"][0]["rounds"] for timed in results["tables"]]
+    rounds = [timed.rows[0].rounds for timed in results.tables]
     spread = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
     _say(
         console,
@@ -98,34 +95,34 @@ def print_notes(console: Console, results: Facts) -> None:
         f"written once, per second. × transformers: how many times as fast. Memory: the most that "
         f"a call uses beyond its arguments, results included. New memory comes from the system "
         f"page by page or from memory that was freed before, so its limit varies. "
-        f"{results['duration_s']:.0f} s.",
+        f"{results.duration_s:.0f} s.",
     )
 
 
-def picture_of(results: Facts) -> Picture:
+def picture_of(tables: Sequence[TimedTable]) -> Picture:
     """Return every table as bars, times as multiples of copying."""
     from ropewalk.figures.score_pictures import Bar, bars
 
     panels = {
         table_title(timed): [
             Bar(
-                row["name"],
-                row["of_copy"],
-                tuple(value / row["seconds"] * row["of_copy"] for value in row["quartiles"]),
-                duration(row["seconds"]),
-                0 if row["name"].startswith(OURS) and row["name"] != WITHOUT_KERNEL else 1,
+                row.name,
+                row.of_copy,
+                tuple(value / row.seconds * row.of_copy for value in row.quartiles),
+                duration(row.seconds),
+                0 if row.name.startswith(OURS) and row.name != WITHOUT_KERNEL else 1,
             )
-            for row in timed["rows"]
-            if not row["limit"]
+            for row in timed.rows
+            if not row.limit
         ]
-        for timed in results["tables"]
+        for timed in tables
     }
     return bars(panels, "time, as a multiple of copying, which is the line", limit=1.0)
 
 
-def table_title(timed: Facts) -> str:
+def table_title(timed: TimedTable) -> str:
     """Return the title of a table."""
-    return f"{timed['work']}, {timed['form']}, {timed['dtype']}"
+    return f"{timed.work}, {timed.form}, {timed.dtype}"
 
 
 def duration(seconds: float) -> str:
@@ -337,7 +334,7 @@ def _model_line(facts: Facts) -> str:
 
 
 def _print_speed(console: Console, facts: Facts) -> None:
-    table = _model_table(
+    table = _table(
         f"Tokens per second, {facts['dtype']}",
         ("", "tokens", "before", "after", "× as fast", "rounds"),
     )
@@ -359,7 +356,7 @@ def _print_speed(console: Console, facts: Facts) -> None:
 
 def _print_rotation(console: Console, facts: Facts) -> None:
     heads = ("", "before", "after", "limit", "without rotation, × as fast")
-    table = _model_table(f"Rotation's part of a step, {facts['dtype']}", heads)
+    table = _table(f"Rotation's part of a step, {facts['dtype']}", heads)
     for work in facts["speed"]:
         if "not_measured" in work:
             continue
@@ -395,7 +392,7 @@ def _print_logits(console: Console, facts: Facts) -> None:
         f"Logits of {logits['passage']} tokens ({logits['tokens']}), {facts['dtype']}; "
         f"standard deviation {logits['spread']:.2g}"
     )
-    table = _model_table(title, heads)
+    table = _table(title, heads)
     table.add_row(f"0 to {logits['passage'] - 1}", f"{logits['near']['largest']:.1g}")
     for row in logits["rows"]:
         where = f"{row['first']:,} to {row['last']:,}"
@@ -415,7 +412,7 @@ def _print_logits(console: Console, facts: Facts) -> None:
         _say(console, f"* beyond the {facts['config_positions']:,} positions of the config")
 
 
-def _model_table(title: str, heads: tuple[str, ...]) -> Table:
+def _table(title: str, heads: tuple[str, ...]) -> Table:
     table = Table(
         box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold"
     )

@@ -6,12 +6,11 @@ product of complex numbers in torch; it shares no code with ropewalk.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -102,39 +101,101 @@ class Refused(Exception):  # noqa: N818 - it is a result
     """The reason why a contender is not timed."""
 
 
+@dataclass(frozen=True)
+class Untimed:
+    """A contender that was not timed, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TimedRow:
+    """A row of a table: a contender, or the limit of them all, copying.
+
+    seconds: the median of a call's. quartiles: the first and the third one. of_copy: the median as
+    a multiple of the limit's. gb_per_s: bytes of q and k (and gradients), read and written once.
+    times_transformers: how many times as fast, None if transformers is absent. peak_bytes: the most
+    that a call uses beyond its arguments, None if it is not known.
+    """
+
+    name: str
+    limit: bool
+    package: str | None
+    worst_error: float
+    seconds: float
+    quartiles: list[float]
+    of_copy: float
+    gb_per_s: float
+    times_transformers: float | None
+    peak_bytes: int | None
+    rounds: int
+
+
+@dataclass(frozen=True)
+class TimedTable:
+    """The rows of one workload, form and dtype; q and k are shapes (B, H, S, D)."""
+
+    work: str
+    form: str
+    dtype: str
+    q: list[int]
+    k: list[int]
+    first_position: int
+    bytes_moved: int
+    rows: list[TimedRow]
+    refused: list[Untimed]
+
+    @classmethod
+    def read(cls, facts: Facts) -> TimedTable:
+        """Return a table from its JSON."""
+        rows = [TimedRow(**row) for row in facts["rows"]]
+        return cls(
+            **{**facts, "rows": rows, "refused": [Untimed(**row) for row in facts["refused"]]}
+        )
+
+
+@dataclass(frozen=True)
+class RotationResults:
+    """All tables of a measurement, with its conditions as JSON has them."""
+
+    conditions: Facts
+    tables: list[TimedTable]
+    absent: list[Untimed]
+    duration_s: float
+
+    def as_json(self) -> Facts:
+        """Return everything as plain JSON."""
+        return {**self.conditions, **{k: v for k, v in asdict(self).items() if k != "conditions"}}
+
+
 def measure(
-    plan: Plan, command: Sequence[str] = (), watch: Callable[[Facts], None] = lambda facts: None
-) -> Facts:
+    plan: Plan,
+    command: Sequence[str] = (),
+    watch: Callable[[Facts | TimedTable], None] = lambda part: None,
+) -> RotationResults:
     """Measure everything in the plan; `watch` receives the conditions, then each table."""
     began = time.monotonic()
-    packages = ["torch", *_installed(plan)]
-    results: Facts = conditions(command, plan.threads, packages)
-    results["machine"]["device"] = device_name(plan.device)
-    results["kernel"] = kernel_serves(plan.device)
-    results["instructions"] = {
+    facts: Facts = conditions(command, plan.threads, ["torch", *_installed(plan)])
+    facts["machine"]["device"] = device_name(plan.device)
+    facts["kernel"] = kernel_serves(plan.device)
+    facts["instructions"] = {
         "torch": torch.backends.cpu.get_cpu_capability().lower(),
         "ropewalk": cpu.INSTRUCTIONS,
     }
-    watch(results)
-    results["tables"] = []
+    watch(facts)
+    tables: list[TimedTable] = []
     gone: dict[str, str] = {}
     with using_threads(plan.threads):
         for case in plan.cases():
-            results["tables"].append(_table(case, plan, gone))
-            watch(results["tables"][-1])
-    results["absent"] = [{"name": name, "reason": reason} for name, reason in gone.items()]
-    results["machine"]["load_after"] = load()
-    results["duration_s"] = round(time.monotonic() - began, 1)
-    return results
+            tables.append(_table(case, plan, gone))
+            watch(tables[-1])
+    absent = [Untimed(name, reason) for name, reason in gone.items()]
+    facts["machine"]["load_after"] = load()
+    return RotationResults(facts, tables, absent, round(time.monotonic() - began, 1))
 
 
-def write_results(path: Path, results: Facts) -> None:
-    """Write the facts as JSON."""
-    text = json.dumps(results, ensure_ascii=False, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
+def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
     """Time copying and the contenders that compute the same; report why the others were refused.
 
     gone: contenders that were absent from an earlier table, with the reason. A failed import is not
@@ -142,7 +203,8 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
     """
     limit = COPIES.get(case.form, "clone")
     runs: dict[str, Run] = {limit: copying(case)}
-    facts: dict[str, Facts] = {limit: {"limit": True, "package": None, "worst_error": 0.0}}
+    packages: dict[str, str | None] = {limit: None}
+    errors = {limit: 0.0}
     refused = []
     for contender in plan.contenders:
         if contender.name in gone:
@@ -152,30 +214,46 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> Facts:
         except (ImportError, Absent) as reason:
             gone[contender.name] = _why_absent(contender, reason)
         except Exception as reason:  # another library's error concerns only its own row
-            refused.append({"name": contender.name, "reason": _line(reason)})
+            refused.append(Untimed(contender.name, _line(reason)))
         else:
             if admitted is not None:
-                rotation, error = admitted
+                rotation, errors[contender.name] = admitted
                 runs[contender.name] = _rotating(rotation, case)
-                facts[contender.name] = {
-                    "limit": False,
-                    "package": contender.package,
-                    "worst_error": error,
-                }
+                packages[contender.name] = contender.package
     with torch.set_grad_enabled(case.form == GRADIENT):
         samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
         peaks = {name: peak_call_memory(run, case.device) for name, run in runs.items()}
-    return {
-        "work": case.workload.name,
-        "form": case.form,
-        "dtype": str(case.dtype).removeprefix("torch."),
-        "q": list(case.workload.q()),
-        "k": list(case.workload.k()),
-        "first_position": case.workload.first,
-        "bytes_moved": case.workload.bytes_moved(case.form, case.dtype),
-        "rows": _rows(case, facts, samples, peaks),
-        "refused": refused,
-    }
+    moved = case.workload.bytes_moved(case.form, case.dtype)
+    times = {name: quartiles(values) for name, values in samples.items()}
+    theirs = times[TRANSFORMERS][1] if TRANSFORMERS in times else None
+    rows = [
+        TimedRow(
+            name,
+            limit=name == limit,
+            package=packages[name],
+            worst_error=errors[name],
+            seconds=middle,
+            quartiles=[low, high],
+            of_copy=middle / times[limit][1],
+            gb_per_s=moved / middle / 1e9,
+            times_transformers=None if theirs is None else theirs / middle,
+            peak_bytes=peaks[name],
+            rounds=len(samples[name]),
+        )
+        for name, (low, middle, high) in times.items()
+    ]
+    work = case.workload
+    return TimedTable(
+        work.name,
+        case.form,
+        str(case.dtype).removeprefix("torch."),
+        q=list(work.q()),
+        k=list(work.k()),
+        first_position=work.first,
+        bytes_moved=moved,
+        rows=rows,
+        refused=refused,
+    )
 
 
 def _admit(contender: Contender, case: Case) -> tuple[Rotation, float] | None:
@@ -187,32 +265,6 @@ def _admit(contender: Contender, case: Case) -> tuple[Rotation, float] | None:
     if error > most:
         raise Refused(f"it computes another rotation, off by {error:.1g}, allowed {most:.1g}")
     return rotation, error
-
-
-def _rows(
-    case: Case,
-    facts: dict[str, Facts],
-    samples: dict[str, list[float]],
-    peaks: dict[str, int | None],
-) -> list[Facts]:
-    moved = case.workload.bytes_moved(case.form, case.dtype)
-    times = {name: quartiles(values) for name, values in samples.items()}
-    limit = next(times[name][1] for name, fact in facts.items() if fact["limit"])
-    theirs = times[TRANSFORMERS][1] if TRANSFORMERS in times else None
-    return [
-        {
-            "name": name,
-            **facts[name],
-            "seconds": middle,
-            "quartiles": [low, high],
-            "of_copy": middle / limit,
-            "gb_per_s": moved / middle / 1e9,
-            "times_transformers": None if theirs is None else theirs / middle,
-            "peak_bytes": peaks[name],
-            "rounds": len(samples[name]),
-        }
-        for name, (low, middle, high) in times.items()
-    ]
 
 
 def _rotating(rotation: Rotation, case: Case) -> Run:

@@ -82,7 +82,8 @@ def bench(
     with errors():
         from ropewalk.bench.bench_options import SECONDS, check_target, make_plan
         from ropewalk.bench.bench_report import picture_of, print_notes, print_part
-        from ropewalk.bench.rotation_bench import measure, write_results
+        from ropewalk.bench.rotation_bench import measure
+        from ropewalk.files import write_json
 
         numbers, picture = path_of("--out", out), path_of("--figure", figure)
         given: dict[str, Any] = {"work": work, "threads": threads, "rounds": rounds}
@@ -109,12 +110,12 @@ def bench(
         check_target("--figure", picture, [".png", ".svg"])
         console = Console(soft_wrap=True)
         command = ["ropewalk", *sys.argv[1:]]
-        results = measure(plan, command, lambda facts: print_part(console, facts))
+        results = measure(plan, command, lambda part: print_part(console, part))
         print_notes(console, results)
         if numbers is not None:
-            write_results(numbers, results)
+            write_json(numbers, results.as_json())
         if picture is not None:
-            picture_of(results).save(picture)
+            picture_of(results.tables).save(picture)
 
 
 def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
@@ -122,7 +123,7 @@ def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
     from ropewalk.bench.bench_options import make_model_plan
     from ropewalk.bench.bench_report import print_model_notes, print_model_part
     from ropewalk.bench.model_bench import measure_model
-    from ropewalk.bench.rotation_bench import write_results
+    from ropewalk.files import write_json
 
     plan = make_model_plan(path, **given)
     console = Console(soft_wrap=True, file=sys.stdout)
@@ -131,7 +132,7 @@ def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
         results = measure_model(plan, command, lambda facts: print_model_part(console, facts))
     print_model_notes(console, results)
     if numbers is not None:
-        write_results(numbers, results)
+        write_json(numbers, results)
 
 
 def _leave_out(how: str, options: dict[str, Any]) -> None:
