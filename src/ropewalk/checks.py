@@ -148,5 +148,26 @@ def named_fields(
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" with the known word closest to this one, or "" if none is."""
-    found = difflib.get_close_matches(word[:80], list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    guess = closest(word, known)
+    return "" if guess is None else f"; did you mean {guess!r}?"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word closest to this one, or None if none is close."""
+    return next(iter(difflib.get_close_matches(word[:80], list(known), n=1)), None)
+
+
+class ArgumentNeededError(ValueError):
+    """A mistake that an argument mends, which each interface calls by its own name.
+
+    what: what is wrong, complete without the way out. way_out: how the sentence goes on, with
+    {argument} in place of the argument's name. argument: its name in Python.
+    """
+
+    def __init__(self, what: str, way_out: str, argument: str) -> None:
+        super().__init__(what + way_out.format(argument=argument))
+        self.what, self.way_out, self.argument = what, way_out, argument
+
+    def worded(self, argument: str) -> str:
+        """Return the message with the argument's name in another interface, such as --from."""
+        return self.what + self.way_out.format(argument=argument)

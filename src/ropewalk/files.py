@@ -29,8 +29,9 @@ BYTES_OF_A_LIST = 16  # of a JSON file for each list or object, which takes some
 
 LOCK_PATIENCE = 0.2  # seconds; a process that only looks holds the lock for much less
 
+_MADE_AGAIN = "the same ropewalk compare or train, on the same folder, makes it again"
 #: What to do about a damaged file of a run.
-WAY_OUT = "delete it, and the same ropewalk compare or train, on the same folder, makes it again"
+WAY_OUT = f"delete it, and {_MADE_AGAIN}"
 
 #: The content of a JSON file: plain data by name.
 Facts = dict[str, Any]
@@ -54,34 +55,49 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     ValueError that names the file and the reason: it is missing, not readable by this user, not a
     regular file, or too large.
     """
-    name = shown_path(path)
-    try:
-        # Opening a pipe without O_NONBLOCK waits for a writer.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except FileNotFoundError:
-        raise ValueError(f"{name}: no such file") from None
-    except PermissionError:
-        raise ValueError(f"{name}: no permission to read it") from None
-    except OSError as error:
-        raise ValueError(f"{name}: {error.strerror}") from None
-    except ValueError:  # NUL, or text that no file system can encode
-        raise ValueError(f"{name}: this cannot be the name of a file") from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise ValueError(f"{name}: {_kind(status.st_mode)}, not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
-        if status.st_size > most_bytes or len(content) > most_bytes:
-            size = max(status.st_size, len(content))
-            raise ValueError(f"{name}: {size:,} bytes, but at most {most_bytes:,} are allowed")
+    with open_regular(path) as file:
+        stated = os.fstat(file.fileno()).st_size
+        content = file.read(most_bytes + 1) if stated <= most_bytes else b""
+        size = max(stated, len(content))
+        if size > most_bytes:
+            raise ValueError(
+                f"{shown_path(path)}: {size:,} bytes, but at most {most_bytes:,} are allowed"
+            )
     return content
 
 
-def open_now(path: Path) -> BinaryIO:
-    """Open a file for reading without waiting for a writer, should it be a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; symlinks are followed.
+
+    Raises ValueError that names the file and the reason.
+    """
+    name = shown_path(path)
+    try:
+        descriptor = _descriptor(path)
+    except FileNotFoundError:
+        link = os.path.islink(path)
+        what = "a symlink to a file that is missing" if link else "no such file"
+        raise ValueError(f"{name}: {what}") from None
+    except PermissionError:
+        raise ValueError(f"{name}: no permission to read it") from None
+    except OSError as error:  # also a loop of symlinks
+        raise ValueError(f"{name}: {error.strerror}") from None
+    except ValueError:  # NUL, or text that no file system can encode
+        raise ValueError(f"{name}: this cannot be the name of a file") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ValueError(f"{name}: {_kind(mode)}, not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def open_now(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading without waiting for a writer, should it be a pipe."""
+    return os.fdopen(_descriptor(path), "rb")
+
+
+def _descriptor(path: str | os.PathLike[str]) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
@@ -151,7 +167,7 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
     try:
         text = read_text(path, most_bytes)
     except ValueError as error:
-        way_out = WAY_OUT if path.exists() else WAY_OUT.partition(", and ")[2]
+        way_out = WAY_OUT if path.exists() else _MADE_AGAIN
         raise ValueError(f"{error}; {way_out}") from None
     try:
         return parse_json(text, most_bytes)
@@ -267,6 +283,10 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+class NotWrittenError(OSError):
+    """A folder or file could not be written, and the message says what became of it."""
+
+
 class Busy(Exception):  # noqa: N818, not an error
     """Another process uses the folder."""
 
@@ -347,7 +367,7 @@ def check_space(target: Path, needed: int) -> None:
     """Raise OSError if the disk of `target` has fewer bytes than that."""
     free = shutil.disk_usage(target.parent).free
     if free < needed:
-        raise OSError(
+        raise NotWrittenError(
             errno.ENOSPC,
             f"{needed:,} bytes are needed, but only {free:,} are free; nothing was written",
             os.fspath(target),
@@ -358,8 +378,8 @@ def check_space(target: Path, needed: int) -> None:
 def complete_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder next to `target`, which gets that name if the block ends without error.
 
-    Otherwise it is removed. A killed process leaves a hidden part, and the next call for this
-    parent folder removes it.
+    Otherwise it is removed, and an OSError becomes a NotWrittenError. A killed process leaves a
+    hidden part, and the next call for this parent folder removes it.
     """
     remove_parts_of_folders(target.parent)
     own = f"{machine_name()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -372,6 +392,14 @@ def complete_folder(target: Path) -> Iterator[Path]:
             _synchronize(part)
             _move(part, target)
         _synchronize(target.parent)
+    except NotWrittenError:
+        raise
+    except OSError as error:  # the error of a failed write does not name its file
+        full = error.errno == errno.ENOSPC
+        reason = "the disk is full" if full else error.strerror or str(error)
+        raise NotWrittenError(
+            error.errno, f"{reason}; OUT was not written", os.fspath(target)
+        ) from error
     finally:
         with suppress(OSError):
             shutil.rmtree(part)  # there is none if it was moved

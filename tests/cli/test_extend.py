@@ -99,7 +99,7 @@ def test_a_plot_of_wavelengths(extend, tmp_path, ending):
         (["llama-2-7b.json", "--to", "8192", "--method", "magic"], "method must be one of"),
         (["llama-2-7b.json", "--to", "8192", "--plot", "w.gif"], "--plot must end in .png or .svg"),
         (["phi-4.json", "--to", "65536", "--method", "yarn"], "does not follow it"),
-        (["vicuna-13b-v1.5-16k.json", "--to", "65536"], "original (--original) must be given"),
+        (["vicuna-13b-v1.5-16k.json", "--to", "65536"], "--original must be given"),
         (["llama-2-7b.json"], "--to"),
         (["llama-2-7b.json", "--to", "128k"], "--to must be a number of tokens such as 131072"),
         (["llama-2-7b.json", "--to", "8192", "--original", "-4"], "--original must be a number"),

@@ -177,7 +177,7 @@ def test_a_link_with_a_model_alone_means_four_times_its_context(visit):
                 "model_type": "llama", "hidden_size": 64, "num_attention_heads": 2,
                 "num_hidden_layers": 1,
             },
-            "the field original length must be set",
+            "the field original length must be given",
         ),
     ],
 )  # fmt: skip

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 from rich.console import Console
 
-from ropewalk.checks import shown
-from ropewalk.files import shown_path
+from ropewalk.checks import ArgumentNeededError, shown
+from ropewalk.files import NotWrittenError, shown_path
 from ropewalk.lab.stopping import interrupt_once
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, An
 
 
 LONGEST_NAME = 400  # longest word, in characters, that a message repeats in full
+#: Options for arguments of the library that have another name there.
+OPTIONS = {"original": "--original", "read_as": "--from"}
 RESUMABLE = "interrupted; run the same command again to resume"
 
 
@@ -163,6 +165,9 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     at_interruption = Interrupted(interrupted)
     try:
         yield at_interruption
+    except ArgumentNeededError as error:
+        option = OPTIONS.get(error.argument)
+        _fail(error if option is None else error.worded(option), 2)
     except (ValueError, TypeError) as error:
         _fail(error, 2)
     except ImportError as error:
@@ -177,9 +182,8 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         where = f"{shown_path(error.filename)}: " if error.filename else ""
         if error.errno in _NO_PATH:
             _fail(f"{where}{error.strerror}; use another path", 2)
-        says = str(error.strerror or error)
-        intact = "" if "not written" in says or "nothing was" in says else INTACT
-        _fail(f"{where}{says}{intact}", 1)
+        intact = "" if isinstance(error, NotWrittenError) else INTACT
+        _fail(f"{where}{error.strerror or error}{intact}", 1)
     except RuntimeError as error:
         if type(error).__name__ != "CellFailed":
             raise

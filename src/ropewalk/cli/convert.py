@@ -79,7 +79,7 @@ def print_conversion(conversion: Conversion, *, every: bool) -> None:
         print_rows(_rows(found))
         print()
     config = f"; config.json gets {found.config_change}" if found.config_change else ""
-    if found.config_change.startswith("without"):
+    if found.key_changes and found.key_changes[0].value is None:
         config = f"; config.json is written {found.config_change}"
     change = "change" if found.written else "would change"
     print_rows([(f"{len(found.tensors)} tensors {change}{config}",)])
@@ -105,13 +105,15 @@ def _rows(conversion: Conversion) -> Iterator[tuple[str, str, str]]:
 
 def _next_step(conversion: Conversion) -> str:
     """Return how to load the new folder."""
+    from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
+
     found = conversion
     if found.after == found.own:
         return (
             f"The code of model type {found.model_type} pairs dimensions as {found.after}, so "
             f"transformers and engines load OUT as it is."
         )
-    if "rope_pairing" not in found.config_change:
+    if CONVERTED_PAIRING_KEY not in {change.key for change in found.key_changes}:
         return (
             f"The code of model type {found.model_type} reads {found.config_change} in "
             f"config.json, so transformers loads OUT as it is. Check that your engine reads it too."

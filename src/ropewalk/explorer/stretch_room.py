@@ -9,17 +9,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ropewalk.checks import ArgumentNeededError
 from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling, YaRN
 from ropewalk.tools.extend import Extension, RuleResult, extend
 from ropewalk.tools.extend.block import TextConfig, text_config
 from ropewalk.tools.extend.engines import fragments
+from ropewalk.tools.extend.extend import OriginalNote
 from ropewalk.tools.extend.rules import REMARKS
 from ropewalk.tools.inspect.inspect_model import inspect, read_with_repairs
 from ropewalk.tools.inspect.inspect_report import fields_text
@@ -51,37 +52,25 @@ def extend_answer(question: dict[str, Any]) -> dict[str, Any]:
     config = _parsed(text_of(question, "config", MOST_TEXT))
     to = number_of(question, "to", 2, MAX_LENGTH)
     original = number_of(question, "original", 0, MAX_LENGTH) or None
-    try:
-        found = _answer(config, [to], original)
-    except ValueError as error:
-        raise ValueError(_for_page(str(error))) from None
-    mistake = found["mistake"] and _for_page(found["mistake"])
-    return found | {"mistake": mistake, "notes": [_for_page(each) for each in found["notes"]]}
+    return _answer(config, [to], original)
 
 
-def _for_page(message: str) -> str:
+def _worded(error: ValueError) -> str:
     """Return a message with advice that a reader of the page can follow."""
-    for pattern, words in _ADVICE:
-        message = re.sub(pattern, words, message)
-    return message
+    if not isinstance(error, ArgumentNeededError):
+        return str(error)
+    if error.argument == "original":
+        return error.worded("the field original length")
+    return f"{error.what}; set model_type to one whose code pairs dimensions the same way"
 
 
-#: Advice of the library for Python and the command line, and its words on the page.
-_ADVICE = [
-    (r"original \(--original\) must be given", "the field original length must be set"),
-    (
-        r"pass --original (\d+)",
-        r"choose a config.json that you paste, and set its original length to \1",
-    ),
-    (
-        r"(; or| If not,) pass pairing=.*",
-        "; set model_type to one whose code pairs dimensions the same way",
-    ),
-    (
-        r"; if its own code has one after all, pass pairing=.*",
-        "",
-    ),
-]
+def _note(note: str) -> str:
+    if not isinstance(note, OriginalNote):
+        return note
+    return (
+        f"{note.what}: choose a config.json that you paste, and set its original length to "
+        f"{note.original}"
+    )
 
 
 def stretch_data() -> dict[str, Any]:
@@ -108,8 +97,11 @@ def _answer(config: JsonObject, targets: list[int], original: int | None = None)
     try:
         found = [extend(config, to, original=original) for to in targets]
     except ValueError as error:
-        told["mistake"] = str(error)
-        found = [extend(config, MAX_LENGTH, original=original)]  # or its ValueError
+        told["mistake"] = _worded(error)
+        try:
+            found = [extend(config, MAX_LENGTH, original=original)]
+        except ValueError as other:
+            raise ValueError(_worded(other)) from None
     reading = read_with_repairs(config, None)
     report = inspect(reading.config)
     text = text_config(reading.config, reading.model, report.max_length_key, None)
@@ -118,7 +110,7 @@ def _answer(config: JsonObject, targets: list[int], original: int | None = None)
         "model_type": first.model_type,
         "original": first.original_length,
         "today": first.current_length,
-        "notes": first.notes,
+        "notes": [_note(note) for note in first.notes],
         "ropes": _ropes(first),
         "methods": {each.method: _method(each, first, text) for each in first.results},
     }

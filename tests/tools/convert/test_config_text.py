@@ -66,7 +66,7 @@ def test_the_pairing_is_stated_only_if_the_code_does_not_read_it_anyway(
     model_type, facts, to, change
 ):
     content = json.dumps(facts, indent=2).encode()
-    written, said = new_config(content, CONVENTIONS[model_type], to)
-    assert said == change
+    written, changes = new_config(content, CONVENTIONS[model_type], to)
+    assert " and ".join(map(str, changes)) == change
     assert (written == content) is (change == "")
     assert json.loads(written).items() >= {"x": 1}.items()

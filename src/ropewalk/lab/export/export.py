@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,16 +74,9 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
     check_target(file, target)
     translator = Translator.load(file, beam=1, device="cpu")
     encoding = str(read_tensors(file, MOST_MODEL_HEADER_BYTES)[1]["encoding"])
-    try:
-        with complete_folder(target) as part:
-            _write(translator, encoding, part, target)
-            size = sum(each.stat().st_size for each in part.iterdir())
-    except OSError as error:  # the error of a failed write does not name its file
-        full = error.errno == errno.ENOSPC
-        reason = "the disk is full" if full else error.strerror or str(error)
-        if "nothing was written" not in reason:
-            reason += "; OUT was not written"
-        raise OSError(error.errno, reason, os.fspath(target)) from error
+    with complete_folder(target) as part:
+        _write(translator, encoding, part, target)
+        size = sum(file.stat().st_size for file in part.iterdir())
     return Exported(target, encoding, size)
 
 

@@ -21,7 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ropewalk.files import MOST_DATA_BYTES, WAY_OUT, Facts, read_checked_json, write_checked_json
+from ropewalk.files import (
+    MOST_DATA_BYTES,
+    WAY_OUT,
+    Facts,
+    NotWrittenError,
+    read_checked_json,
+    write_checked_json,
+)
 from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
 from ropewalk.lab.training.process_group import Group
 
@@ -131,7 +138,7 @@ def save_together(
                 no_dist=group.world == 1,
             )
         except CheckpointException as error:  # in every process, also if one could not write
-            raise OSError(
+            raise NotWrittenError(
                 f"{path} was not written: {_cause(error)}; the one before is intact"
             ) from None
     digests = group.gather(_digests(unfinished, group.rank))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
 from ropewalk.rotary.config.config_json import (
     MAX_KEYS,
     JsonObject,
@@ -61,7 +61,7 @@ HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-PASS_PAIRING = 'pass pairing="half" or "interleaved"'
+PASS_PAIRING = 'pass {argument}="half" or "interleaved"'
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 
@@ -69,9 +69,10 @@ RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
     """Return each stack's section as the config has it, and its model type's conventions."""
     if model_type is None:
-        raise ValueError(
-            f"model_type must be given, got none: it says how dimensions are paired; "
-            f"or {PASS_PAIRING}"
+        raise ArgumentNeededError(
+            "model_type must be given, got none: it says how dimensions are paired",
+            f"; or {PASS_PAIRING}",
+            "pairing",
         )
     if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
@@ -128,17 +129,20 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     if unsupported is not None:
         raise unsupported
     guess = did_you_mean(str(unknown_type)[:80], [*CONVENTIONS, *MULTIMODAL_MODELS])
-    raise ValueError(
-        f"{unknown_key} must be one with a known pairing, got {shown(unknown_type)}{guess}"
-        f"{' If not,' if guess else '; or'} {PASS_PAIRING}"
+    raise ArgumentNeededError(
+        f"{unknown_key} must be one with a known pairing, got {shown(unknown_type)}{guess}",
+        f"{' If not,' if guess else '; or'} {PASS_PAIRING}",
+        "pairing",
     )
 
 
 def _unsupported(key: str, model_type: str) -> ValueError:
     if model_type in WITHOUT_ROPE:
-        return ValueError(
+        return ArgumentNeededError(
             f"{key} must be of a model with a rope, got {model_type!r}, which has none: "
-            f"{WITHOUT_ROPE[model_type]}; if its own code has one after all, {PASS_PAIRING}"
+            f"{WITHOUT_ROPE[model_type]}",
+            f"; if its own code has one after all, {PASS_PAIRING}",
+            "pairing",
         )
     return ValueError(
         f"{key} must be one with a rope that RotarySpec can describe, got {shown(model_type)}: "

@@ -5,27 +5,27 @@ A plan says which tensors of a checkpoint change, and how; what is not understoo
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ropewalk.checks import check_bool, shown
-from ropewalk.files import check_space, check_target, complete_folder, shown_path
+from ropewalk.files import check_space, check_target, complete_folder, open_regular, shown_path
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
-from ropewalk.tools.convert.converted_config import ModelToConvert, Stack, read_model
+from ropewalk.tools.convert.converted_config import KeyChange, ModelToConvert, Stack, read_model
 from ropewalk.tools.convert.safetensors_folder import (
     ModelFolder,
     Reordering,
     SafetensorsFile,
     Tensor,
     copy_reordered,
-    open_regular,
     read_folder,
 )
 from ropewalk.tools.convert.weight_layouts import Heads, Layout, Place, order_of_rows
@@ -42,7 +42,7 @@ class Conversion:
     own: the pairing that the code of the model type uses if config.json states none.
     tensors: the tensors whose rows change places.
     files, bytes: all files of the new folder, and their size.
-    config_change: the change of config.json as text, or "" if nothing changes.
+    key_changes: the keys of config.json that state the pairing and change.
     left_out: folders of IN that are not copied.
     written: whether the new folder was written.
     """
@@ -56,9 +56,14 @@ class Conversion:
     tensors: tuple[ChangedTensor, ...]
     files: tuple[str, ...]
     bytes: int
-    config_change: str
+    key_changes: tuple[KeyChange, ...]
     left_out: tuple[str, ...]
     written: bool
+
+    @property
+    def config_change(self) -> str:
+        """The change of config.json as text, or "" if nothing changes."""
+        return " and ".join(map(str, self.key_changes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the pairings are called `from` and `to`."""
@@ -149,7 +154,7 @@ def convert(
         tensors=plan.tensors,
         files=tuple(sorted([*folder.others, *(file.path.name for file in folder.weights)])),
         bytes=folder.bytes,
-        config_change=model.config_change,
+        key_changes=model.key_changes,
         left_out=folder.left_out,
         written=not dry_run,
     )
@@ -167,40 +172,26 @@ def _path(name: str, value: object) -> Path:
 
 
 def _write(folder: ModelFolder, model: ModelToConvert, plan: Plan, target: Path) -> None:
-    try:
-        with complete_folder(target) as part:
-            for name in folder.others:
+    with complete_folder(target) as part:
+        for name in folder.others:
+            with _new_file(part / name) as written:
                 if name == "config.json":
-                    _write_bytes(part / name, model.config)
-                else:
-                    _copy(folder.path / name, part / name)
-            for file in folder.weights:
-                with (part / file.path.name).open("xb") as written:
-                    copy_reordered(file, written, plan.reorderings.get(file.path.name, ()))
-                    _finish(written)
-    except OSError as error:  # the error of a failed write does not name its file
-        full = error.errno == errno.ENOSPC
-        reason = "the disk is full" if full else error.strerror or str(error)
-        raise OSError(error.errno, f"{reason}; OUT was not written", os.fspath(target)) from error
+                    written.write(model.config)
+                    continue
+                with open_regular(folder.path / name) as file:
+                    shutil.copyfileobj(file, written, CHUNK)
+        for weights in folder.weights:
+            with _new_file(part / weights.path.name) as written:
+                copy_reordered(weights, written, plan.reorderings.get(weights.path.name, ()))
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which is on the disk afterwards: OUT never appears before its content."""
     with path.open("xb") as file:
-        file.write(content)
-        _finish(file)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with open_regular(source) as file, target.open("xb") as written:
-        while chunk := file.read(CHUNK):
-            written.write(chunk)
-        _finish(written)
-
-
-def _finish(file: Any) -> None:
-    """Write the buffers to the disk, so that OUT never appears before its content."""
-    file.flush()
-    os.fsync(file.fileno())
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 FLOATS = ("F16", "BF16", "F32", "F64", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")

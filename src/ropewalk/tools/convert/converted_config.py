@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ropewalk.checks import shown
+from ropewalk.checks import ArgumentNeededError, shown
 from ropewalk.files import read_bytes
 from ropewalk.rotary.config.config_json import MAX_BYTES, load_config, positive_int
 from ropewalk.rotary.config.conventions import (
@@ -53,6 +53,19 @@ class Stack:
 
 
 @dataclass(frozen=True)
+class KeyChange:
+    """A key of config.json that states the pairing, and its new value; None if it is removed."""
+
+    key: str
+    value: str | bool | None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"without {self.key}"
+        return f"{json.dumps(self.key)}: {json.dumps(self.value)}"
+
+
+@dataclass(frozen=True)
 class ModelToConvert:
     """The text model of a config.json, the pairings, and the new config.json."""
 
@@ -62,7 +75,7 @@ class ModelToConvert:
     own: Pairing
     stack: Stack
     config: bytes
-    config_change: str
+    key_changes: tuple[KeyChange, ...]
 
 
 def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
@@ -80,9 +93,11 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     _check_quantization(config)
     _check_quantization(section)
     if config.get("auto_map") and read_as is None:
-        raise ValueError(
+        raise ArgumentNeededError(
             f"config.json names code of its own (auto_map), which may pair dimensions in another "
-            f"way than {model_type}; state the pairing of the weights with --from"
+            f"way than {model_type}",
+            "; state the pairing of the weights with {argument}",
+            "read_as",
         )
     settings = {**conventions.defaults, **normalize_section(section, conventions)[0]}
     reason = layout.refused(settings)
@@ -93,11 +108,11 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     before = cast(Pairing, stated if read_as is None else read_as)
     after = cast(Pairing, to)
     if before == after:
-        raise ValueError(_nothing_to_do(before, stated, conventions, read_as))
+        raise _nothing_to_do(before, stated, conventions, read_as)
     heads = _heads(settings, layout)
     moved = {**layout.moved, **layout.from_config(settings)}
     content = read_bytes(path, MAX_BYTES)
-    written, change = new_config(content, conventions, after, section_path)
+    written, changes = new_config(content, conventions, after, section_path)
     _check_written(written, stacks, after)
     return ModelToConvert(
         model_type=model_type,
@@ -106,14 +121,14 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
         own=conventions.pairing,
         stack=Stack(layers, _drafts(settings, layers, layout), layout, moved, heads),
         config=written,
-        config_change=change,
+        key_changes=changes,
     )
 
 
 def new_config(
     content: bytes, conventions: RopeConventions, to: Pairing, path: str = ""
-) -> tuple[bytes, str]:
-    """Return config.json with another pairing in the section at `path`, and the change as text.
+) -> tuple[bytes, tuple[KeyChange, ...]]:
+    """Return config.json with another pairing in the section at `path`, and the keys that change.
 
     The pairing that the model type's code uses by default needs no key. Removing a key that this
     function added restores every byte.
@@ -133,7 +148,7 @@ def new_config(
             written = remove_member(written, path, key)
         else:
             written = set_member(written, path, key, value)
-    return written.encode("utf-8"), _change(before, _section(written, path))
+    return written.encode("utf-8"), _key_changes(before, _section(written, path))
 
 
 def _section(text: str, path: str) -> dict[str, Any]:
@@ -141,15 +156,13 @@ def _section(text: str, path: str) -> dict[str, Any]:
     return config[path] if path else config
 
 
-def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return which pairing keys differ between two configs, as text."""
-    changes = []
-    for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS):
-        if key in before and key not in after:
-            changes.append(f"without {key}")
-        elif key in after and before.get(key, ...) != after[key]:
-            changes.append(f"{json.dumps(key)}: {json.dumps(after[key])}")
-    return " and ".join(changes)
+def _key_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[KeyChange, ...]:
+    """Return which pairing keys differ between two configs."""
+    return tuple(
+        KeyChange(key, after.get(key))
+        for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS)
+        if before.get(key, ...) != after.get(key, ...)
+    )
 
 
 def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
@@ -222,17 +235,20 @@ def _not_supported(config: Mapping[str, Any]) -> str:
 
 def _nothing_to_do(
     before: Pairing, stated: Pairing, conventions: RopeConventions, read_as: str | None
-) -> str:
+) -> ValueError:
     if read_as is None:
-        return (
-            f"there is nothing to do: config.json says that the weights are {before} already; if "
-            f"they are not, say what they are with --from"
+        return ArgumentNeededError(
+            f"there is nothing to do: config.json says that the weights are {before} already",
+            "; if they are not, say what they are with {argument}",
+            "read_as",
         )
     if read_as == stated:
-        return f"there is nothing to do: the weights are {before} already, as config.json says"
+        return ValueError(
+            f"there is nothing to do: the weights are {before} already, as config.json says"
+        )
     key = conventions.pairing_key or CONVERTED_PAIRING_KEY
     value: object = before if conventions.pairing_key is None else before == "interleaved"
-    return (
+    return ValueError(
         f"there is nothing to do: weights that are {before} already need only "
         f"{json.dumps(key)}: {json.dumps(value)} in config.json"
     )

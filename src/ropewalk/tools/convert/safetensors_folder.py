@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ropewalk.checks import shown
-from ropewalk.files import json_problem, parse_json, read_text, shown_path
+from ropewalk.files import json_problem, open_regular, parse_json, read_text, shown_path
 from ropewalk.tools.convert.weight_layouts import permuted
 
 MOST_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -113,25 +113,6 @@ def copy_reordered(
             target.write(permuted(_read(file, end - begin, source.path), order))
             at = end
         _copy(file, target, source.size - at, source.path)
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file; symlinks are followed. Raises ValueError that names the file."""
-    name = shown_path(path)
-    try:
-        # Opening a pipe without O_NONBLOCK waits for a writer.
-        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
-    except FileNotFoundError:
-        what = "a symlink to a file that is missing" if path.is_symlink() else "no such file"
-        raise ValueError(f"{name}: {what}") from None
-    except PermissionError:
-        raise ValueError(f"{name}: no permission to read it") from None
-    except OSError as error:  # also a loop of symlinks
-        raise ValueError(f"{name}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ValueError(f"{name}: not a regular file")
-    return file
 
 
 def _read_header(file: BinaryIO, size: int, name: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from ropewalk.checks import check_int, shown
+from ropewalk.checks import ArgumentNeededError, check_int, shown
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.tools.extend.block import TextConfig, scales, section_keys, text_config, with_rule
@@ -126,8 +126,10 @@ def _lengths(kinds: list[LayerKind], report: ModelReport, original: int | None) 
     if stated is None:
         rule = ropes[0].rule
         why = f"the rule {rule} of the config does not state it" if rule else "the config has none"
-        raise ValueError(
-            f"original (--original) must be given, the context in training before any rule: {why}"
+        raise ArgumentNeededError(
+            "",
+            f"{{argument}} must be given, the context in training before any rule: {why}",
+            "original",
         )
     return stated, today
 
@@ -183,10 +185,25 @@ def _result(
         return RuleResult(method, rule, found, refused=why)
 
 
+class OriginalNote(str):
+    """A note with the advice to pass another original length, as the command line words it.
+
+    what: the note without the advice. original: the length to pass.
+    """
+
+    what: str
+    original: int
+
+    def __new__(cls, what: str, original: int) -> OriginalNote:
+        note = super().__new__(cls, f"{what}: pass --original {original}")
+        note.what, note.original = what, original
+        return note
+
+
 def _notes(
     report: ModelReport, text: TextConfig, current: Scaling | None, length: int, given: int | None
 ) -> list[str]:
-    notes = []
+    notes: list[str] = []
     if current is not None:
         notes.append(
             f"the config has the rule {type(current).__name__}; each rule here replaces it, with "
@@ -198,8 +215,11 @@ def _notes(
         notes.append(f"the original length is {given:,} as passed; the config states {stated:,}")
     if given is None and str(text.model_type).startswith("qwen3") and length == QWEN3_STATED:
         notes.append(
-            f"the config states {length:,}, but Qwen3's model cards name {QWEN3_TRAINED:,} as the "
-            f"context in training: pass --original {QWEN3_TRAINED}"
+            OriginalNote(
+                f"the config states {length:,}, but Qwen3's model cards name {QWEN3_TRAINED:,} as "
+                f"the context in training",
+                QWEN3_TRAINED,
+            )
         )
     kept = [
         kind for kind in report.kinds

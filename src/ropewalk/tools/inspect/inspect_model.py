@@ -18,7 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import closest, shown
 from ropewalk.files import shown_path
 from ropewalk.rotary.config.config_json import (
     LENGTH_KEYS,
@@ -352,5 +352,5 @@ def _way_out(place: RopePlace, key: Any, value: Any, known: set[str]) -> str:
             f"if the model was trained with it, write attention_factor: {amplitude:.6g}, which is "
             f"attn_factor times YaRN's own amplitude"
         )
-    guess = did_you_mean(str(key), known).removeprefix("; did you mean ").removesuffix("?")
-    return f"write {guess} if that is meant, or remove it" if guess else f"remove {named(key)}"
+    guess = closest(str(key), known)
+    return f"write {guess!r} if that is meant, or remove it" if guess else f"remove {named(key)}"
