@@ -6,7 +6,7 @@ from ropewalk import tools
 from ropewalk.rotary.config.config_json import LENGTH_KEYS
 from ropewalk.tools.inspect.cautions import place_of
 from ropewalk.tools.verify.verify import read_like
-from ropewalk.tools.verify.verify_report import Check, Report, by_layers
+from ropewalk.tools.verify.verify_report import Check, Place, Report, by_layers
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 5, "head_dim": 32, "rope_theta": 1e4}
 
@@ -22,6 +22,6 @@ def test_each_key_of_the_context_is_read_by_inspect_and_verify(key):
 
 def test_layers_are_named_in_the_same_way():
     (kind,) = tools.inspect(LLAMA).kinds
-    checks = tuple(Check("sign", "right", "as specified", where=f"layer {i}") for i in range(5))
+    checks = tuple(Check("sign", "right", "as specified", places=(Place(i),)) for i in range(5))
     (line,) = by_layers(Report("M", "model", checks))
     assert place_of(kind) == f"text {line.where}" == "text layers 0-4"

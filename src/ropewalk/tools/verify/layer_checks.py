@@ -27,7 +27,7 @@ from ropewalk.tools.verify.rotation_verdicts import (
     exact_angles,
     speeds,
 )
-from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
+from ropewalk.tools.verify.verify_report import Check, Place, fault, not_tested, remark, right
 
 NAME = "query factor"
 SAME = 1e-4  # of factors
@@ -128,7 +128,7 @@ class Run(ABC):
 
     def add(self, layer: int, name: str, *checks: Check) -> None:
         """Keep checks with the layer's number."""
-        self.checks += [replace(check, where=f"layer {layer}, {name}") for check in checks]
+        self.checks += [replace(check, places=(Place(layer, name),)) for check in checks]
 
 
 @dataclass
@@ -144,19 +144,25 @@ class LengthRun(Run):
     error: str = ""
     unplaced: set[int] = field(default_factory=set, init=False)
 
-    def named(self, suffix: str) -> Iterator[Check]:
-        """Yield all checks with a suffix to their place, and those of layers that were not met."""
+    def placed(self, several: bool) -> Iterator[Check]:
+        """Yield all checks, and those of layers that were not met.
+
+        several: whether the model was called at several lengths, so that places have theirs.
+        """
         for check in self.checks:
-            yield replace(check, where=check.where + suffix)
+            if several:
+                at = [replace(place, length=self.length) for place in check.places or (Place(),)]
+                check = replace(check, places=tuple(at))
+            yield check
         for layer, spec in enumerate(self.spec.layers):
             if layer not in self.seen and self.before is None:
                 kind = f" ({spec.layer_type})" if spec.layer_type else ""
                 says = f"the layer{kind} did not reach softmax attention"
-                yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+                yield replace(not_tested("applied vectors", says), places=(Place(layer),))
         if self.before is None:
             says = f"the layer is not in the config, which has {len(self.spec.layers)}"
             for layer in self.extra:
-                yield replace(not_tested("applied vectors", says), where=f"layer {layer}")
+                yield replace(not_tested("applied vectors", says), places=(Place(layer),))
 
     @property
     def extra(self) -> list[int]:
@@ -342,7 +348,8 @@ def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Che
     same = (structure.blocks[beyond] - structure.blocks[-1]).abs().max() < 1e-4
     if same and len(positions) > 1:
         return [fault(name, "table-too-short", f"{says}; the last row is repeated")]
-    return [fault(name, "frequencies", says, error=off.max().item())]
+    mistake = f"at position {int(positions[row]):,}"
+    return [fault(name, "frequencies", says, mistake=mistake, error=off.max().item())]
 
 
 def _amplitude_unknown(check: Check) -> Check:

@@ -420,46 +420,42 @@ def compare_frequencies(
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
         return right(name, says, error=off.max().item())
     row = int((off / limit).amax(-1).argmax())
-    where = f"off by {off[row].max():.3g} radians at position {int(positions[row]):,}"
-    numbers = {"error": off[row].max().item()}
+    error = off[row].max().item()
+    off_by = f"off by {error:.3g} radians at position {int(positions[row]):,}"
+
+    def wrong(named: str, mistake: str, **numbers: float) -> Check:
+        says = f"{mistake}; {off_by}" if mistake else off_by
+        return fault(name, named, says, mistake=mistake, **numbers, error=error)
+
     for hypothesis in frequency_hypotheses(spec, others, length):
-        wrong = hypothesis.frequencies.abs()
-        if len(wrong) == len(visible):
-            wrong = wrong[visible]
-            distance = _distance(angles, positions, wrong * sign)
-            if (distance <= allowed(positions, wrong)).all():
-                return fault(name, hypothesis.fault, f"{hypothesis.says}; {where}", **numbers)
+        frequencies = hypothesis.frequencies.abs()
+        if len(frequencies) == len(visible):
+            frequencies = frequencies[visible]
+            distance = _distance(angles, positions, frequencies * sign)
+            if (distance <= allowed(positions, frequencies)).all():
+                return wrong(hypothesis.fault, hypothesis.says)
     for says, coarse in half_precision_angles(exact * sign, positions):
         if (wrapped(angles - coarse).abs() <= 2 * limit + 0.005).all():
-            return fault(name, "half-precision-angles", f"{says}; {where}", **numbers)
-    return _unknown_frequencies(structure, exact, spec, where, numbers)
-
-
-def _unknown_frequencies(
-    structure: Structure, exact: Tensor, spec: RotarySpec, where: str, numbers: dict[str, float]
-) -> Check:
-    name = "frequencies"
+            return wrong("half-precision-angles", says)
     measured = slopes(structure).abs()
     factors = measured / exact.clamp(min=1e-30)
-    ratio = (factors - 1).abs()
-    if len(measured) > 2 and factors.std() < 1e-6:
-        says = (
-            f"all frequencies are multiplied by {rounded(factors.mean().item(), 1e-7):g}; {where}"
-        )
-        return fault(name, "frequencies", says, **numbers)
-    theta, factor, error = fit_theta(measured.clamp(min=1e-30))
-    if len(measured) > 2 and error < 2e-5 and abs(factor - 1) < SAME:
-        says = f"theta is {rounded(theta):g}, specified is {spec.theta:g}; {where}"
-        return fault(name, "theta", says, theta=theta, **numbers)
-    if (ratio < 2 * BFLOAT16).all():
-        return fault(name, "half-precision-angles", f"near the specified ones; {where}", **numbers)
-    if len(measured) > 2 and error < 1e-3 and abs(factor - 1) < 1e-3:
-        says = f"theta is {rounded(theta, 1e-3):g}, specified is {spec.theta:g}; {where}"
-        return fault(name, "theta", says, theta=theta, **numbers)
+    theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
+    several = len(measured) > 2
+    if several and factors.std() < 1e-6:
+        times = f"{rounded(factors.mean().item(), 1e-7):g}"
+        return wrong("frequencies", f"all frequencies are multiplied by {times}")
+    if several and misfit < 2e-5 and abs(factor - 1) < SAME:
+        mistake = f"theta is {rounded(theta):g}, specified is {spec.theta:g}"
+        return wrong("theta", mistake, theta=theta)
+    if ((factors - 1).abs() < 2 * BFLOAT16).all():
+        return wrong("half-precision-angles", "near the specified ones")
+    if several and misfit < 1e-3 and abs(factor - 1) < 1e-3:
+        mistake = f"theta is {rounded(theta, 1e-3):g}, specified is {spec.theta:g}"
+        return wrong("theta", mistake, theta=theta)
     if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
-        says = f"frequencies do not fall from pair to pair, as if they were never set; {where}"
-        return fault(name, "uninitialised-frequencies", says, **numbers)
-    return fault(name, "frequencies", where, **numbers)
+        mistake = "frequencies do not fall from pair to pair, as if they were never set"
+        return wrong("uninitialised-frequencies", mistake)
+    return wrong("frequencies", "")
 
 
 def _distance(angles: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from ropewalk.tools.verify.capture_attention import (
     hollow,
 )
 from ropewalk.tools.verify.layer_checks import NAME, AxisRun, LengthRun, PlaceRun
-from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested
+from ropewalk.tools.verify.verify_report import Check, Place, Report, fault, not_tested
 
 TOKEN_NAMES = (
     "input_ids",
@@ -144,7 +144,6 @@ MOST_LENGTH = 2**16 + 1
 LEAST_LENGTH = 64  # below, the angles of slow pairs are too small to tell
 MOST_CONTIGUOUS = 4_096  # each position is a token
 MOST_ROWS = 1_024
-MOST_LAYERS = 10_000
 #: Powers of two for slopes; others, because bfloat16 holds powers of two exactly.
 POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 515, 1_001, 3_333)
 
@@ -209,14 +208,13 @@ def verify_model(
         checks = tuple(_verify_layers(driver, spec, lengths))
     form = f"the text stack of a model, {len(spec.layers)} layers"
     ropes = tuple(
-        f"layer {layer}, {name}"
-        for layer, each in enumerate(spec.layers)
-        if each.rope is not None
-        for name in "qk"
+        Place(number, part)
+        for number, layer in enumerate(spec.layers)
+        if layer.rope is not None
+        for part in "qk"
     )
-    beyond = [f"layer {number}" for number in range(len(spec.layers), MOST_LAYERS)]
-    met = {check.where for check in checks}
-    extra = tuple(where for where in beyond if where in met)
+    met = {place.layer for check in checks for place in check.places if place.layer is not None}
+    extra = tuple(Place(layer) for layer in sorted(met) if layer >= len(spec.layers))
     return Report(type(model).__name__, form, checks, ropes, extra)
 
 
@@ -283,8 +281,7 @@ def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) ->
         if run.length < length and not any(check.name == "runs" for check in run.checks):
             yield fault("positions", "table-too-short", f"positions {run.length:,} on: {run.error}")
             longest = run.length
-        several = len(lengths) > 1
-        yield from run.named(f", length {run.length:,}" if several else "")
+        yield from run.placed(several=len(lengths) > 1)
         if not number and run.unplaced:
             yield from _verify_places(driver, spec, path, run.unplaced)
     yield from _verify_axes(driver, shape, spec, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ropewalk.tools.ranges import ranges
@@ -144,11 +144,36 @@ Verdict = Literal["right", "fault", "remark", "not tested"]
 
 
 @dataclass(frozen=True)
+class Place:
+    """A place in a model.
+
+    layer: its number, None for the complete model. part: what of the layer: "q", "k", "v" or
+    "indexer", "" for all of it. length: of the call, if the model was called at several.
+    """
+
+    layer: int | None = None
+    part: str = ""
+    length: int | None = None
+
+    @property
+    def inside(self) -> str:
+        """The part and the length in words, as in "q, length 64"."""
+        length = "" if self.length is None else f"length {self.length:,}"
+        return ", ".join(word for word in (self.part, length) if word)
+
+    def __str__(self) -> str:
+        layer = "" if self.layer is None else f"layer {self.layer}"
+        return ", ".join(word for word in (layer, self.inside) if word)
+
+
+@dataclass(frozen=True)
 class Check:
     """One thing that was checked.
 
     name: what was checked, as in "pairing". says: the result in words. fault: a key of `FAULTS` if
-    the verdict is "fault", else None. numbers: what was measured. where: the layer, or "".
+    the verdict is "fault", else None. numbers: what was measured. mistake: what tells a fault from
+    others of its name and numbers, as in "the exponent is i/R instead of 2i/R". places: where in a
+    model; none for a function, several if layers share the verdict.
     """
 
     name: str
@@ -156,7 +181,20 @@ class Check:
     says: str
     fault: str | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
-    where: str = ""
+    mistake: str = ""
+    places: tuple[Place, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The places in words: "layer 3, q", or "layers 0-4, 6; q and k", or ""."""
+        layers = {place.layer for place in self.places if place.layer is not None}
+        if len(self.places) < 2 or not layers:
+            return str(self.places[0]) if self.places else ""
+        inside = list(dict.fromkeys(place.inside for place in self.places if place.inside))
+        words = f"{'layers' if len(layers) > 1 else 'layer'} {ranges(layers)}"
+        if len(inside) > 1:
+            inside = [f"{', '.join(inside[:-1])} and {inside[-1]}"]
+        return "; ".join((words, *inside))
 
     @property
     def cause(self) -> str:
@@ -168,8 +206,8 @@ class Check:
 class Report:
     """All checks of one target.
 
-    ropes: the queries and keys of a model that have a rope, as in "layer 3, q". extra: layers that
-    the model has and the specification has not.
+    ropes: the queries and keys of a model that have a rope. extra: layers that the model has and
+    the specification has not.
 
     Example:
         >>> from ropewalk import RotaryEmbedding, RotarySpec, tools
@@ -181,19 +219,20 @@ class Report:
     target: str
     form: str
     checks: tuple[Check, ...]
-    ropes: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
+    ropes: tuple[Place, ...] = ()
+    extra: tuple[Place, ...] = ()
 
     @property
     def untested(self) -> tuple[str, ...]:
         """The ropes of a model whose rotation has no verdict, as in "layer 3, q"."""
-        tested = [
-            check.where + ","
+        tested = {
+            (place.layer, place.part)
             for check in self.checks
+            for place in check.places
             if check.fault or (check.name == "frequencies" and check.verdict != "not tested")
-        ]
-        without = [rope for rope in self.ropes if not any(t.startswith(rope + ",") for t in tested)]
-        return (*without, *self.extra)
+        }
+        without = (rope for rope in self.ropes if (rope.layer, rope.part) not in tested)
+        return tuple(str(place) for place in (*without, *self.extra))
 
     @property
     def complete(self) -> bool:
@@ -217,8 +256,12 @@ class Report:
         """
         checks = [
             {
-                **asdict(check),
+                "name": check.name,
+                "verdict": check.verdict,
+                "says": check.says,
+                "fault": check.fault,
                 "numbers": {k: v if math.isfinite(v) else None for k, v in check.numbers.items()},
+                "where": check.where,
                 "cause": check.cause,
             }
             for check in self.checks
@@ -243,9 +286,9 @@ def right(name: str, says: str, **numbers: float) -> Check:
     return Check(name, "right", says, None, numbers)
 
 
-def fault(name: str, fault: str, says: str, **numbers: float) -> Check:
+def fault(name: str, fault: str, says: str, *, mistake: str = "", **numbers: float) -> Check:
     """Return a check that found a fault."""
-    return Check(name, "fault", says, fault, numbers)
+    return Check(name, "fault", says, fault, numbers, mistake)
 
 
 def remark(name: str, says: str, **numbers: float) -> Check:
@@ -264,40 +307,22 @@ ERRORS = ("error", "drift", "angle")  # numbers that differ between layers with 
 def by_layers(report: Report) -> list[Check]:
     """Return the checks, with one for all layers that have the same name, verdict and fault.
 
-    Its `where` names all of them, as in "layers 0-4, 6; q and k". If there are numbers, what it
-    says is that of the check with the largest error; otherwise all say the same. Faults share one
-    only if they are the same apart from their error: another theta is another fault.
+    It has the places of all of them. If there are numbers, what it says is that of the check with
+    the largest error; otherwise all say the same. Faults share one only if they are the same apart
+    from their error: another theta is another fault.
     """
-    groups: dict[tuple[str, str, str | None, str, bool], list[Check]] = {}
+    groups: dict[tuple[object, ...], list[Check]] = {}
     for check in report.checks:
-        says = _kind(check) if check.numbers else check.says
-        located = check.where.startswith("layer ")
-        key = check.name, check.verdict, check.fault, says, located
-        groups.setdefault(key, []).append(check)
-    return [_joined(checks) for checks in groups.values()]
-
-
-def _kind(check: Check) -> str:
-    """Return what tells a fault from others of its name: its numbers and words, without errors."""
-    if not check.fault:
-        return ""
-    words, off, _ = check.says.partition("off by")
-    numbers = {k: f"{v:.3g}" for k, v in check.numbers.items() if k not in ERRORS}
-    return f"{numbers} {words if off else ''}"
-
-
-def _joined(checks: list[Check]) -> Check:
-    worst = max(checks, key=lambda check: check.numbers.get("error", 0.0))
-    if len(checks) == 1 or not worst.where.startswith("layer "):
-        return worst
-    parts = [check.where.removeprefix("layer ").split(", ") for check in checks]
-    layers = sorted({int(part[0]) for part in parts})
-    others = list(dict.fromkeys(", ".join(part[1:]) for part in parts if part[1:]))
-    where = f"{'layers' if len(layers) > 1 else 'layer'} {ranges(layers)}"
-    if others:
-        where += f"; {_listed(others)}"
-    return replace(worst, where=where)
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+        same: object = check.says
+        if check.numbers:
+            others = [(k, f"{v:.3g}") for k, v in check.numbers.items() if k not in ERRORS]
+            same = (check.mistake, *others) if check.fault else None
+        located = any(place.layer is not None for place in check.places)
+        groups.setdefault((check.name, check.verdict, check.fault, same, located), []).append(check)
+    joined = []
+    for checks in groups.values():
+        worst = max(checks, key=lambda check: check.numbers.get("error", 0.0))
+        places = tuple(place for check in checks for place in check.places)
+        of_layers = any(place.layer is not None for place in places)
+        joined.append(replace(worst, places=places) if of_layers else worst)
+    return joined
