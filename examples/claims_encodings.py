@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.encodings import REGISTRY, AttentionEncoding, Encoding, Placement, StackShape
 from ropewalk.encodings.relative import ScoringSite, distances
 from ropewalk.encodings.rotary import RotarySite
+from ropewalk.rotary import RotaryEmbedding, RotarySpec
 
 LAYERS = {"first": 0, "last": -1}
 

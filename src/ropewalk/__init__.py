@@ -9,30 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ropewalk import axes, figures, interop, positions, scaling
-    from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
-    from ropewalk.rotary.learned import LearnedRotaryEmbedding
-    from ropewalk.rotary.model_spec import ModelSpec
-    from ropewalk.rotary.module import RotaryEmbedding, rerotate
+    from ropewalk.rotary import (
+        LayerSpec,
+        LearnedRotaryEmbedding,
+        ModelSpec,
+        QueryTemperature,
+        RotaryEmbedding,
+        RotarySpec,
+        XPosEmbedding,
+        rerotate,
+    )
     from ropewalk.rotary.rotate import rotate
-    from ropewalk.rotary.spec import RotarySpec
-    from ropewalk.rotary.xpos import XPosEmbedding
     from ropewalk.tools import patch
 
 __version__ = "0.1.0"
 
 _MODULES = ("axes", "figures", "interop", "positions", "scaling", "testing", "tools")
-_HOMES = {  # of the other public names
-    "LayerSpec": "rotary.layer_spec",
-    "LearnedRotaryEmbedding": "rotary.learned",
-    "ModelSpec": "rotary.model_spec",
-    "QueryTemperature": "rotary.layer_spec",
-    "RotaryEmbedding": "rotary.module",
-    "RotarySpec": "rotary.spec",
-    "XPosEmbedding": "rotary.xpos",
-    "patch": "tools",
-    "rerotate": "rotary.module",
-    "rotate": "rotary.rotate",
-}
+_HOMES = {"patch": "tools", "rotate": "rotary.rotate"}  # the other names are those of rotary
 
 __all__ = [
     "LayerSpec",
@@ -61,7 +54,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ropewalk' has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"ropewalk.{name}")
-    value = globals()[name] = getattr(import_module(f"ropewalk.{_HOMES[name]}"), name)
+    home = import_module(f"ropewalk.{_HOMES.get(name, 'rotary')}")
+    value = globals()[name] = getattr(home, name)
     return value
 
 
