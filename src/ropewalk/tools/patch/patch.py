@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ropewalk.checks import shown
+from ropewalk.checks import ArgumentNeededError, shown
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.reader import softmax_factor
@@ -217,8 +217,8 @@ def _spec_of(config: Any) -> ModelSpec:
     try:
         return ModelSpec.from_config(config)
     except ValueError as error:
-        known = str(error).partition("; ")[0]
-        raise ValueError(f"model must have a rope that its config describes: {known}") from error
+        what = error.what if isinstance(error, ArgumentNeededError) else str(error)
+        raise ValueError(f"model must have a rope that its config describes: {what}") from error
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:
