@@ -127,7 +127,7 @@ def test_the_warning_is_given_once(run):
             warnings.simplefilter("default")
             for name in (*whole, *whole):
                 READERS[name](run)
-        assert len(warned) == 1
+        assert len(warned) == 1, [str(w.message) for w in warned]
     finally:
         for name, content in whole.items():
             (run / name).write_bytes(content)

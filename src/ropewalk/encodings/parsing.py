@@ -84,6 +84,8 @@ def check_arguments(what: str, name: str, given: Iterable[str], known: Iterable[
 
 def _read_arguments(what: str, name: str, inside: str) -> dict[str, Any]:
     """Read `key=value, …` as Python reads the arguments of a call."""
+    if not inside:  # also so that no filter of warnings changes, after which all are shown again
+        return {}
     try:
         with warnings.catch_warnings():  # Python warns about numbers next to words: 1if
             warnings.simplefilter("ignore", SyntaxWarning)
