@@ -48,10 +48,9 @@ from ropewalk.bench.model_bench import (
 )
 from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.cli.bench import bench
-from ropewalk.tools import live_model as model_parts
-from ropewalk.tools import load_model
-from ropewalk.tools.models import source as model_source
-from ropewalk.tools.models.source import load, read_source
+from ropewalk.tools import load_model, model_files
+from ropewalk.tools import rotating as model_parts
+from ropewalk.tools.model_files import load, read_source
 
 pytest.importorskip("transformers")
 
@@ -470,7 +469,7 @@ def test_weights_are_loaded_in_a_dtype_and_frequencies_stay_as_they_are(tmp_path
     assert passage(source)[1] == "random tokens"
     with pytest.raises(ValueError, match=r"dtype must be torch.float32 with meta=True, got"):
         load_model(tmp_path, meta=True, dtype=torch.bfloat16)
-    model_source.check_memory(source, torch.float32, CPU, trains=True)
+    model_files.check_memory(source, torch.float32, CPU, trains=True)
 
 
 @pytest.mark.parametrize(
@@ -518,7 +517,7 @@ def test_the_text_of_a_multimodal_config_is_measured(model_type, tmp_path):
     source = read_source(tmp_path)
     assert source.of_many
     with torch.device("meta"):
-        count = model_source._weight_count(source)
+        count = model_files._weight_count(source)
     assert count > 0
 
 
@@ -530,12 +529,12 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(config, monkeyp
         way = "--work prefill,decode" if trains else "--dtype bfloat16"
         says = rf"its {count:,} weights in float32.* GiB, cpu has .* GiB free; try {way}$"
         with pytest.raises(ValueError, match=says):
-            model_source.check_memory(source, torch.float32, CPU, trains)
+            model_files.check_memory(source, torch.float32, CPU, trains)
     monkeypatch.setattr(machine, "available_memory", lambda _: 1)
     with pytest.raises(ValueError, match="try a config with fewer layers"):
-        model_source.check_memory(source, torch.float32, CPU, trains=True)
+        model_files.check_memory(source, torch.float32, CPU, trains=True)
     monkeypatch.setattr(machine, "available_memory", lambda _: count * 8)
-    model_source.check_memory(source, torch.float32, CPU, trains=True)
+    model_files.check_memory(source, torch.float32, CPU, trains=True)
 
 
 def test_a_step_that_takes_too_long_or_too_much_memory_is_refused(config, monkeypatch):

@@ -14,7 +14,7 @@ from tiny_models import tiny_model
 
 from ropewalk import tools
 from ropewalk.cli import run_command
-from ropewalk.tools.loss.ruler import ruler_command
+from ropewalk.tools.loss.loss_report import ruler_command
 
 pytest.importorskip("transformers")
 
@@ -120,7 +120,9 @@ def test_a_mistake_is_one_line_and_status_2(extend, folder, monkeypatch, words, 
     config["rope_parameters"]["rope_theta"] = 5e5
     (folder / "other.json").write_text(json.dumps(config))
     if "0.000001" not in words:
-        monkeypatch.setattr("ropewalk.tools.loss.run.load", None)  # it would fail if called
+        monkeypatch.setattr(
+            "ropewalk.tools.loss.measure_losses.load", None
+        )  # it would fail if called
     status, out, err = extend(*words)
     assert (status, out) == (2, "")
     assert message in err
@@ -134,7 +136,7 @@ def test_more_passages_than_any_text_has_are_as_many_as_fit(extend):
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_loaded(extend, monkeypatch):
-    monkeypatch.setattr("ropewalk.tools.loss.run.load", None)
+    monkeypatch.setattr("ropewalk.tools.loss.measure_losses.load", None)
     monkeypatch.setattr("ropewalk.machine.available_memory", lambda _: 1)
     status, _, err = extend(*WORDS)
     assert status == 2

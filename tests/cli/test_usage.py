@@ -116,7 +116,7 @@ def test_mistakes_are_one_line_before_any_model_is_loaded(
     usage, run, model, text, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("ropewalk.lab.tasks.text_model.load_model", None)
-    monkeypatch.setattr("ropewalk.tools.models.source.load_model", None)
+    monkeypatch.setattr("ropewalk.tools.model_files.load_model", None)
     short, binary = tmp_path / "short.txt", tmp_path / "binary.txt"
     short.write_text("the tale")
     binary.write_bytes(b"\xff\xfe")
@@ -153,7 +153,7 @@ def test_mistakes_are_one_line_before_any_model_is_loaded(
 
 
 def test_a_model_that_does_not_fit_into_memory(usage, run, model, text, monkeypatch):
-    for module in ("ropewalk.lab.tasks.text_model", "ropewalk.tools.models.source"):
+    for module in ("ropewalk.lab.tasks.text_model", "ropewalk.tools.model_files"):
         monkeypatch.setattr(f"{module}.load_model", None)
     monkeypatch.setattr("ropewalk.machine.available_memory", lambda device: 1000)
     for words in ((run, "--encoding", "rotary(theta=100)", "--seed", 1), (model, "--window", 64)):

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ropewalk.files import Facts
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.live_model import preserved
-from ropewalk.tools.models.source import Source, random_tokens
+from ropewalk.tools.model_files import Source, random_tokens
 
 PASSAGE = 64  # tokens
 

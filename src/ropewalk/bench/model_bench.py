@@ -29,8 +29,8 @@ from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.files import Facts
 from ropewalk.machine import check_fits, conditions
 from ropewalk.machine import load as machine_load
-from ropewalk.tools.models.cost import least_bytes, work_of
-from ropewalk.tools.models.source import (
+from ropewalk.tools.model_cost import least_bytes, work_of
+from ropewalk.tools.model_files import (
     Source,
     check_memory,
     load,

@@ -17,8 +17,8 @@ from ropewalk.cli.options import TypePairing
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
     from ropewalk.tools.loss import LossMeasurement
-    from ropewalk.tools.loss.run import LossPlan
-    from ropewalk.tools.models.source import Source
+    from ropewalk.tools.loss.measure_losses import LossPlan
+    from ropewalk.tools.model_files import Source
 
 
 def extend(
@@ -106,11 +106,10 @@ def extend(
     with errors():
         from ropewalk.bench.bench_options import check_target
         from ropewalk.tools.extend import extend as run
-        from ropewalk.tools.extend.as_text import summary_blocks
-        from ropewalk.tools.extend.engines import ENGINES
-        from ropewalk.tools.extend.plot import save_rules
-        from ropewalk.tools.loss.plot import save_losses
-        from ropewalk.tools.loss.run import read_model
+        from ropewalk.tools.extend.engine_fragments import ENGINES
+        from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
+        from ropewalk.tools.loss.loss_report import save_losses
+        from ropewalk.tools.loss.measure_losses import read_model
 
         if engine not in (*ENGINES, "all"):
             known = [*ENGINES, "all"]
@@ -161,7 +160,7 @@ def _loss_plan(model: str | None, text: str | None, options: dict[str, Any]) -> 
     """Return what to measure with --model, or None without it."""
     from ropewalk.bench.bench_options import DTYPES, read_names, read_seconds, read_whole
     from ropewalk.machine import pick_device
-    from ropewalk.tools.loss.run import MOST_TOKENS, LossPlan
+    from ropewalk.tools.loss.measure_losses import MOST_TOKENS, LossPlan
 
     folder, file = path_of("--model", model), path_of("--text", text)
     if folder is None or file is None:
@@ -195,7 +194,7 @@ def _measure(found: Extension, same: Extension, plan: LossPlan, source: Source) 
 
     same: what `extend` finds in the config of --model.
     """
-    from ropewalk.tools.loss.run import measure_files
+    from ropewalk.tools.loss.measure_losses import measure_files
 
     if same.results != found.results:
         raise ValueError(
@@ -214,8 +213,7 @@ def _measure(found: Extension, same: Extension, plan: LossPlan, source: Source) 
 
 def print_losses(measured: LossMeasurement, plan: LossPlan) -> None:
     """Print the losses, what they show, and the command for RULER."""
-    from ropewalk.tools.loss.as_text import loss_blocks
-    from ropewalk.tools.loss.ruler import FROM, INSTALL, LEAST, ruler_command
+    from ropewalk.tools.loss.loss_report import FROM, INSTALL, LEAST, loss_blocks, ruler_command
 
     for title, rows in loss_blocks(measured):
         print("\n" + one_line(title))
@@ -233,7 +231,7 @@ def print_losses(measured: LossMeasurement, plan: LossPlan) -> None:
 
 def print_fragments(found: Extension, engine: str) -> None:
     """Print the fragments of one engine or of all; the text to paste is not wrapped."""
-    from ropewalk.tools.extend.as_text import fragment_rows, fragment_title
+    from ropewalk.tools.extend.extension_report import fragment_rows, fragment_title
 
     if not found.fragments and any(each.usable for each in found.results):
         print("\nnothing to paste; --method METHOD prints a rule anyway")

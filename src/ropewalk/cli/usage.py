@@ -163,8 +163,13 @@ def _of_transformers(
     """Return a name, windows of token ids and a model of transformers."""
     import torch
 
-    from ropewalk.tools.models.source import check_memory, load, read_source
-    from ropewalk.tools.models.text import read_tokens, start_tokens
+    from ropewalk.tools.model_files import (
+        check_memory,
+        load,
+        read_source,
+        read_tokens,
+        start_tokens,
+    )
 
     if not (place / "config.json").is_file():
         raise ValueError(

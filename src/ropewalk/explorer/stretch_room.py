@@ -18,10 +18,10 @@ from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling, YaRN
 from ropewalk.tools.extend import Extension, RuleResult, extend
-from ropewalk.tools.extend.block import TextConfig, text_config
-from ropewalk.tools.extend.engines import fragments
+from ropewalk.tools.extend.config_block import TextConfig, text_config
+from ropewalk.tools.extend.engine_fragments import fragments
 from ropewalk.tools.extend.extend import OriginalNote
-from ropewalk.tools.extend.rules import REMARKS
+from ropewalk.tools.extend.rule_choice import REMARKS
 from ropewalk.tools.inspect.inspect_model import inspect, read_with_repairs
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields, to_plain

@@ -21,9 +21,8 @@ from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk as rw
 from ropewalk.rotary.config.text_models import TEXT
-from ropewalk.tools.extend.engines import ENGINES
-from ropewalk.tools.extend.gguf_keys import ARCHITECTURES
-from ropewalk.tools.extend.rules import FOLLOWED, METHODS
+from ropewalk.tools.extend.engine_fragments import ARCHITECTURES, ENGINES
+from ropewalk.tools.extend.rule_choice import FOLLOWED, METHODS
 
 
 def pasted(config, fragment):

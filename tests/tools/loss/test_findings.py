@@ -13,9 +13,7 @@ from ropewalk.tools.loss import (
     ShiftLoss,
     Shifts,
 )
-from ropewalk.tools.loss.as_text import loss_blocks
-from ropewalk.tools.loss.findings import findings
-from ropewalk.tools.loss.plot import loss_picture
+from ropewalk.tools.loss.loss_report import findings, loss_blocks, loss_picture
 
 ZERO = Difference(0.0, 0.0, 0.0)
 

@@ -14,10 +14,9 @@ from tiny_models import tiny_model
 from torch.nn import functional as F
 
 from ropewalk import patch, scaling, tools
-from ropewalk.tools.loss.findings import findings
-from ropewalk.tools.loss.interval import difference
-from ropewalk.tools.loss.shifts import measure_shifts
-from ropewalk.tools.loss.windows import context_grid, far_offsets, passage_ends
+from ropewalk.tools.loss.loss_measurement import difference
+from ropewalk.tools.loss.loss_passes import context_grid, far_offsets, measure_shifts, passage_ends
+from ropewalk.tools.loss.loss_report import findings
 
 pytest.importorskip("transformers")
 

@@ -1,7 +1,7 @@
 """How a longer context changes a model's rope, rule by rule, and what to paste into an engine."""
 
 from ropewalk.tools.extend.extend import extend
-from ropewalk.tools.extend.facts import Extension, Fragment, Numbers, Recommendation, RuleResult
+from ropewalk.tools.extend.extension import Extension, Fragment, Numbers, Recommendation, RuleResult
 
 __all__ = [
     "Extension",

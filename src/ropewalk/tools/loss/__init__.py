@@ -1,6 +1,6 @@
 """The loss of a model as its context grows, and at shifted positions, under scaling rules."""
 
-from ropewalk.tools.loss.facts import (
+from ropewalk.tools.loss.loss_measurement import (
     ContextLoss,
     Difference,
     LossMeasurement,
@@ -8,7 +8,7 @@ from ropewalk.tools.loss.facts import (
     ShiftLoss,
     Shifts,
 )
-from ropewalk.tools.loss.measure import measure_loss
+from ropewalk.tools.loss.measure_losses import measure_loss
 
 __all__ = [
     "ContextLoss",

@@ -1,29 +1,50 @@
-"""`measure_loss`: the loss of the same tokens by context and by position, under each rule."""
+"""`measure_loss`: the loss of the same tokens by context and by position, under each rule.
+
+`measure_files` measures the same from a model's folder and a text, for `ropewalk extend --model`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_number, shown
-from ropewalk.rotary.scaling import Scaling
+from ropewalk.files import shown_path
+from ropewalk.rotary.config.model_types import CONVENTIONS
+from ropewalk.rotary.scaling import Scaling, YaRN
 from ropewalk.tools.live_model import preserved
-from ropewalk.tools.loss.bounds import check_bounds
-from ropewalk.tools.loss.facts import (
+from ropewalk.tools.loss.loss_measurement import (
     NONE,
     OWN,
     ContextLoss,
     LossMeasurement,
     RuleLoss,
     Shifts,
+    difference,
+    unit_of,
 )
-from ropewalk.tools.loss.interval import difference, unit_of
-from ropewalk.tools.loss.passes import run_pass, spec_of
-from ropewalk.tools.loss.shifts import measure_shifts
-from ropewalk.tools.loss.windows import Work, check_rules
+from ropewalk.tools.loss.loss_passes import (
+    Work,
+    check_bounds,
+    check_rules,
+    measure_shifts,
+    run_pass,
+    spec_of,
+)
+from ropewalk.tools.model_files import (
+    Source,
+    check_memory,
+    load,
+    quiet,
+    read_source,
+    read_tokens,
+    start_tokens,
+)
 from ropewalk.tools.patch import patch
 
 PASSAGES = 16
@@ -214,3 +235,67 @@ def _lowest(losses: Mapping[str, Tensor]) -> tuple[str, tuple[str, ...]]:
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {shown(' '.join(str(error).split()), 160)}"
+
+
+#: How much of a text is read: MOST_TOKENS or MOST_CONTEXTS times `to` tokens, the larger one.
+MOST_TOKENS, MOST_CONTEXTS = 1_000_000, 4
+
+
+@dataclass(frozen=True)
+class LossPlan:
+    """What to measure: a model's folder with config.json and safetensors, and a text file."""
+
+    model: Path
+    text: Path
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    passages: int = PASSAGES
+    seconds: float = SECONDS
+    trust_remote_code: bool = False
+
+
+def read_model(plan: LossPlan) -> Source:
+    """Return the model's config. Raises ValueError if the folder has no model with weights."""
+    source = read_source(plan.model, plan.trust_remote_code)
+    if not source.has_weights:
+        raise ValueError(
+            f"--model must be a folder with weights (*.safetensors), got {shown_path(plan.model)}"
+        )
+    return source
+
+
+def measure_files(
+    plan: LossPlan,
+    source: Source,
+    rules: Mapping[str, Scaling],
+    original: int,
+    to: int,
+    watch: Callable[[str], None] = lambda doing: None,
+) -> LossMeasurement:
+    """Return what `measure_loss` measures; the text is read before the weights are loaded.
+
+    rules: those of `extend`, by name.
+
+    Raises ValueError as `measure_loss` does, and if the text has fewer than `to` tokens or the
+    weights do not fit into memory.
+    """
+    most = max(MOST_TOKENS, MOST_CONTEXTS * to)
+    tokens = read_tokens(source, plan.text, to, most)
+    start = start_tokens(source)
+    check_memory(source, plan.dtype, plan.device)
+    watch("loading the model")
+    model = load(source, plan.dtype, plan.device)
+    rules = {name: _as_type_has_it(rule, source) for name, rule in rules.items()}
+    with quiet():
+        return measure_loss(
+            model, tokens, rules, original=original, to=to, passages=plan.passages, start=start,
+            seconds=plan.seconds, watch=watch,
+        )  # fmt: skip
+
+
+def _as_type_has_it(rule: Scaling, source: Source) -> Scaling:
+    """Return a rule with the fields that the code of the model type sets."""
+    conventions = CONVENTIONS.get(str(source.spec.model_type))
+    if isinstance(rule, YaRN) and conventions is not None:
+        return replace(rule, **conventions.yarn_fields)
+    return rule

@@ -7,8 +7,7 @@ import torch
 from byte_tokenizers import write_tokenizer
 from tiny_models import FEW
 
-from ropewalk.tools.models.source import read_source
-from ropewalk.tools.models.text import read_tokens, start_tokens
+from ropewalk.tools.model_files import read_source, read_tokens, start_tokens
 
 pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

@@ -1,10 +1,20 @@
-"""What `measure_loss` returns, as frozen dataclasses. Losses are in nats per token."""
+"""What `measure_loss` returns, as frozen dataclasses, and the intervals of paired differences.
+
+Losses are in nats per token. Intervals are a bootstrap over passages, or over blocks of tokens: the
+losses of neighboring tokens depend on each other, so single tokens are never drawn. Passages are
+far apart in a long text. If there are few, their blocks are drawn: such an interval is about these
+passages only, and is too narrow if dependence reaches farther than a block.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from ropewalk.bootstrap import mean_half_width
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.tools.inspect.rope_facts import to_plain
 
@@ -127,3 +137,36 @@ class LossMeasurement:
         for result, each in zip(self.results, plain["results"], strict=True):
             each["rule"] = None if result.rule is None else repr(result.rule)
         return plain
+
+
+PASSAGES, BLOCKS = "passages", "blocks"
+FEWEST_PASSAGES = 8
+FEWEST_UNITS = 4
+BLOCK = 32  # tokens
+DRAWS = 4_000
+
+
+def unit_of(passages: int) -> str:
+    """Return what intervals are drawn from."""
+    return PASSAGES if passages >= FEWEST_PASSAGES else BLOCKS
+
+
+def difference(first: Tensor, second: Tensor) -> Difference:
+    """Return the mean of first - second, losses of the same tokens (P, T), with its interval.
+
+    The interval is symmetric, from resampled means of the units.
+    """
+    apart = first - second
+    units, mean = _units(apart), float(apart.mean())
+    if len(units) < FEWEST_UNITS:
+        return Difference(mean, None, None)
+    half = mean_half_width(units, DRAWS)
+    return Difference(mean, mean - half, mean + half)
+
+
+def _units(apart: Tensor) -> Tensor:
+    passages, tokens = apart.shape
+    if unit_of(passages) == PASSAGES:
+        return apart.mean(1)
+    blocks = apart.tensor_split(max(1, tokens // BLOCK), dim=1)
+    return torch.cat([each.mean(1) for each in blocks])

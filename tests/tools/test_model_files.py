@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny_models import tiny_model
 
-from ropewalk.tools.models import source as sources
+from ropewalk.tools import model_files
 
 pytest.importorskip("transformers")
 
@@ -36,23 +36,23 @@ def write_huge(file):
 
 def test_a_file_larger_than_memory_is_refused_by_its_size(folder):
     write_huge(folder / "model.safetensors")
-    source = sources.read_source(folder)
+    source = model_files.read_source(folder)
     says = r"^--model must fit into memory: its [\d,]+ weights in float32 need 1,024\.0 GiB"
     with pytest.raises(ValueError, match=says):
-        sources.check_memory(source, torch.float32, CPU)
+        model_files.check_memory(source, torch.float32, CPU)
 
 
 def test_weights_that_are_there_twice_are_counted_once(folder):
     """Mistral's folders have consolidated.safetensors beside the files that transformers reads."""
-    source = sources.read_source(folder)
-    count = sources._weight_count(source)
+    source = model_files.read_source(folder)
+    count = model_files._weight_count(source)
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "consolidated.safetensors").write_bytes(weights)
-    assert sources._weight_count(source) == count
+    assert model_files._weight_count(source) == count
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     index = {"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert sources._weight_count(source) == count
+    assert model_files._weight_count(source) == count
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_damaged_weights_are_named_before_they_are_loaded(folder, name, content,
     if name != weights.name:
         weights.rename(folder / "part.safetensors")
     (folder / name).write_bytes(content(old))
-    source = sources.read_source(folder)
+    source = model_files.read_source(folder)
     with pytest.raises(ValueError, match=r"^--model must have weights that can be read, got") as e:
-        sources.check_memory(source, torch.float32, CPU)
+        model_files.check_memory(source, torch.float32, CPU)
     assert says in str(e.value)

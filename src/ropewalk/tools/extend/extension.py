@@ -1,4 +1,4 @@
-"""What `extend` reports, as frozen dataclasses."""
+"""What `extend` returns, as frozen dataclasses: numbers, rules, recommendation, fragments."""
 
 from __future__ import annotations
 

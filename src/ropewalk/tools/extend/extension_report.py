@@ -1,12 +1,14 @@
-"""An extension as text for a terminal: titles with rows of cells."""
+"""An extension for a reader: titles with rows of cells for a terminal, and a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from ropewalk.tools.extend.facts import Extension, Fragment, Numbers, RuleResult
-from ropewalk.tools.extend.measures import NEAR
-from ropewalk.tools.extend.rules import REMARKS
+from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
+from ropewalk.tools.extend.extend import NEAR
+from ropewalk.tools.extend.extension import Extension, Fragment, Numbers, RuleResult
+from ropewalk.tools.extend.rule_choice import REMARKS
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields
 from ropewalk.tools.ranges import ranges
@@ -86,3 +88,18 @@ def fragment_rows(fragment: Fragment) -> Rows:
     if fragment.text is None:
         rows.append(("", "nothing to paste"))
     return rows
+
+
+def save_rules(path: Path, found: Extension) -> None:
+    """Save the wavelengths of the first rope under each rule, as PNG or SVG."""
+    lines = {
+        each.method: each.numbers[0].wavelengths_after
+        for each in found.results
+        if each.numbers and not each.refused
+    }
+    contexts = {
+        f"original context {found.original_length:,}": found.original_length,
+        f"new context {found.to:,}": found.to,
+    }
+    dashed = [name for name in lines if name == "none"]
+    wavelengths_by_pair(lines, contexts, dashed=dashed).save(path)

@@ -1,1 +1,0 @@
-"""Models and texts that a command reads from files: what several tools share."""
