@@ -48,8 +48,8 @@ from ropewalk.bench.model_bench import (
 )
 from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.cli.bench import bench
+from ropewalk.tools import live_model as model_parts
 from ropewalk.tools import load_model, model_files
-from ropewalk.tools import rotating as model_parts
 from ropewalk.tools.model_files import load, read_source
 
 pytest.importorskip("transformers")

@@ -101,8 +101,11 @@ def test_a_plot_of_wavelengths(extend, tmp_path, ending):
         (["phi-4.json", "--to", "65536", "--method", "yarn"], "does not follow it"),
         (["vicuna-13b-v1.5-16k.json", "--to", "65536"], "--original must be given"),
         (["llama-2-7b.json"], "--to"),
-        (["llama-2-7b.json", "--to", "128k"], "--to must be a number of tokens such as 131072"),
-        (["llama-2-7b.json", "--to", "8192", "--original", "-4"], "--original must be a number"),
+        (["llama-2-7b.json", "--to", "128k"], "--to must be an integer of at least 2, got '128k'"),
+        (
+            ["llama-2-7b.json", "--to", "8192", "--original", "-4"],
+            "--original must be an integer of",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(extend, words, message):

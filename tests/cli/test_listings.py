@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from ropewalk.cli import run_command
-from ropewalk.cli.listing import print_rows, summary
+from ropewalk.cli.messages import print_rows, summary
 from ropewalk.encodings import REGISTRY, outside, parse
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_sources import make_config, read_setting

@@ -130,7 +130,7 @@ def test_mistakes_are_one_line_before_any_model_is_loaded(
                                 f"there, got neither: {there}"),
         ((run, "--text", text, "--encoding", "rotari", "--seed", 1), there),
         ((run, "--text", text, "--encoding", "alibi"), "alibi with seed 1, 2"),
-        ((run, "--text", text, "--seed", "one"), "--seed must be a number such as 1, got 'one'"),
+        ((run, "--text", text, "--seed", "one"), "--seed must be an integer of at least 0"),
         ((run, "--text", short, *one), "has 4 tokens, at least 160 are needed"),
         ((run, "--text", binary, *one), "--text must be a UTF-8 text file"),
         ((run, "--text", tmp_path / "no.txt", *one), "no.txt"),

@@ -14,16 +14,13 @@ try:
     from ropewalk.cli.catalogue import catalogue
     from ropewalk.cli.compare import compare
     from ropewalk.cli.convert import convert
-    from ropewalk.cli.encodings import encodings
     from ropewalk.cli.explore import explore
     from ropewalk.cli.export import export
     from ropewalk.cli.extend import extend
-    from ropewalk.cli.fields import fields
-    from ropewalk.cli.help_lines import Command, UsageError, in_one_line
     from ropewalk.cli.inspect import inspect
-    from ropewalk.cli.runs import runs
-    from ropewalk.cli.status import status
-    from ropewalk.cli.tasks import tasks
+    from ropewalk.cli.listings import encodings, fields, tasks
+    from ropewalk.cli.messages import Command, Commands, UsageError, in_one_line
+    from ropewalk.cli.status import runs, status
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
     from ropewalk.cli.tune import tune
@@ -40,6 +37,7 @@ except KeyboardInterrupt:  # during the imports above
     sys.exit(130)
 
 app = typer.Typer(
+    cls=Commands,
     help="Compare position encodings in training, and see what RoPE does in a model.",
     context_settings={"max_content_width": 100},
     no_args_is_help=True,

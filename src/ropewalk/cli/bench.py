@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ropewalk.cli.common import errors, path_of
-from ropewalk.cli.options import Device
+from ropewalk.cli.messages import errors
+from ropewalk.cli.options import Device, path_of
 
 
 def bench(
@@ -35,23 +35,26 @@ def bench(
         ),
     ] = None,
     tokens: Annotated[
-        str | None,
+        int | None,
         typer.Option(
             metavar="N",
+            min=1,
             help="For a model: tokens of prefill and training, and context of decode.  [default: "
             "up to 512, fewer if the machine is slow]",
         ),
     ] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="CPU threads.  [default: torch's]")
+        int | None, typer.Option(metavar="N", min=1, help="CPU threads.  [default: torch's]")
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option(metavar="N", help="Rounds per result table; replaces --seconds.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Rounds per result table; replaces --seconds."),
     ] = None,
     seconds: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             metavar="S",
+            min=0,
             help="Seconds per result table, for a model per workload.  [default: 6; for a model "
             "20]",
         ),
@@ -94,9 +97,9 @@ def bench(
             check_target("--out", numbers, [".json"])
             given |= {"dtype": dtype or "float32", "device": device, "tokens": tokens}
             given |= {} if seconds is None else {"seconds": seconds}
-            path = path_of("--model", model)
-            assert path is not None
-            _bench_model(path, numbers, trust_remote_code=trust_remote_code, **given)
+            _bench_model(
+                path_of("--model", model), numbers, trust_remote_code=trust_remote_code, **given
+            )
             return
         _leave_out("without", {"--tokens": tokens, "--trust-remote-code": trust_remote_code})
         plan = make_plan(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.common import errors
-from ropewalk.cli.listing import print_rows
+from ropewalk.cli.messages import errors, print_rows
 
 if TYPE_CHECKING:
     from ropewalk.tools.catalogue import CatalogueEntry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ropewalk.cli.common import RESUMABLE, config_of, errors, names_of, new_console, path_of
-from ropewalk.cli.help_lines import whole_number
+from ropewalk.cli.messages import RESUMABLE, errors, new_console
 from ropewalk.cli.options import (
     Against,
     Attention,
@@ -23,6 +22,9 @@ from ropewalk.cli.options import (
     Settings,
     Sweep,
     TaskName,
+    config_of,
+    names_of,
+    path_of,
 )
 
 
@@ -61,7 +63,6 @@ def compare(
         from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.run_folder import default_folder
 
-        at_once = whole_number("--jobs", jobs)
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         chosen = [
             config_of(preset, config, settings, None, imports, sweep, task=name, **options)
@@ -81,7 +82,7 @@ def compare(
                 results = run_comparison(
                     each,
                     run,
-                    jobs=at_once,
+                    jobs=jobs,
                     launcher=started_by,
                     command=["ropewalk", *sys.argv[1:]],
                     note=note,

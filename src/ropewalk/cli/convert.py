@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import errors, one_line, path_of
-from ropewalk.cli.listing import print_rows
+from ropewalk.cli.messages import errors, one_line, print_rows
+from ropewalk.cli.options import path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.convert import Conversion

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 import typer
 
 from ropewalk.checks import shown
-from ropewalk.cli.common import errors, path_of
+from ropewalk.cli.messages import errors
+from ropewalk.cli.options import path_of
 
 
 def explore(
@@ -22,8 +23,10 @@ def explore(
         ),
     ] = None,
     port: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Port of 127.0.0.1.  [default: any that is free]"),
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=65_535, help="Port of 127.0.0.1.  [default: any that is free]"
+        ),
     ] = None,
     opens: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -43,13 +46,12 @@ def explore(
     another host.
     """
     with errors():
-        number = _port(port)
         target = path_of("--export", export)
         if target is None:
             folder = _folder(run)
-            _serve(number, _link(folder), opens, folder)
+            _serve(port, _link(folder), opens, folder)
             return
-        if number is not None:
+        if port is not None:
             raise ValueError("--port must be left out with --export")
         if run is not None:
             raise ValueError("RUN must be left out with --export: a run needs Python")
@@ -79,14 +81,6 @@ def _folder(run: str | None) -> str | None:
     if run is None:
         return None
     folder = path_of("RUN", run)
-    if folder is None or not os.path.isdir(folder):
+    if not os.path.isdir(folder):
         raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
     return os.path.abspath(folder)
-
-
-def _port(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
-        raise ValueError(f"--port must be a whole number from 1 to 65,535, got {shown(text)}")
-    return int(text)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.common import errors, one_line, path_of
-from ropewalk.cli.listing import print_rows
+from ropewalk.cli.messages import errors, one_line, print_rows
+from ropewalk.cli.options import path_of
 
 
 def export(
@@ -38,7 +38,6 @@ def export(
         from ropewalk.lab.export.export import export as run
 
         place, new = path_of("MODEL", model), path_of("OUT", target)
-        assert place is not None
         existed = new is not None and os.path.lexists(new)
         try:
             exported = run(place, new, to=to)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ropewalk.checks import did_you_mean, shown
-from ropewalk.cli.common import errors, one_line, path_of
-from ropewalk.cli.listing import print_rows
-from ropewalk.cli.options import TypePairing
+from ropewalk.cli.messages import errors, one_line, print_rows
+from ropewalk.cli.options import TypePairing, path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
@@ -28,7 +27,7 @@ def extend(
             metavar="CONFIG", help="config.json, model folder, or name on the Hugging Face hub."
         ),
     ],
-    to: Annotated[str, typer.Option(metavar="N", help="The new context, in tokens.")],
+    to: Annotated[int, typer.Option(metavar="N", min=2, help="The new context, in tokens.")],
     method: Annotated[
         str,
         typer.Option(
@@ -44,9 +43,9 @@ def extend(
         ),
     ] = "transformers",
     original: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            metavar="N", help="Context in training, if config.json does not state it.",
+            metavar="N", min=2, help="Context in training, if config.json does not state it.",
             show_default=False,
         ),
     ] = None,
@@ -64,8 +63,8 @@ def extend(
         typer.Option(metavar="FILE", help="UTF-8 text for --model, of at least --to tokens."),
     ] = None,
     passages: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="For --model: passages of the text.  [default: 16]"),
+        int | None,
+        typer.Option(metavar="N", min=1, help="For --model: passages of the text.  [default: 16]"),
     ] = None,
     dtype: Annotated[
         str | None,
@@ -78,9 +77,9 @@ def extend(
         str | None, typer.Option(metavar="DEVICE", help="For --model.  [default: auto]")
     ] = None,
     seconds: Annotated[
-        str | None,
+        float | None,
         typer.Option(
-            metavar="S", help="For --model: refuse what would take longer.  [default: 3600]"
+            metavar="S", min=0, help="For --model: refuse what would take longer.  [default: 3600]"
         ),
     ] = None,
     trust_remote_code: Annotated[
@@ -119,18 +118,12 @@ def extend(
             )
         picture = path_of("--plot", plot)
         check_target("--plot", picture, [".png", ".svg"])
-        length = _tokens("--to", to)
-        trained = None if original is None else _tokens("--original", original)
-        options = {
-            "--passages": passages, "--dtype": dtype, "--device": device, "--seconds": seconds,
-            "--trust-remote-code": trust_remote_code,
-        }  # fmt: skip
-        plan = _loss_plan(model, text, options)
-        found = run(config, length, method, original=trained, pairing=pairing)
+        plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
+        found = run(config, to, method, original=original, pairing=pairing)
         measured = None
         if plan is not None:
             source = read_model(plan)
-            same = run(plan.model, length, method, original=trained, pairing=pairing)
+            same = run(plan.model, to, method, original=original, pairing=pairing)
             measured = _measure(found, same, plan, source)
         if picture is not None and measured is None:
             save_rules(picture, found)
@@ -149,44 +142,46 @@ def extend(
             print_losses(measured, plan)
 
 
-def _tokens(option: str, text: str) -> int:
-    """Return a number of tokens from the command line."""
-    if not (text.isascii() and text.isdigit()) or len(text) > 12:
-        raise ValueError(f"{option} must be a number of tokens such as 131072, got {shown(text)}")
-    return int(text)
-
-
-def _loss_plan(model: str | None, text: str | None, options: dict[str, Any]) -> LossPlan | None:
+def _loss_plan(
+    model: str | None,
+    text: str | None,
+    passages: int | None,
+    dtype: str | None,
+    device: str | None,
+    seconds: float | None,
+    trust_remote_code: bool,
+) -> LossPlan | None:
     """Return what to measure with --model, or None without it."""
-    from ropewalk.bench.bench_options import DTYPES, read_names, read_seconds, read_whole
+    from ropewalk.bench.bench_options import DTYPES
     from ropewalk.machine import pick_device
-    from ropewalk.tools.loss.measure_losses import MOST_TOKENS, LossPlan
+    from ropewalk.tools.loss.measure_losses import MOST_TOKENS, PASSAGES, SECONDS, LossPlan
 
     folder, file = path_of("--model", model), path_of("--text", text)
-    if folder is None or file is None:
-        if folder is not None or file is not None:
-            needed, other = ("--text", "--model") if file is None else ("--model", "--text")
-            raise ValueError(f"{needed} must be given with {other}")
+    if folder is None and file is None:
+        options = {
+            "--passages": passages, "--dtype": dtype, "--device": device, "--seconds": seconds,
+            "--trust-remote-code": trust_remote_code or None,
+        }  # fmt: skip
         for option, value in options.items():
-            if value not in (None, False):
+            if value is not None:
                 raise ValueError(f"{option} must be left out without --model")
         return None
-    dtype, device = options["--dtype"], options["--device"]
-    names = read_names("--dtype", "float32" if dtype is None else dtype, DTYPES)
-    if len(names) > 1:
-        raise ValueError(f"--dtype must be one name, got {', '.join(names)}")
-    more: dict[str, Any] = {}
-    if options["--passages"] is not None:
-        asked = read_whole("--passages", options["--passages"])
-        more["passages"] = min(asked, MOST_TOKENS)  # a text of that many tokens has no more
-    if options["--seconds"] is not None:
-        more["seconds"] = read_seconds(options["--seconds"])
-        if not more["seconds"]:
-            raise ValueError(f"--seconds must be above 0, got {shown(options['--seconds'])}")
+    if folder is None or file is None:
+        needed, other = ("--text", "--model") if file is None else ("--model", "--text")
+        raise ValueError(f"{needed} must be given with {other}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(dtype)}")
+    if seconds == 0:
+        raise ValueError("--seconds must be above 0, got 0")
     return LossPlan(
-        folder, file, pick_device("auto" if device is None else device), DTYPES[names[0]],
-        trust_remote_code=options["--trust-remote-code"], **more,
-    )  # fmt: skip
+        folder,
+        file,
+        pick_device("auto" if device is None else device),
+        DTYPES[dtype or "float32"],
+        passages=min(passages or PASSAGES, MOST_TOKENS),  # a text of that many tokens has no more
+        seconds=SECONDS if seconds is None else seconds,
+        trust_remote_code=trust_remote_code,
+    )
 
 
 def _measure(found: Extension, same: Extension, plan: LossPlan, source: Source) -> LossMeasurement:

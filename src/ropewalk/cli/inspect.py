@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.common import errors, one_line, path_of
-from ropewalk.cli.listing import print_rows
-from ropewalk.cli.options import TypePairing
+from ropewalk.cli.messages import errors, one_line, print_rows
+from ropewalk.cli.options import TypePairing, path_of
 
 
 def inspect(

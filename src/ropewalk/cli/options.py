@@ -1,10 +1,21 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, and the paths and config they describe."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
+
+from ropewalk.checks import shown
+
+if TYPE_CHECKING:
+    from ropewalk.encodings import ImportedSource
+    from ropewalk.lab.config import Config
+
+MOST_PATH_BYTES = 4_096  # the limit of Linux
 
 Preset = Annotated[
     str,
@@ -89,9 +100,10 @@ Sweep = Annotated[
     ),
 ]
 Jobs = Annotated[
-    str | None,
+    int | None,
     typer.Option(
         metavar="N",
+        min=1,
         help="Maximum number of models (an encoding has one per seed) trained or queued at once.  "
         "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
     ),
@@ -140,3 +152,101 @@ TypePairing = Annotated[
         help="half or interleaved, for a model type that is not known.",
     ),
 ]
+
+
+@overload
+def path_of(option: str, text: str) -> Path: ...
+@overload
+def path_of(option: str, text: str | None) -> Path | None: ...
+def path_of(option: str, text: str | None) -> Path | None:
+    """Return a path from the command line. Raises ValueError if no system could open it."""
+    if text is None:
+        return None
+    if not text:
+        raise ValueError(
+            f"{option} must name a path, got an empty one; use . for the working directory"
+        )
+    size = len(os.fsencode(text))
+    if size > MOST_PATH_BYTES:
+        raise ValueError(
+            f"{option} must be a path of at most {MOST_PATH_BYTES:,} bytes, got {size:,}: "
+            f"{shown(text)}; use a shorter path"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{option} must be valid UTF-8, got {shown(text)}; use another path"
+        ) from None
+    return Path(text)
+
+
+def import_all(sources: list[str] | None) -> list[ImportedSource]:
+    """Import every --import source; its encodings are then in the registry."""
+    from ropewalk.encodings import import_encodings
+
+    for source in sources or []:
+        path_of("--import", source)
+    return [import_encodings(source) for source in sources or []]
+
+
+def names_of(texts: list[str] | None) -> list[str]:
+    """Return names of encodings as the config writes them: without white space."""
+    return ["".join(text.split()) for text in texts or ()]
+
+
+def config_of(
+    preset: str,
+    file: str | None,
+    settings: list[str] | None,
+    fallback: Mapping[str, Any] | None = None,
+    imports: list[str] | None = None,
+    sweep: list[str] | None = None,
+    **options: Any,
+) -> Config:
+    """Return the config that options, a file and `field=value` settings describe."""
+    from ropewalk.lab.config_sources import make_config, read_sweep
+    from ropewalk.machine import pick_device
+
+    options = {name: value for name, value in options.items() if value is not None}
+    given = _given_once(settings or [], {**options, "preset": preset}) | options
+    for part in str(given.get("data", "")).split(","):  # may be files, separated by commas
+        path_of("--data", part or None)
+    if imports:
+        given["imports"] = import_all(imports)
+    if sweep:
+        swept = read_sweep(sweep)
+        for name in ("sweep", *swept):
+            if name in given:
+                raise ValueError(
+                    f"{shown(name)} must be given once, got a value and --sweep; remove one of them"
+                )
+        given["sweep"] = swept
+    config = make_config(preset, path_of("--config", file), given, fallback)
+    pick_device(config.device)  # fails here, before any work on the data
+    return config
+
+
+def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings. Raises ValueError if a field is given two different values."""
+    from ropewalk.lab.config_sources import read_setting
+
+    given: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for text in settings:
+        name, given_value = read_setting(text)
+        value = text.partition("=")[2].strip()
+        if written.setdefault(name, value) != value:
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(f'{name}={written[name]}')} and "
+                f"{shown(text)}; remove one of them"
+            )
+        option = options.get(name, value)
+        # --preset has a value even if the user gave none.
+        if option != value and (name, option) != ("preset", "default"):
+            raise ValueError(
+                f"{shown(name)} must be given once, got {shown(text)} and "
+                f"{shown(f'--{name} {option}')}; remove one of them"
+            )
+        given[name] = given_value
+    return given

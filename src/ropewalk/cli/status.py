@@ -1,4 +1,4 @@
-"""`ropewalk status`."""
+"""`ropewalk status` and `ropewalk runs`: what the folders of runs say."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.common import errors
-from ropewalk.cli.listing import print_rows
+from ropewalk.cli.messages import errors, print_rows
 
 
 def status(
@@ -25,3 +24,15 @@ def status(
         found = read_status(run)
         print_rows([COLUMNS, *(cell.row() for cell in found.cells)], widest=60)
         print(f"\n{found.summary()}")
+
+
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder that contains runs.")
+    ] = Path("runs"),
+) -> None:
+    """List the runs in a folder with their scores and states."""
+    with errors():
+        from ropewalk.lab.running.status import RUN_COLUMNS, list_runs
+
+        print_rows([RUN_COLUMNS, *list_runs(folder)])

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ropewalk.cli.common import RESUMABLE, config_of, errors, new_console, path_of
+from ropewalk.cli.messages import RESUMABLE, errors, new_console
 from ropewalk.cli.options import (
     Attention,
     ConfigFile,
@@ -18,6 +18,8 @@ from ropewalk.cli.options import (
     Preset,
     Settings,
     TaskName,
+    config_of,
+    path_of,
 )
 
 OneEncoding = Annotated[

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.common import errors, import_all, path_of
-from ropewalk.cli.help_lines import number, whole_number
-from ropewalk.cli.options import Device, Imports
+from ropewalk.cli.messages import errors
+from ropewalk.cli.options import Device, Imports, import_all, path_of
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator
@@ -26,13 +25,14 @@ def translate(
         ),
     ] = None,
     beam: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Beam width; 1 is greedy.  [default: the model's]"),
+        int | None,
+        typer.Option(metavar="N", min=1, help="Beam width; 1 is greedy.  [default: the model's]"),
     ] = None,
     length_penalty: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             metavar="X",
+            min=0,
             help="Exponent of the length that beam scores are divided by.  [default: the model's]",
         ),
     ] = None,
@@ -41,15 +41,11 @@ def translate(
 ) -> None:
     """Translate a file, standard input, or lines as you type."""
     with errors("interrupted"):
-        from ropewalk.lab.config import MOST_BEAM, MOST_LENGTH_PENALTY
         from ropewalk.lab.decoding.translator import Translator, read_sentences
 
         place, text_file = path_of("MODEL", model), path_of("FILE", file)
-        assert place is not None
         import_all(imports)
-        width = whole_number("--beam", beam, MOST_BEAM)
-        penalty = number("--length-penalty", length_penalty, MOST_LENGTH_PENALTY)
-        translator = Translator.load(place, width, penalty, device)
+        translator = Translator.load(place, beam, length_penalty, device)
         if file is None and sys.stdin.isatty():
             _converse(translator)
             return

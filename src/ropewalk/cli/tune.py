@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.common import RESUMABLE, errors, import_all, names_of, new_console, path_of
-from ropewalk.cli.help_lines import whole_number
-from ropewalk.cli.options import Against, Imports, Jobs, Note
+from ropewalk.cli.messages import RESUMABLE, errors, new_console
+from ropewalk.cli.options import Against, Imports, Jobs, Note, import_all, names_of, path_of
 
 
 def tune(
@@ -39,8 +38,7 @@ def tune(
         from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.tuning import read_tuned_config
 
-        folder, at_once = path_of("RUN", run), whole_number("--jobs", jobs)
-        assert folder is not None
+        folder = path_of("RUN", run)
         import_all(imports)
         config = read_tuned_config(folder, sweep)
         former = read_results(folder)
@@ -50,7 +48,7 @@ def tune(
             results = run_comparison(
                 config,
                 folder,
-                jobs=at_once,
+                jobs=jobs,
                 command=["ropewalk", *sys.argv[1:]],
                 note=former.note if note is None else note,
                 against=former.against if against is None else names_of(against),

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.checks import shown
-from ropewalk.cli.common import errors, import_all, one_line, path_of
-from ropewalk.cli.help_lines import whole_number
-from ropewalk.cli.listing import print_rows
-from ropewalk.cli.options import Device, Imports
+from ropewalk.cli.messages import errors, one_line, print_rows
+from ropewalk.cli.options import Device, Imports, import_all, path_of
 
 if TYPE_CHECKING:
     import torch
@@ -40,18 +38,20 @@ def usage(
         typer.Option(metavar="NAME", help="Encoding, if a run has several.", show_default=False),
     ] = None,
     seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed, if a run has several.")
+        int | None, typer.Option(metavar="N", min=0, help="Seed, if a run has several.")
     ] = None,
     tokens: Annotated[
-        str | None,
+        int,
         typer.Option(
-            metavar="N", help=f"Maximum number of tokens of the text.  [default: {TOKENS}]"
+            metavar="N", min=1, max=MOST_TOKENS, help="Maximum number of tokens of the text."
         ),
-    ] = None,
+    ] = TOKENS,
     window: Annotated[
-        str | None,
+        int | None,
         typer.Option(
             metavar="N",
+            min=1,
+            max=MOST_TOKENS,
             help=f"Tokens that the model reads at a time.  [default: {WINDOW}; for a run, the "
             "trained length]",
         ),
@@ -84,12 +84,7 @@ def usage(
         place, text_file, picture = (
             path_of("MODEL", model), path_of("--text", text), path_of("--plot", plot)
         )  # fmt: skip
-        assert place is not None
-        assert text_file is not None
         check_target("--plot", picture, [".png", ".svg"])
-        most = whole_number("--tokens", tokens, MOST_TOKENS) or TOKENS
-        length = whole_number("--window", window, MOST_TOKENS)
-        number = _seed(seed)
         on = pick_device(device)
         targets: Tensor | None = None  # the next tokens
         if dtype not in DTYPES:
@@ -97,7 +92,7 @@ def usage(
         if run_of(place) is not None:
             import_all(imports)
             name, ids, targets, loaded = _of_run(
-                place, encoding, number, text_file, length, most, on
+                place, encoding, seed, text_file, window, tokens, on
             )
         else:
             for option, given in (("--encoding", encoding), ("--seed", seed)):
@@ -108,7 +103,7 @@ def usage(
                     )
             with redirect_stdout(sys.stderr):  # what the model's code prints
                 name, ids, loaded = _of_transformers(
-                    place, text_file, length, most, dtype, on, trust_remote_code
+                    place, text_file, window, tokens, dtype, on, trust_remote_code
                 )
         with redirect_stdout(sys.stderr):
             found = measure(loaded, ids, targets=targets)
@@ -121,14 +116,6 @@ def usage(
             print(("\n" if at else "") + one_line(title))
             if rows:
                 print_rows(("", *row) for row in rows)
-
-
-def _seed(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 10:
-        raise ValueError(f"--seed must be a number such as 1, got {shown(text)}")
-    return int(text)
 
 
 def _of_run(

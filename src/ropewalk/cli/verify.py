@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.common import errors, path_of
-from ropewalk.cli.listing import print_rows
+from ropewalk.cli.messages import errors, print_rows
+from ropewalk.cli.options import path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.verify import Check, Report
