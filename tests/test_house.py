@@ -211,3 +211,56 @@ def test_the_map_names_every_folder():
     paths = paths_in((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))
     folders = {f"{path.parent.relative_to(ROOT)}/" for path in MODULES.values()}
     assert not folders - paths
+
+
+#: Messages of torch that have no other sign of what happened.
+MESSAGES_OF_TORCH = {"lab/running/cell.py", "lab/training/process_group.py"}
+
+
+def readings_of_messages(source: str) -> list[int]:
+    """Return the lines on which code takes the message of an exception apart."""
+    tree = ast.parse(source)
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    errors = {each.name for each in handlers if each.name}
+
+    def is_message(node: ast.AST) -> bool:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            return node.func.id == "str" and getattr(node.args[0], "id", None) in errors
+        first = isinstance(node, ast.Subscript) and getattr(node.value, "attr", None) == "args"
+        return first and getattr(node.value.value, "id", None) in errors
+
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            read = isinstance(node.ops[0], ast.In | ast.NotIn) and is_message(node.comparators[0])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            by = node.func.attr
+            parts = {"partition", "rpartition", "startswith", "endswith", "removeprefix", "find"}
+            read = by in parts and is_message(node.func.value)
+            patterns = {"match", "search", "fullmatch", "sub", "subn", "findall", "finditer"}
+            read |= by in patterns and any(map(is_message, node.args))
+        else:
+            continue
+        if read:
+            lines.append(node.lineno)
+    return lines
+
+
+def test_no_code_takes_messages_of_exceptions_apart():
+    """Give the error fields instead, as `checks.ArgumentNeededError` has."""
+    found = {
+        str(path.relative_to(PACKAGE)): lines
+        for path in MODULES.values()
+        if (lines := readings_of_messages(path.read_text(encoding="utf-8")))
+    }
+    assert found.keys() <= MESSAGES_OF_TORCH, found
+
+
+def test_every_way_to_take_a_message_apart_is_seen():
+    before = "try:\n    run()\nexcept ValueError as error:\n    "
+    for code in (
+        'str(error).partition("; ")', 'PATTERN.subn("", str(error))', 're.match("a", str(error))',
+        'x = "gone" in str(error)', 'error.args[0].startswith("no")',
+    ):  # fmt: skip
+        assert readings_of_messages(before + code) == [4], code
+    assert readings_of_messages(before + "print(str(error))") == []

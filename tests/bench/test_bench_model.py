@@ -232,7 +232,9 @@ def test_nothing_is_reported_before_a_model_that_patch_refuses(config, monkeypat
 
     heard = []
     monkeypatch.setattr(sys.modules["ropewalk.tools.patch"], "patch", refuse)
-    with pytest.raises(ValueError, match="--model must have a rope"):
+    with pytest.raises(
+        ValueError, match="--model must be one that patch can change: model must have a rope"
+    ):
         measure_model(make_model_plan(config, device="cpu", tokens=8), (), heard.append)
     assert all("now" in facts for facts in heard)
 
@@ -605,7 +607,7 @@ BERT = {**FIELDS, "model_type": "modernbert"}
         ({"fields": T5}, "t5"),
         ({"fields": GPT2}, "gpt2"),
         ({"fields": GPT2}, "--model must have a rope that ropewalk knows"),
-        ({"fields": ROFORMER}, "--model must have a rope that patch can replace"),
+        ({"fields": ROFORMER}, "patch can change: model must have a rope that patch can replace"),
         ({"model": __file__}, "--model must be a model's folder or a config.json, got"),
         ({"fields": BERT}, "--model must be a causal language model"),
         ({"fields": {"model_type": "no-such-type"}}, "no-such-type"),

@@ -361,5 +361,4 @@ def patch_model(model: nn.Module) -> Any:
     try:
         return patch(model)
     except ValueError as error:
-        says = str(error).removeprefix("model must ")
-        raise ValueError(f"--model must {says}") from error
+        raise ValueError(f"--model must be one that patch can change: {error}") from error

@@ -7,7 +7,6 @@ or downloaded.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import check_int, shown
+from ropewalk.checks import ArgumentNeededError, check_int, shown
 from ropewalk.files import MOST_DATA_BYTES, read_text, shown_path
 from ropewalk.machine import check_fits
+from ropewalk.rotary.config.config_json import UnreadableConfigError
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.model_cost import count_weights
 from ropewalk.tools.verify.load_target import (
@@ -31,12 +31,6 @@ from ropewalk.tools.verify.load_target import (
 
 PICKLED = (".bin", ".pt", ".pth")
 SEED = 0
-_PASS_PAIRING = re.compile(
-    r"(; or|;? If not,|; if its own code has one after all,) pass pairing=.*$"
-)
-_NOT_A_CONFIG = re.compile(
-    r"^config must be (a config.json or its folder|a readable JSON file, or .*?),"
-)
 CAUSAL, IMAGE_TEXT = "AutoModelForCausalLM", "AutoModelForImageTextToText"
 
 
@@ -112,12 +106,12 @@ def _spec_of(path: Path, name: str) -> ModelSpec:
     """Return the ropes of a model; errors suggest no argument that the command does not have."""
     try:
         return ModelSpec.from_config(path)
-    except ValueError as error:
-        known, rest = _PASS_PAIRING.subn("", str(error))
-        if rest:
-            known = f"{name} must have a rope that ropewalk knows: {known}"
-        model = f"{name} must be a model's folder or a config.json,"
-        raise ValueError(_NOT_A_CONFIG.sub(lambda _: model, known)) from error
+    except UnreadableConfigError as error:
+        says = f"{name} must be a model's folder or a config.json, got {error.got}"
+        raise ValueError(says) from error
+    except ArgumentNeededError as error:
+        says = f"{name} must have a rope that ropewalk knows: {error.what}"
+        raise ValueError(says) from error
 
 
 def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:

@@ -68,7 +68,7 @@ def _read(path: str) -> Any:
     except (ValueError, OSError) as error:
         # An error of `read_text` names the file; an OSError of `is_dir` does not.
         reason = f"{shown(path, 200)}: {error.strerror}" if isinstance(error, OSError) else error
-        raise ValueError(f"config must be a config.json or its folder, got {reason}") from None
+        raise UnreadableConfigError("be a config.json or its folder", str(reason)) from None
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_doubles)
     except DoubledKeyError:
@@ -80,10 +80,18 @@ def _read(path: str) -> Any:
         ) from None
     except ValueError as error:
         reason = json_problem(error)
-    raise ValueError(
-        f"config must be a readable JSON file, or its contents as a dictionary, "
-        f"got {shown(str(file), 200)}: {reason}"
+    raise UnreadableConfigError(
+        "be a readable JSON file, or its contents as a dictionary",
+        f"{shown(str(file), 200)}: {reason}",
     ) from None
+
+
+class UnreadableConfigError(ValueError):
+    """No config.json can be read there. got: what is there, for other interfaces to word."""
+
+    def __init__(self, rule: str, got: str) -> None:
+        super().__init__(f"config must {rule}, got {got}")
+        self.got = got
 
 
 class DoubledKeyError(ValueError):
