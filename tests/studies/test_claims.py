@@ -15,6 +15,7 @@ from ropewalk.encodings.parsing import split_names
 from ropewalk.files import read_json
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model
+from ropewalk.lab.results import Verdict
 
 claims, evidence, compared, vectors, words, integer_positions = load_scripts(
     "studies",
@@ -88,8 +89,9 @@ def test_a_verdict_follows_from_its_votes(votes, verdict):
     ],
 )
 def test_a_difference_votes_by_its_direction(monkeypatch, wanted, verdict, low, high, vote):
-    found = {"difference": (low + high) / 2, "low": low, "high": high, "p_holm": 0.5}
-    monkeypatch.setattr(evidence, "difference", lambda *names: found | {"verdict": verdict})
+    numbers = {"difference": (low + high) / 2, "low": low, "high": high, "p": 0.5, "p_holm": 0.5}
+    found = Verdict(**numbers, verdict=verdict, detectable=None)
+    monkeypatch.setattr(evidence, "difference", lambda *names: found)
     (each,) = evidence.weighed("causal-lm", "rotary", "sinusoidal", "x1", wanted, within=0.01)
     assert each.vote == vote
 
@@ -102,8 +104,8 @@ def test_a_difference_that_was_not_tested_is_tested_now():
     """Fails if the test of the other against the first is used, or its sign is inverted."""
     one = evidence.difference("performer", "rotary", "none", "x1")
     other = evidence.difference("performer", "none", "rotary", "x1")
-    assert one["difference"] == pytest.approx(-other["difference"])
-    assert one["difference"] < 0
+    assert one.difference == pytest.approx(-other.difference)
+    assert one.difference < 0
 
 
 def test_scores_without_training_are_those_of_the_formula():
