@@ -120,19 +120,20 @@ def test_a_mistake_is_one_line_and_status_2(extend, folder, monkeypatch, words, 
     config["rope_parameters"]["rope_theta"] = 5e5
     (folder / "other.json").write_text(json.dumps(config))
     if "0.000001" not in words:
-        monkeypatch.setattr(
-            "ropewalk.tools.loss.measure_losses.load", None
-        )  # it would fail if called
+        # it would fail if called
+        monkeypatch.setattr("ropewalk.tools.loss.measure_losses.load", None)
     status, out, err = extend(*words)
     assert (status, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
 
 
-def test_more_passages_than_any_text_has_are_as_many_as_fit(extend):
-    status, out, _ = extend(*WORDS[:-1], 10**20, "--method", "linear")
+def test_more_passages_than_any_text_has_are_as_many_as_fit(extend, folder):
+    (folder / "short").write_text("Rope walks are long and straight. " * 9)
+    words = ["short" if each == "text" else each for each in WORDS[:-1]]
+    status, out, _ = extend(*words, 10**20, "--method", "linear")
     assert status == 0
-    assert "loss of the last 16 tokens of 70 passages" in out
+    assert "loss of the last 16 tokens of 4 passages" in out
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_loaded(extend, monkeypatch):
