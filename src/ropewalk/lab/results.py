@@ -8,6 +8,7 @@ and `attention.json` (`AttentionMaps`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -371,6 +372,8 @@ class Results(_Facts):
     @field_validator("config", mode="plain")
     @classmethod
     def _read_config(cls, config: Any) -> Config:
+        if isinstance(config, Mapping) and not config.keys() >= {"encodings", "seeds"}:
+            raise ValueError("config must state the encodings and the seeds of the run")
         with encodings_unchecked():  # code that it imports is not needed to read results
             return Config.model_validate(config)
 
