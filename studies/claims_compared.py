@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from claims_evidence import BLEU, HARMLESS, MASKED, TEXT, Evidence, exists, held, weighed
 
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN, WORSE
 
 SAME = 0.01  # loss: smaller differences do not matter; rotary gains 0.02 over sinusoids

@@ -48,7 +48,7 @@ def tasks() -> None:
     """
     with errors():
         from ropewalk.lab.config_sources import make_config
-        from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+        from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
         from ropewalk.lab.presets import fields_of_other_tasks
         from ropewalk.lab.tasks import CLASSES
 

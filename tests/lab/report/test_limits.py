@@ -10,7 +10,7 @@ from collections import Counter
 from synthetic_run import results, typed
 
 import ropewalk.lab.report.caveats as module
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS, draw_examples
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.presets import TRAINED_SIZES
 from ropewalk.lab.report.caveats import limits
 

@@ -9,7 +9,7 @@ from tiny_tasks import config_of
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.models import build_model
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks.language_task import LanguageBatch, pad_examples

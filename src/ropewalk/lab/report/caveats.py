@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ropewalk.encodings.biases import bucket_borders
 from ropewalk.encodings.parsing import name_of, read_call
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.data.phrases import LONGEST
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import (
     brevity_penalty,
     code,

@@ -33,7 +33,7 @@ from ropewalk.files import (
     read_json,
     write_bytes,
 )
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.published import ANSWERS, read_answers, write_published
 from ropewalk.lab.report.parts import other_versions, with_part
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures

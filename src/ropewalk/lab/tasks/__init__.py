@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.lab.config import Config
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.tasks.base import Metric, Task
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.lab.tasks.text import CausalText, MaskedText

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from ropewalk.files import Facts
 from ropewalk.lab.data.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
-from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.sequences import (
+from ropewalk.lab.data.generated_tasks import (
     SEQUENCE_TASKS,
     Example,
     SequenceTask,
     draw_examples,
     example_text,
 )
+from ropewalk.lab.data.rng import Split
 from ropewalk.lab.decoding.greedy import answer
 from ropewalk.lab.results import Results
 from ropewalk.lab.tasks.base import Metric

@@ -32,6 +32,8 @@ from ropewalk.files import (
 from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
 from ropewalk.lab.training.process_group import Group
 
+SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
+
 
 def snapshot_path(folder: Path, step: int) -> Path:
     """Return the path of the snapshot of this step."""

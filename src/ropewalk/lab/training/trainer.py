@@ -27,6 +27,7 @@ from ropewalk.lab.tensors import (
     write_tensors,
 )
 from ropewalk.lab.training.checkpoints import (
+    SAVE_EVERY,
     best_snapshot,
     checkpoints,
     read_together,
@@ -56,9 +57,6 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
     if step <= warmup:
         return config.learning_rate * step / warmup
     return config.learning_rate * (steps + 1 - step) / max(1.0, steps + 1 - warmup)
-
-
-SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 
 
 @dataclass

@@ -1,19 +1,13 @@
-"""The section of a config.json for each stack, and the conventions that apply to it.
-
-A key of a section that is about ropes, and that no reader uses, is an error.
-"""
+"""The section of a config.json for each stack, and the conventions that apply to it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
 from ropewalk.rotary.config.config_json import (
-    MAX_KEYS,
     JsonObject,
-    named,
     positive_int,
     positive_length,
 )
@@ -33,31 +27,8 @@ from ropewalk.rotary.config.model_types import (
     WITHOUT_ROPE,
 )
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
+from ropewalk.rotary.config.unknown_keys import check_unknown_keys
 from ropewalk.rotary.pairing import check_pairing
-
-ABOUT_ROPE = re.compile(r"rope|rotary|alibi|position_embeddings?_type|dynamic_ntk")
-KEYS_OF_ALL = {
-    *ROPE_KEYS,
-    *PAIRING_KEYS,
-    CONVERTED_PAIRING_KEY,
-    "rope_parameters",
-    "rope_scaling",
-    "qk_rope_head_dim",
-    "rotary_dim",
-}
-# Keys that do not change frequencies and pairs as long as they have one of these values.
-HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
-    "rotary": (True,),
-    "original_rope": (True,),
-    "rope_full_precision": (True, False),
-    "rotary_value": (False,),
-    "use_mrope": (False,),
-    "use_dynamic_ntk": (False,),
-    "alibi": (False,),
-    "position_embedding_type": ("rope", "rotary", "absolute"),
-    "no_rope_layers": ([],),
-}
-
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
@@ -292,44 +263,3 @@ def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> N
                 f"{key} must be given for this model, got none: the default of its own code is "
                 f"not a plain rope"
             )
-
-
-def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> None:
-    """Raise for a key of the section that is about ropes and not read for this family."""
-    known = _known_keys(conventions)
-    if len(section) > MAX_KEYS:
-        raise ValueError(
-            f"config must have at most {MAX_KEYS:,} keys in a section, got {len(section):,}"
-        )
-    for key, value in section.items():
-        if (
-            not isinstance(key, str)
-            or not ABOUT_ROPE.search(key)
-            or key in known
-            or key.startswith("memory_attention_rope_")
-            or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))
-        ):
-            continue
-        raise ValueError(
-            f"{named(key)} must be absent, since its effect on the rope of this model is not "
-            f"known, got {shown(value)}"
-        )
-
-
-def _known_keys(conventions: RopeConventions) -> set[str | None]:
-    known: set[str | None] = {
-        *KEYS_OF_ALL,
-        *conventions.defaults,
-        *conventions.rope_defaults,
-        *conventions.required_keys,
-        *conventions.aliases.values(),
-        *conventions.rope_switches,
-        conventions.rotary_dim_key,
-        conventions.rope_ratio_key,
-        conventions.scaled_layers_key,
-    }
-    for keys in conventions.keys_by_layer_type.values():
-        known |= set(keys.values())
-    if conventions.reads_no_rope_layers:
-        known |= {"no_rope_layers", "no_rope_layer_interval"}
-    return known

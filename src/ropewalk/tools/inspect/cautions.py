@@ -18,7 +18,8 @@ from ropewalk.rotary.config.config_json import JsonObject, named
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_THETA, RopeConventions
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
 from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
-from ropewalk.rotary.config.sections import ABOUT_ROPE, HARMLESS_VALUES, RawSections
+from ropewalk.rotary.config.sections import RawSections
+from ropewalk.rotary.config.unknown_keys import ABOUT_ROPE, HARMLESS_VALUES
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 from ropewalk.tools.ranges import ranges

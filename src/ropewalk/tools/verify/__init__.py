@@ -15,10 +15,11 @@ layer_checks       verdicts on each layer, and on its query temperature
 verify_report      checks, faults and their causes; layers with the same verdicts in one line
 """
 
+from ropewalk.tools.verify.faults import FAULTS, Fault
 from ropewalk.tools.verify.load_target import load_model
 from ropewalk.tools.verify.verify import verify
 from ropewalk.tools.verify.verify_model import verify_model
-from ropewalk.tools.verify.verify_report import FAULTS, Check, Fault, Report, Verdict
+from ropewalk.tools.verify.verify_report import Check, Report, Verdict
 
 __all__ = [
     "FAULTS",

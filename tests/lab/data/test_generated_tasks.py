@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, Example, draw_examples, example_text
 from ropewalk.lab.data.rng import SPLITS, Rng, split_of
-from ropewalk.lab.data.sequences import SEQUENCE_TASKS, Example, draw_examples, example_text
 from ropewalk.lab.presets import TRAINED_SIZES
 from ropewalk.lab.tokens import BOS, EOS, PAD
 
