@@ -38,11 +38,10 @@ def main() -> None:
         size = (run / "report.html").stat().st_size
         print(f"report.html, with curves and attention maps: {size / 2**20:.1f} MiB")
     print(f"\n{'encoding':12} {'steps':>6} {'loss':>6} {'perplexity x1':>14} {'x4':>6}")
-    for row in results["encodings"]:
-        cell = row["cells"][0]
-        x1, x4 = (row["summary"][split]["perplexity"]["mean"] for split in ("x1", "x4"))
-        loss = cell["validation_loss"]
-        print(f"{row['name']:12} {cell['steps']:6} {loss:6.3f} {x1:14.1f} {x4:6.1f}")
+    for row in results.encodings:
+        cell = row.cells[0]
+        x1, x4 = (row.summary[split].spread("perplexity").mean for split in ("x1", "x4"))
+        print(f"{row.name:12} {cell.steps:6} {cell.validation_loss:6.3f} {x1:14.1f} {x4:6.1f}")
     print("\nOne seed: this holds for these two models, not for the encodings.")
 
 

@@ -69,12 +69,13 @@ def readme(results: Facts) -> str:
     if len(runs) > 1:
         parts += [_overview(runs)]
     for place, run in enumerate(runs, 1):
-        better = "higher" if run["metric"]["higher_is_better"] else "lower"
+        metric = MetricFacts.model_validate(run["metric"])
+        better = "higher" if metric.higher_is_better else "lower"
         parts += [
             f"## {run['task']}",
-            f"{column_title(run['metric'])}, {better} is better; trained on {run['trained']} "
+            f"{column_title(metric)}, {better} is better; trained on {run['trained']} "
             f"{run['unit']}.",
-            _by_length(run["rows"], run["metric"]["digits"]),
+            _by_length(run["rows"], metric.digits),
             shown(f"by-length-{place}", length_picture(run)),
         ]
         if run["rules"] is not None:

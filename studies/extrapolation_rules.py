@@ -117,7 +117,10 @@ def _score(
     load_weights(model, read_tensors(folder / "model.safetensors")[0])
     with tempfile.TemporaryDirectory() as scratch:
         found = task.evaluate(model, split, Path(scratch))
-        write_checked_json(Path(scratch) / f"{split}.json", {"seconds": 0.0, **found})
+        write_checked_json(
+            Path(scratch) / f"{split}.json",
+            {"seconds": 0.0, "decoding": config.decoding(), **found},
+        )
         scored = task.score(split, Path(scratch))
         return None if "no_result" in scored else scored
 

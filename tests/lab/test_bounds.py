@@ -15,6 +15,7 @@ import pytest
 import torch
 from bounds import bounded, measured
 from safetensors.torch import save_file
+from synthetic_run import results
 from tiny_tasks import translation_config
 
 from ropewalk.files import MOST_JSON_BYTES, write_checked_json
@@ -48,7 +49,7 @@ def made(tmp_path_factory):
     write_checked_json(run / "config.json", CONFIG.facts())
     held = {"digest": "0", "vocabulary": tokens.size, "tokenizer": digest}
     write_checked_json(run / "corpus.json", held)
-    write_checked_json(run / "results.json", {"encodings": []})
+    write_checked_json(run / "results.json", results())
     write_checked_json(CELL.folder(run) / "test.json", {"decoding": {}})
     (CELL.folder(run) / "test.hypotheses.txt").write_text("a\n")
     return run

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from ropewalk.cli import app
 from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
-from ropewalk.lab.config import Config
 from ropewalk.lab.report.parts import FREE, parts_of
 from ropewalk.lab.report.readme import TEXTS, pictures_in, readme
 from ropewalk.lab.results import read_results
@@ -114,15 +113,13 @@ def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of
     """In results with parts, each part's command has its own cells and the same config."""
     results = read_results(folder)
     lines = commands(folder)
-    data = results["config"].get("data")
+    data = results.config.data
     if data in TEXTS:  # a clone does not have them
         assert lines.pop(0) == TEXTS[data]
     asked = [config_of(line) for line in lines]  # imports user-defined encodings too
-    # Config fills in fields that the oldest results do not have yet.
-    config = Config.model_validate(results["config"])
-    for part, found in zip(parts_of(results), asked, strict=True):
+    for part, found in zip(parts_of(results.as_json()), asked, strict=True):
         free = {name: getattr(found, name) for name in FREE}
-        assert found == config.model_copy(update=free)
+        assert found == results.config.model_copy(update=free)
         cells = {(name, seed) for name, seeds in part["cells"].items() for seed in seeds}
         assert cells <= {(name, seed) for name in found.encodings for seed in found.seeds}
 

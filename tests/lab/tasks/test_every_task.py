@@ -166,7 +166,7 @@ def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, copied, t
     compare(config_of("copy", **fields), run)
     assert (folder / "x1.json").stat().st_mtime_ns == x1
     more = compare(config_of("copy", **fields, length_multiples=(1, 2, 4)), run)
-    assert more["splits"] == ["x1", "x2", "x4"]
+    assert more.splits == ("x1", "x2", "x4")
     assert (folder / "training.json").stat().st_mtime_ns == trained
     with pytest.raises(ValueError, match="examples is 40 there and 41 here"):
         prepare(config_of("copy", examples=41), run)
