@@ -1,7 +1,8 @@
 """Measured bounds on one external input: CPU time, and memory beyond an idle process.
 
 Reading or refusing an input takes at most 2 s of CPU, and 500 MB more than the process has after
-its imports. Tests allow twice that time: on a core that is shared, the same work takes longer.
+its imports. Tests allow twice that time, and more on a machine that is slower at plain Python just
+then: on a core that is old or shared, the same work takes longer.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_SECONDS, MOST_BYTES = 2 * 2.0, 500 * 10**6
-STOPPED_AFTER = 6.0  # of CPU; code that waits for a pipe is stopped by wall time
+STOPPED_AFTER = 12.0  # of CPU; code that waits for a pipe is stopped by wall time
 WAITED = 60.0
+LOOP, LOOP_SECONDS = 1_000_000, 0.03  # additions, and their seconds where the 2 s are met
 ROOM = 4 * 2**30  # of address space: enough for threads, too little to fill a machine
 
 
 class TooSlowError(Exception):
-    """An input has run for three times the 2 s."""
+    """An input has run for six times the 2 s."""
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Use:
 
     def fault(self) -> str | None:
         """Return which bound is exceeded, if any."""
-        if self.seconds > MOST_SECONDS:
+        if self.seconds > MOST_SECONDS and self.seconds > MOST_SECONDS * _slowness():
             return f"{self.seconds:.1f} s of CPU"
         return f"{self.memory / 1e6:,.0f} MB" if self.memory > MOST_BYTES else None
 
@@ -69,6 +71,14 @@ def bounded() -> Iterator[None]:
     with measured() as use:
         yield
     assert use.fault() is None, use.fault()
+
+
+def _slowness() -> float:
+    """Return how many times as long this core takes now as one that meets the bound."""
+    started, total = time.process_time(), 0
+    for number in range(LOOP):
+        total += number
+    return (time.process_time() - started) / LOOP_SECONDS
 
 
 def _forget_peak() -> int:
