@@ -242,7 +242,6 @@ ARCHITECTURES = {
 }  # fmt: skip
 SOURCE = "tools/server/README.md of 00dc805; gguf-py, constants.py"
 VERSION = "commit 00dc805"
-NO_ARCHITECTURE = "replace ARCH by the file's general.architecture"
 CONVERT = (
     "edit config.json as for transformers, and convert the model again with convert_hf_to_gguf.py, "
     "which writes the rule into the file"
