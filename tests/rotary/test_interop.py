@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, interop, rotate
@@ -147,49 +148,26 @@ def test_freqs_of_the_installed_rotary_embedding_torch():
     same(interop.from_freqs(freqs), tables(40), 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda cos, sin: interop.from_freqs_cis(torch.stack((cos, sin), -1)),
-            TypeError,
-            "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); if cos and sin",
-        ),
-        (
-            lambda cos, sin: interop.to_freqs_cis(cos, sin[:5]),
-            ValueError,
-            "cos and sin must have one shape, got (6, 4) and (5, 4)",
-        ),
-        (
-            lambda cos, sin: interop.from_transformers(cos[:, :3], sin[:, :3], pairing="half"),
-            ValueError,
-            "cos must have an even last axis, each pair's value twice, got shape (6, 3)",
-        ),
-        (
-            lambda cos, sin: interop.from_transformers(cos, sin, pairing="cat"),
-            ValueError,
-            "got 'cat'",
-        ),
-        (
-            lambda cos, sin: interop.to_transformers(cos, sin, pairing="neox"),
-            ValueError,
-            "got 'neox'",
-        ),
-        (
-            lambda cos, sin: interop.from_freqs(cos),
-            ValueError,
-            "freqs must have the same value in columns 2i and 2i + 1",
-        ),
-        (
-            lambda cos, sin: interop.to_freqs(1.1 * cos, 1.1 * sin),
-            ValueError,
-            "since angles have no amplitude, got a difference of 0.21",
-        ),
-    ],
-)
-def test_errors_name_argument_rule_and_value(call, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        call(*tables(6))
+def test_errors_name_argument_rule_and_value():
+    cos, sin = tables(6)
+    real, narrow = torch.stack((cos, sin), -1), (cos[:, :3], sin[:, :3])
+    complex_only = "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); if cos and sin"
+    check_refused(TypeError, [(lambda: interop.from_freqs_cis(real), complex_only)])
+    theirs, ours = interop.from_transformers, interop.to_transformers
+    check_refused(
+        ValueError,
+        [
+            (lambda: interop.to_freqs_cis(cos, sin[:5]), "one shape, got (6, 4) and (5, 4)"),
+            (lambda: theirs(*narrow, pairing="half"), "value twice, got shape (6, 3)"),
+            (lambda: theirs(cos, sin, pairing="cat"), "got 'cat'"),
+            (lambda: ours(cos, sin, pairing="neox"), "got 'neox'"),
+            (lambda: interop.from_freqs(cos), "the same value in columns 2i and 2i + 1"),
+            (
+                lambda: interop.to_freqs(1.1 * cos, 1.1 * sin),
+                "no amplitude, got a difference of 0.21",
+            ),
+        ],
+    )
 
 
 # ONNX
@@ -216,34 +194,30 @@ def test_the_operator_of_onnx_computes_rotate(pairing, dtype, rotary_dim, seq_di
 X = torch.zeros(2, 3, 5, 8)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"pairing": "neox"}, ValueError, "pairing must be"),
-        (
-            {"write_pairing": "interleaved"},
-            ValueError,
-            "write_pairing must be None or 'half', as ONNX writes pairs in the order of x",
-        ),
-        ({"start": 2}, ValueError, "start must be 0, as ONNX rotates leading dimensions, got 2"),
-        ({"x": X.double()}, TypeError, "x must be float32, float16 or bfloat16 for ONNX, got"),
-        ({"x": X[0]}, ValueError, "got shapes (3, 5, 8) and (5, 4); use rotate"),
-        (
-            {"cos": torch.ones(1, 3, 5, 4), "sin": torch.ones(1, 3, 5, 4)},
-            ValueError,
-            "got shapes (2, 3, 5, 8) and (1, 3, 5, 4); use rotate",
-        ),
-        ({"x": X[..., :6]}, ValueError, "and at least R=8 (twice the last axis of cos), got 6"),
-        ({"x": torch.zeros(2, 3, 5, 9)}, ValueError, "x's last axis must be even for ONNX"),
-        ({"x": X[:, :, :4]}, ValueError, "cos and sin must have a row for each position of x, 4"),
-    ],
-)
-def test_what_onnx_cannot_say_is_refused(arguments, error, message):
-    cos, sin = tables(5)
-    with pytest.raises(error, match=re.escape(message)):
-        interop.onnx_rotary_embedding(
-            **{"x": X, "cos": cos, "sin": sin, "pairing": "half", **arguments}
-        )
+FIVE = tables(5)
+
+
+def test_what_onnx_cannot_say_is_refused():
+    def call(x=X, both=FIVE, pairing="half", **others):
+        return lambda: interop.onnx_rotary_embedding(x, *both, pairing=pairing, **others)
+
+    heads = (torch.ones(1, 3, 5, 4),) * 2
+    order = "write_pairing must be None or 'half', as ONNX writes pairs in the order of x"
+    check_refused(
+        ValueError,
+        [
+            (call(pairing="neox"), "pairing must be"),
+            (call(write_pairing="interleaved"), order),
+            (call(start=2), "start must be 0, as ONNX rotates leading dimensions, got 2"),
+            (call(X[0]), "got shapes (3, 5, 8) and (5, 4); use rotate"),
+            (call(both=heads), "got shapes (2, 3, 5, 8) and (1, 3, 5, 4); use rotate"),
+            (call(X[..., :6]), "and at least R=8 (twice the last axis of cos), got 6"),
+            (call(torch.zeros(2, 3, 5, 9)), "x's last axis must be even for ONNX"),
+            (call(X[:, :, :4]), "cos and sin must have a row for each position of x, 4"),
+        ],
+    )
+    dtypes = "x must be float32, float16 or bfloat16 for ONNX, got"
+    check_refused(TypeError, [(call(X.double()), dtypes)])
 
 
 def test_a_torch_without_the_operator_is_told(monkeypatch):

@@ -83,8 +83,8 @@ class Mutation:
     nonsense: set[str] = field(default_factory=set)
 
 
-def mutated(rng: random.Random) -> Mutation:
-    """Return a published config with one to three changes."""
+def mutated(rng: random.Random, *, text: bool = True) -> Mutation:
+    """Return a published config with one to three changes; `text`: some in its text, or beyond."""
     name = rng.choice(sorted(PUBLISHED))
     made = Mutation(copy.deepcopy(PUBLISHED[name]))
     for _ in range(rng.randint(1, 3)):
@@ -104,7 +104,7 @@ def mutated(rng: random.Random) -> Mutation:
         else:
             section[key] = rng.choice(PLAUSIBLE)(rng)
             made.nonsense.discard(f"{path}{key}")
-    if rng.random() < 0.3:
+    if text and rng.random() < 0.3:
         made.text = _changed_text(rng, made.config)
     return made
 

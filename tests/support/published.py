@@ -1,6 +1,7 @@
 """Published config.json files that tests read, as they are and with changes."""
 
 import copy
+import functools
 import json
 import pathlib
 from typing import Any
@@ -31,6 +32,13 @@ REFUSED = {
 }
 READ = sorted(PUBLISHED.keys() - REFUSED.keys())
 
+
+@functools.cache
+def published_spec(name: str) -> ModelSpec:
+    """What is read in a published file, once for all tests."""
+    return ModelSpec.from_config(PUBLISHED[name])
+
+
 GONE = object()  # in a change: the key is removed
 
 
@@ -56,12 +64,15 @@ def ropes(spec: ModelSpec, stack: str = "text") -> list[tuple[Any, ...]]:
     return [(each.rope, each.softmax_factor, each.query_temperature) for each in spec.stacks[stack]]
 
 
-def in_transformers(name: str) -> Any:
-    """The config that transformers reads from the same file; skips if the type is unknown."""
+def in_transformers(name: str, raw: dict[str, Any] | None = None) -> Any:
+    """The config that transformers reads from the same file, or from `raw`, a changed copy of it.
+
+    Skips the test if transformers does not know its type.
+    """
     transformers = pytest.importorskip(
         "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
     )
-    raw = copy.deepcopy(PUBLISHED[name])
+    raw = copy.deepcopy(PUBLISHED[name] if raw is None else raw)
     if raw.get("model_type") not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers has no model type {raw.get('model_type')!r}")
     if name == "llama-4-scout-17b-16e":
