@@ -6,6 +6,7 @@ cannot be imported from, or has other names than its module in rotary/.
 """
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -27,27 +28,43 @@ def test_version_is_the_same_wherever_it_is_written():
     assert re.findall(r"^## \[(\d.+?)\]", changelog, re.MULTILINE)[0] == ropewalk.__version__
 
 
-def loaded_beyond_torch(statement: str) -> set[str]:
-    """Top-level modules that `statement` loads in a fresh interpreter that has torch already."""
-    probe = (
-        "import sys, torch; before = set(sys.modules)\n"
-        f"{statement}\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(*(new - set(sys.stdlib_module_names)))"
-    )
-    command = [sys.executable, "-c", probe]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(answer.stdout.split())
+# Steps of one fresh interpreter, in turn.
+STEPS = {
+    "import": "import ropewalk",
+    "torch": "import torch",
+    "name": "ropewalk.rotate",
+    "call": "rule = ropewalk.scaling.DynamicNTK(2.0, 32); "
+    "rope = ropewalk.RotaryEmbedding(ropewalk.RotarySpec(8, scaling=rule)); "
+    "rope.rotate(torch.ones(2, 1, 4, 8), length=torch.tensor([4, 99]))",
+    "config": "config = {'model_type': 'llama', 'head_dim': 64, 'num_hidden_layers': 2}; "
+    "ropewalk.ModelSpec.from_config(config).to_config()",
+    "another library": "import sacrebleu",
+}
 
 
-def test_import_loads_torch_alone():
-    assert loaded_beyond_torch("import ropewalk; ropewalk.rotate") == {"ropewalk"}
-
-
-def test_torch_waits_for_the_first_use_of_a_public_name():
+def test_each_step_loads_no_more_than_it_needs():
     """Else `ropewalk --help` takes a second, and Ctrl-C in that second ends in a traceback."""
-    probe = "import sys, ropewalk; assert 'torch' not in sys.modules; ropewalk.rotate"
-    subprocess.run([sys.executable, "-c", probe], check=True)
+    probe = ["import json, sys", "seen, new = set(sys.modules), {}"]
+    for name, step in STEPS.items():
+        probe += [
+            step,
+            f"new[{name!r}] = sorted(set(sys.modules) - seen)",
+            "seen |= {*sys.modules}",
+        ]
+    command = [sys.executable, "-c", "\n".join([*probe, "print(json.dumps(new))"])]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules = json.loads(answer.stdout)
+    packages = {
+        name: {module.partition(".")[0] for module in loaded} - sys.stdlib_module_names
+        for name, loaded in modules.items()
+    }
+    assert packages["import"] == packages["name"] == {"ropewalk"}
+    assert packages["call"] | packages["config"] <= {"ropewalk", "torch"}
+    assert "sacrebleu" in packages["another library"]  # the probe sees what else is loaded
+    used = {module for step in ("name", "call", "config") for module in modules[step]}
+    assert "ropewalk.rotary.kernels.gpu" in used
+    # A compiler takes a second, which nobody should pay who compiles nothing.
+    assert not used & {"torch._dynamo", "ropewalk.rotary.kernels._rotate_triton"}
 
 
 def test_every_public_name_is_there_and_listed():
@@ -55,10 +72,6 @@ def test_every_public_name_is_there_and_listed():
     assert all(getattr(ropewalk, name) is not None for name in ropewalk.__all__)
     with pytest.raises(AttributeError, match="module 'ropewalk' has no attribute 'rotated'"):
         ropewalk.rotated  # noqa: B018
-
-
-def test_the_import_probe_sees_what_else_is_loaded():
-    assert "sacrebleu" in loaded_beyond_torch("import ropewalk, sacrebleu")
 
 
 def test_every_dependency_has_a_tested_version():

@@ -1,7 +1,7 @@
 """A short run of the fuzzer of configs; `fuzz_configs.py` beside it runs for minutes.
 
-The first two tests fail when a changed config.json ends in an error that is not ours or in a rope that
-cannot be; the third when the fuzzer would not notice.
+The first two tests fail when a changed config.json ends in an error that is not ours or in a rope
+that cannot be; the third when the fuzzer would not notice.
 """
 
 import random
@@ -16,7 +16,7 @@ from published import changed
 from ropewalk.rotary.config import head_layouts, rope_fields
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.integers(0, 2**32))
 def test_any_change_of_a_value_is_read_or_refused_in_words(seed):
     assert read(mutated(random.Random(seed), text=False), Path()) in ("read", "refused")

@@ -1,22 +1,22 @@
-"""Properties of the rotation, of its gradient and of the module around it.
+"""Properties of the rotation and of the module around it, and of moving what is rotated already.
 
 These fail when a sign, a pairing, an axis or a position is wrong (a rotation that is none, or by
 another angle than m·theta_i), when precision is lost on the way, and when a result comes to depend
-on what was cached before, on chunking, or on what was done to the module.
+on what was cached before or on chunking; and when cached keys, once moved, are not what they would
+be had they been rotated at their new place (or by their new rope) to begin with: an amplitude
+applied twice or not at all, a pair looked for where it is not, a rounding too many.
 """
 
-import copy
-import io
 import math
-import pickle
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec, rotate
+from ropewalk import RotaryEmbedding, RotarySpec, axes, rerotate, rotate, scaling
 from ropewalk.rotary.tables import MAX_CACHED_ROWS
 
 PAIRINGS = ["half", "interleaved"]
@@ -115,16 +115,6 @@ def test_dimensions_that_do_not_rotate_pass_through(spec, position, seed):
     assert torch.equal(rotated[..., spec.rotary_dim :], x[..., spec.rotary_dim :])
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_start_says_where_the_rotated_dimensions_begin(pairing):
-    x = random(2, 3, 5, 12)
-    cos, sin = RotaryEmbedding(RotarySpec(6, pairing=pairing)).tables(torch.arange(5))
-    rotated = rotate(x, cos, sin, pairing=pairing, start=4)
-    assert torch.equal(rotated[..., 4:10], rotate(x[..., 4:10], cos, sin, pairing=pairing))
-    assert torch.equal(rotated[..., :4], x[..., :4])
-    assert torch.equal(rotated[..., 10:], x[..., 10:])
-
-
 @given(st.integers(1, 8), positions_31, seeds)
 def test_pairings_are_one_permutation_apart(pairs, position, seed):
     evens_then_odds = torch.arange(2 * pairs).reshape(pairs, 2).T.flatten()
@@ -135,35 +125,6 @@ def test_pairings_are_one_permutation_apart(pairs, position, seed):
     assert torch.equal(
         half.rotate(x[..., evens_then_odds], at(position)), rotated[..., evens_then_odds]
     )
-
-
-# Inverse, adjoint, gradient
-
-
-@given(specs(), positions_31, seeds)
-def test_unrotate_inverts(spec, position, seed):
-    rope, x = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim, seed=seed)
-    where = at(position, 4)
-    torch.testing.assert_close(rope.unrotate(rope.rotate(x, where), where), x, rtol=0, atol=1e-6)
-
-
-@given(specs(), positions_31, st.floats(0.5, 2), seeds)
-def test_adjoint_is_the_transpose_and_the_gradient(spec, position, amplitude, seed):
-    x, y = random(2, 2, 3, 4, spec.head_dim, seed=seed)
-    cos, sin = (amplitude * t for t in RotaryEmbedding(spec).tables(at(position, 4)))
-    x.requires_grad_()
-    rotated = rotate(x, cos, sin, pairing=spec.pairing)
-    transposed = rotate(y, cos, sin, pairing=spec.pairing, adjoint=True)
-    torch.testing.assert_close((rotated * y).sum(), (x * transposed).sum(), rtol=0, atol=1e-10)
-    (gradient,) = torch.autograd.grad(rotated, x, y)
-    torch.testing.assert_close(gradient, transposed, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_gradients_of_the_pair_reach_queries_and_keys(pairing):
-    rope = RotaryEmbedding(RotarySpec(8, rotary_dim=6, pairing=pairing))
-    q, k = random(2, 4, 3, 8).requires_grad_(), random(2, 2, 3, 8).requires_grad_()
-    assert torch.autograd.gradcheck(lambda q, k: rope(q, k, offset=5), (q, k))
 
 
 # Precision
@@ -179,12 +140,9 @@ def test_low_precision_is_float32_rounded_once(dtype, spec, position, seed):
     assert torch.equal(rotated, rope.rotate(x.float(), where).to(dtype))
 
 
-def test_tables_are_float32_under_any_default_dtype_and_autocast():
+def test_tables_are_float32_under_any_default_dtype():
     rope, x = RotaryEmbedding(RotarySpec(16)), random(1, 2, 300, 16, dtype=torch.float32)
     expected = rope.rotate(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rotated = copy.deepcopy(rope).rotate(x)
-    assert torch.equal(rotated, expected)
     torch.set_default_dtype(torch.float64)
     try:
         fresh = RotaryEmbedding(RotarySpec(16))
@@ -257,28 +215,6 @@ def test_grouped_queries_and_keys_of_another_length():
     assert torch.equal(turned_k, rope.rotate(k))
 
 
-@given(specs(), seeds)
-def test_each_of_the_batch_has_its_own_positions(spec, seed):
-    rope, x = RotaryEmbedding(spec), random(3, 2, 4, spec.head_dim, seed=seed)
-    positions = torch.randint(
-        -(2**31), 2**31, (3, 4), generator=torch.Generator().manual_seed(seed)
-    )
-    rotated = rope.rotate(x, positions)
-    for b in range(3):
-        assert torch.equal(rotated[b], rope.rotate(x[b], positions[b]))
-        for s in range(4):
-            alone = rope.rotate(x[b, :, s : s + 1], positions[b, s : s + 1])
-            assert torch.equal(rotated[b, :, s : s + 1], alone)
-
-
-@given(specs(), st.booleans(), seeds)
-def test_seq_dim_is_only_where_the_positions_run(spec, batched, seed):
-    rope, x = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim, seed=seed)
-    positions = torch.randint(0, 10_000, (2, 4) if batched else (4,))
-    heads_last = rope.rotate(x.transpose(1, 2), positions, seq_dim=-3)
-    assert torch.equal(heads_last.transpose(1, 2), rope.rotate(x, positions))
-
-
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_strides_do_not_matter(pairing):
     rope = RotaryEmbedding(RotarySpec(8, rotary_dim=6, pairing=pairing))
@@ -304,51 +240,204 @@ def test_out_is_written_in_place_too(pairing, rotary_dim):
     assert torch.equal(x, expected)
 
 
-# The module survives what is done to modules
+# Moving what is rotated already: `unrotate`, `shift`, `rerotate`
+
+L = 32
+SHORT, LONG = (1.0, 1.1, 1.5, 2.0), (1.0, 2.0, 6.0, 16.0)
+LONGROPE = scaling.LongRoPE(SHORT, LONG, original_length=L, factor=8.0, short_mscale=1.25)
+NAMED = {
+    "plain": RotarySpec(8),
+    "interleaved, partial": RotarySpec(12, 8, pairing="interleaved"),
+    "trailing": RotarySpec(12, start=4, pairing="interleaved"),
+    "deepseek": RotarySpec(8, pairing="interleaved", write_pairing="half"),
+    "the other way": RotarySpec(12, 8, pairing="half", write_pairing="interleaved", start=2),
+    "backwards": RotarySpec(8, reverse=True),
+    "loud": RotarySpec(12, 8, amplitude=1.7),
+    "loud deepseek": RotarySpec(8, pairing="interleaved", write_pairing="half", amplitude=0.6),
+    "linear": RotarySpec(8, scaling=scaling.Linear(4.0)),
+    "yarn": RotarySpec(8, scaling=scaling.YaRN(16.0, 64)),
+    "loud yarn": RotarySpec(10, 8, scaling=scaling.YaRN(16.0, 64), amplitude=1.3),
+    "dynamic": RotarySpec(8, scaling=scaling.DynamicNTK(2.0, L)),
+    "longrope": RotarySpec(8, scaling=LONGROPE),
+    "proportional": RotarySpec(8, scaling=scaling.Proportional(0.5)),
+    "m-rope": RotarySpec(8, axes=axes.sectioned((2, 1, 1)), amplitude=1.1),
+    "blocks": RotarySpec(8, axes=axes.axial((2, 2)), blocks=(4, 4), amplitude=1.1),
+}
+SPECS = [pytest.param(spec, id=name) for name, spec in NAMED.items()]
+positions_30 = st.integers(-(2**30), 2**30)
+# Of a batch, since a length for all must reach as far as the positions.
+lengths = st.integers(1, 4 * L).map(lambda length: torch.tensor([length]))
+NINE, LONG = torch.tensor([9]), torch.tensor([4 * L])
 
 
-def saved_and_loaded(rope: RotaryEmbedding) -> RotaryEmbedding:
-    return pickle.loads(pickle.dumps(rope))
+def places(spec: RotarySpec, *values: int) -> Tensor:
+    """Positions (S,), or (A, S) with other numbers on each axis."""
+    where = torch.tensor(values)
+    if spec.axis_count > 1:
+        return torch.stack([where * (axis + 1) - axis for axis in range(spec.axis_count)])
+    return where
 
 
-def through_meta(rope: RotaryEmbedding) -> RotaryEmbedding:
-    with torch.device("meta"):
-        rope = RotaryEmbedding(rope.spec)
-        assert rope.rotate(torch.empty(1, 2, 7, 8)).is_meta
-    return rope.to_empty(device="cpu")
+@pytest.mark.parametrize("spec", SPECS)
+@given(positions_30, positions_30, lengths)
+def test_shifted_keys_are_as_if_rotated_there(spec, first, by, length):
+    rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
+    where = places(spec, first, 0, -7, 5)
+    rotated = rope.rotate(k, where, length=length)
+    expected = rope.rotate(k, where + by, length=length)
+    moved = rope.shift(rotated, by, length=length)
+    torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
+    torch.testing.assert_close(rope.shift(moved, -by, length=length), rotated, rtol=0, atol=4e-6)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        torch.nn.Module.half,
-        torch.nn.Module.bfloat16,
-        torch.nn.Module.double,
-        copy.deepcopy,
-        saved_and_loaded,
-        through_meta,
-    ],
-)
-def test_nothing_done_to_the_module_changes_its_results(change):
-    rope, x = RotaryEmbedding(RotarySpec(8)), random(1, 2, 300, 8)
-    expected = rope.rotate(x)
-    changed = change(rope)
-    assert torch.equal(changed.rotate(x), expected)
-    assert torch.equal(changed.rotate(x, torch.arange(300)), expected)
+@pytest.mark.parametrize("spec", SPECS)
+def test_each_key_may_be_shifted_by_its_own_distance(spec):
+    """As when a token is cut out of the middle of a cache: those behind it close up."""
+    rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
+    where, by = places(spec, 0, 1, 3, 4), places(spec, 0, 0, -1, -1)
+    rotated = rope.rotate(k, where, length=NINE)
+    expected = rope.rotate(k, where + by, length=NINE)
+    torch.testing.assert_close(rope.shift(rotated, by, length=NINE), expected, rtol=0, atol=4e-6)
+    rows = torch.stack([by, by], dim=-2)
+    torch.testing.assert_close(rope.shift(rotated, rows, length=NINE), expected, rtol=0, atol=4e-6)
+    heads_last = rope.shift(rotated.transpose(1, 2), by, length=NINE, seq_dim=-3)
+    torch.testing.assert_close(heads_last.transpose(1, 2), expected, rtol=0, atol=4e-6)
 
 
-def test_the_module_holds_no_state():
-    rope = RotaryEmbedding(RotarySpec(64))
-    rope.rotate(random(1, 1, MAX_CACHED_ROWS, 64))
-    assert not [*rope.state_dict(), *rope.parameters(), *rope.buffers()]
-    saved = io.BytesIO()
-    torch.save(rope, saved)
-    assert saved.tell() < 10_000  # the rows that it has cached would be 4 MiB
+@pytest.mark.parametrize("spec", SPECS)
+@given(positions_30, lengths)
+def test_unrotate_inverts_with_every_amplitude_and_pairing(spec, position, length):
+    rope, x = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim)
+    where = places(spec, position, 3, 2, 1)
+    rotated = rope.rotate(x, where, length=length)
+    back = rope.unrotate(rotated, where, length=length)
+    torch.testing.assert_close(back, x, rtol=0, atol=4e-6)
+    again = rope.rotate(rope.unrotate(x, where, length=length), where, length=length)
+    torch.testing.assert_close(again, x, rtol=0, atol=4e-6)
 
 
-def test_rows_cached_in_inference_mode_serve_training():
-    rope, x = RotaryEmbedding(RotarySpec(8)), random(1, 2, 4, 8, dtype=torch.float32)
-    with torch.inference_mode():
-        rope.rotate(x)
-    rope.rotate(x.requires_grad_()).sum().backward()
-    assert x.grad is not None
+@pytest.mark.parametrize("spec", SPECS)
+def test_shift_leaves_the_amplitude_as_it_was(spec):
+    """By 0 nothing changes; over and over, norms stay."""
+    rope, k = RotaryEmbedding(spec), random(1, 2, 4, spec.head_dim)
+    rotated = rope.rotate(k, length=NINE)
+    torch.testing.assert_close(rope.shift(rotated, 0, length=NINE), rotated, rtol=0, atol=1e-6)
+    moved = rotated
+    for _ in range(20):
+        moved = rope.shift(moved, 3, length=NINE)
+    torch.testing.assert_close(moved.norm(dim=-1), rotated.norm(dim=-1), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_dimensions_that_do_not_rotate_are_not_touched_by_any_move(spec):
+    rope, k = RotaryEmbedding(spec), random(1, 2, 4, spec.head_dim, dtype=torch.bfloat16)
+    still = [d for d in range(spec.head_dim) if not spec.start <= d < spec.start + spec.rotary_dim]
+    where = places(spec, 0, 1, 2, 3)
+    moves = [
+        rope.unrotate(k, where, length=NINE),
+        rope.shift(k, 5, length=NINE),
+        rerotate(k, where, spec, spec, old_length=NINE, new_length=LONG),
+    ]
+    for moved in moves:
+        assert torch.equal(moved[..., still], k[..., still])
+
+
+# From one rope to another
+
+
+@given(st.lists(st.integers(0, 2**30), min_size=4, max_size=4), st.booleans())
+def test_a_cache_survives_longropes_crossing(where, back):
+    spec, k = NAMED["longrope"], random(2, 3, 4, 8)
+    rope, positions = RotaryEmbedding(spec), torch.tensor(where)
+    sides = torch.tensor([[L], [L + 1]])
+    old, new = sides.flip(0) if back else sides
+    rotated = rope.rotate(k, positions, length=old)
+    moved = rerotate(rotated, positions, spec, spec, old_length=old, new_length=new)
+    expected = rope.rotate(k, positions, length=new)
+    torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
+    assert (rotated - expected).abs().max() > 1e-2  # there was something to do: two amplitudes
+
+
+def test_rows_of_a_batch_may_cross_one_by_one():
+    spec, k = NAMED["longrope"], random(3, 2, 5, 8)
+    rope, where = RotaryEmbedding(spec), torch.arange(30, 35)
+    old, new = torch.tensor([35, 35, L]), torch.tensor([36, 10, 36])
+    rotated = rope.rotate(k, where, length=old)
+    moved = rerotate(rotated, where, spec, spec, old_length=old, new_length=new)
+    expected = rope.rotate(k, where, length=new)
+    torch.testing.assert_close(moved, expected, rtol=0, atol=4e-6)
+    torch.testing.assert_close(moved[0], rotated[0], rtol=0, atol=4e-6)
+
+
+ALIKE = [spec for spec in NAMED.values() if (spec.head_dim, spec.axis_count) == (8, 1)]
+
+
+@given(st.sampled_from(ALIKE), st.sampled_from(ALIKE), positions_30, lengths, lengths)
+def test_keys_go_from_any_rope_to_any_other(old, new, position, old_length, new_length):
+    """Between rules, amplitudes, directions and both orders of pairs, written and read."""
+    k, where = random(2, 3, 2, 8), torch.tensor([position, 3])
+    rotated = RotaryEmbedding(old).rotate(k, where, length=old_length)
+    moved = rerotate(rotated, where, old, new, old_length=old_length, new_length=new_length)
+    expected = RotaryEmbedding(new).rotate(k, where, length=new_length)
+    torch.testing.assert_close(moved, expected, rtol=0, atol=6e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spec", SPECS)
+def test_low_precision_keys_are_moved_in_float32_and_rounded_once(spec, dtype):
+    rope, k = RotaryEmbedding(spec), random(2, 3, 4, spec.head_dim, dtype=dtype)
+    where = places(spec, 2**30, 1, 2, 3)
+    assert torch.equal(
+        rope.shift(k, 77, length=NINE), rope.shift(k.float(), 77, length=NINE).to(dtype)
+    )
+    assert torch.equal(
+        rope.unrotate(k, where, length=NINE), rope.unrotate(k.float(), where, length=NINE).to(dtype)
+    )
+    lengths = {"old_length": NINE, "new_length": LONG}
+    moved = rerotate(k, where, spec, spec, **lengths)
+    assert moved.dtype == dtype
+    assert torch.equal(moved, rerotate(k.float(), where, spec, spec, **lengths).to(dtype))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_gradients_run_through_every_move(spec):
+    rope, k = RotaryEmbedding(spec), random(1, 2, 3, spec.head_dim).requires_grad_()
+    where = places(spec, 5, 1, 2)
+    moves = [
+        lambda k: rope.unrotate(k, where, length=NINE),
+        lambda k: rope.shift(k, 5, length=NINE),
+        lambda k: rerotate(k, where, spec, spec, old_length=NINE, new_length=LONG),
+    ]
+    for move in moves:
+        assert torch.autograd.gradcheck(move, k)
+
+
+def test_what_cannot_be_moved_is_an_error():
+    rope, k, four = RotaryEmbedding(RotarySpec(8)), random(1, 2, 4, 8), torch.arange(4)
+    spec, longrope = rope.spec, NAMED["longrope"]
+    check_refused(
+        ValueError,
+        [
+            (
+                lambda: rope.shift(k, four[:3]),
+                "by must be (4,) or (1, 4) for k of shape (1, 2, 4, 8)",
+            ),
+            (lambda: rope.shift(k[..., :6], 1), "k's last axis must be head_dim=8, got shape (1,"),
+            (
+                lambda: rerotate(k, four, spec, RotarySpec(8, 6)),
+                "same dimensions as old: head_dim,",
+            ),
+            (lambda: rerotate(k, four[:3], spec, spec), "positions must be (4,) or (1, 4)"),
+            (lambda: rerotate(k, four, spec, longrope, old_length=3), "frequencies of LongRoPE"),
+        ],
+    )
+    check_refused(
+        TypeError,
+        [
+            (lambda: rope.shift(k, 0.5), "by must be an integer tensor, got 0.5"),
+            (
+                lambda: rope.shift(k, torch.ones(4)),
+                "by must have an integer dtype, got torch.float32",
+            ),
+        ],
+    )

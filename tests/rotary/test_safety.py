@@ -410,20 +410,6 @@ def test_exported_with_any_length(spec, given, strict):
         assert same(program.module()(*example), model(*example))
 
 
-def test_an_import_and_an_eager_call_load_no_compiler():
-    """It takes a second, which nobody should pay who compiles nothing."""
-    import subprocess
-    import sys
-
-    script = (
-        "import sys, torch; from ropewalk import RotaryEmbedding, RotarySpec, scaling;"
-        "rope = RotaryEmbedding(RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 32)));"
-        "rope.rotate(torch.ones(2, 1, 4, 8), length=torch.tensor([4, 99]));"
-        "sys.exit('torch._dynamo' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
 TRANSFORMS = {
     "grad": lambda f, x, t: torch.func.grad(lambda y: (f(y) ** 2 * t).sum())(x),
     "vmap": lambda f, x, t: torch.func.vmap(f)(x),

@@ -1,15 +1,12 @@
 """What `ModelSpec.from_config` reads in config.json files that were really published.
 
-These fail when a published file is read otherwise than its model's own code would, when reading
-needs another library than torch, and when the origin of a value is noted wrong, or makes layers
-differ.
+These fail when a published file is read otherwise than its model's own code would, and when the
+origin of a value is noted wrong, or makes layers differ.
 """
 
 import copy
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 from published import FOLDER, GONE, PUBLISHED, READ, REFUSED, changed, published_spec
@@ -235,19 +232,6 @@ def test_a_stated_pairing_reads_an_unknown_type():
     assert spec.layers == (LayerSpec(rope),) * 2
     del raw["model_type"]
     assert ModelSpec.from_config(raw, pairing="interleaved").layers == spec.layers
-
-
-def test_nothing_else_is_imported():
-    code = (
-        "import sys, json; from ropewalk import ModelSpec; ModelSpec.from_config(sys.argv[1])"
-        ".to_config(); print(json.dumps([m for m in sys.modules if '.' not in m]))"
-    )
-    path = FOLDER / "gemma-3-4b-it.json"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-    )
-    loaded = set(json.loads(done.stdout))
-    assert not loaded & {"transformers", "huggingface_hub", "pydantic", "tokenizers"}
 
 
 DEFAULT = {"rope_type": "default"}
