@@ -1,7 +1,7 @@
-"""A rope goes wherever its model goes: casts, meta, copies, compilers, exporters, transforms.
+"""A rope goes wherever its model goes: casts, meta, copies, transforms.
 
 These fail when a place where modules are put changes what a rope returns, leaves something behind
-in it that spoils later calls, compiles anew at every length, or builds a table that is too big.
+in it that spoils later calls, or builds a table that is too big.
 """
 
 import copy
@@ -12,7 +12,6 @@ import warnings
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -273,159 +272,3 @@ def test_second_derivatives_and_those_of_the_tables(pairing, write_pairing):
 
     assert torch.autograd.gradcheck(rotated, (x, cos, sin), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(rotated, (x, cos, sin))
-
-
-# Compilers
-
-
-@pytest.fixture
-def compiled():
-    """Compiles without code generation, and counts graphs: what recompiles, recompiles anywhere."""
-    torch._dynamo.reset()
-
-    def compile(function, fullgraph=True):
-        counter = CompileCounter()
-        return torch.compile(function, backend=counter, fullgraph=fullgraph), counter
-
-    yield compile
-    torch._dynamo.reset()
-
-
-COUNTS = (7, 9, 33, 1_000)
-MOST = 2  # one graph for the first length, one for all lengths
-
-
-@pytest.mark.parametrize("spec", [p for p in SPECS if p.id in ("plain", "blocks")])
-def test_compiled_once_for_all_lengths_and_offsets(spec, compiled):
-    rope = RotaryEmbedding(spec)
-    prefill, counter = compiled(lambda q, k: rope(q, k))
-    decode, steps = compiled(lambda q, k, offset: rope(q, k, offset=offset))
-    for count in COUNTS:
-        q, k = queries_and_keys(spec, count)
-        assert same(prefill(q, k), rope(q, k))
-    q, k = queries_and_keys(spec, 1)
-    for offset in (5, 6, 16_384, 10_000_000):
-        assert same(decode(q, k, offset), rope(q, k, offset=offset))
-    assert counter.frame_count <= MOST
-    assert steps.frame_count <= MOST
-
-
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("spec", [NAMED["plain"], MROPE])
-def test_compiled_once_with_positions(spec, batched, compiled):
-    rope = RotaryEmbedding(spec)
-    fast, counter = compiled(lambda q, k, where: rope(q, k, where))
-    for count in COUNTS:
-        q, k = queries_and_keys(spec, count)
-        front = (spec.axis_count,) * (spec.axis_count > 1)
-        where = torch.randint(0, 2**31, (*front, 2, count) if batched else (*front, count))
-        assert same(fast(q, k, where), rope(q, k, where))
-    assert counter.frame_count <= MOST
-
-
-def test_longrope_compiles_once_for_each_side_of_its_length(compiled):
-    spec = NAMED["longrope"]
-    rope = RotaryEmbedding(spec)
-    fast, counter = compiled(lambda q, k, length: rope(q, k, length=length))
-    for count in (7, 9, 12, 31, 32, 33, 60, 100, 20, 1_000):
-        q, k = queries_and_keys(spec, count)
-        assert same(fast(q, k, count), rope(q, k, length=count))
-    assert counter.frame_count <= MOST + 1
-
-
-@pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("spec", [NAMED["longrope"], NAMED["dynamic"]], ids=["longrope", "dynamic"])
-def test_lengths_that_differ_in_the_batch_and_dynamic_rules_are_one_graph(spec, each, compiled):
-    """Their frequencies are an operator's: no graph break, and no graph for each length."""
-    rope = RotaryEmbedding(spec)
-    fast, counter = compiled(lambda q, k, length: rope(q, k, length=length))
-    graphs = []
-    for count in (7, 9, 12, 33, 60, 100, 110, 120, 130, 140):
-        q, k = queries_and_keys(spec, count)
-        length = torch.tensor([count, 2 * count]) if each else count
-        assert same(fast(q, k, length), rope(q, k, length=length))
-        graphs.append(counter.frame_count)
-    assert graphs[-1] == graphs[4]
-
-
-def test_moves_and_gradients_compile(compiled):
-    spec = NAMED["partial, loud yarn"]
-    rope = RotaryEmbedding(spec)
-
-    def moved(k: Tensor, by: Tensor) -> Tensor:
-        return rope.unrotate(rope.shift(k, by), offset=3) + rope.shift(k, 2)
-
-    fast, counter = compiled(moved)
-    for count in COUNTS:
-        k, by = queries_and_keys(spec, count)[1].requires_grad_(), torch.randint(0, 99, (count,))
-        rotated = fast(k, by)
-        assert torch.equal(rotated, moved(k, by))
-        (ours,), (theirs,) = (torch.autograd.grad(y.sum(), k) for y in (rotated, moved(k, by)))
-        assert torch.equal(ours, theirs)
-    assert counter.frame_count <= MOST
-
-
-@pytest.mark.slow
-def test_generated_code_is_as_exact(compiled):
-    """Integers wrap in C++ as they do here, at 2^31 too."""
-    rope = RotaryEmbedding(RotarySpec(8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, of torch.jit.script
-        fast = torch.compile(lambda q, k, offset: rope(q, k, offset=offset), fullgraph=True)
-        for offset in (0, 7, 10_000_000, 2**31 - 9):
-            q, k = queries_and_keys(rope.spec, 9)
-            for ours, theirs in zip(fast(q, k, offset), rope(q, k, offset=offset), strict=True):
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-
-
-class Prefill(nn.Module):
-    def __init__(self, spec: RotarySpec) -> None:
-        super().__init__()
-        self.rope = RotaryEmbedding(spec)
-
-    def forward(self, q: Tensor, k: Tensor, where: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.rope(q, k, where, length=2**31)
-
-
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("given", ["counted", "positions"])
-@pytest.mark.parametrize("spec", [p for p in SPECS if p.id in ("plain", "m-rope", "longrope")])
-def test_exported_with_any_length(spec, given, strict):
-    """The range is not cut short at the rows that are cached otherwise."""
-    model, count = Prefill(spec), torch.export.Dim("S", min=2, max=1_000_000)
-    front = (spec.axis_count,) * (spec.axis_count > 1)
-
-    def arguments(count: int) -> tuple[Tensor, ...]:
-        q, k = queries_and_keys(spec, count)
-        where = torch.randint(0, 2**31, (*front, count))
-        return (q, k, where) if given == "positions" else (q, k)
-
-    dynamic = [{2: count}, {2: count}, {len(front): count}]
-    example = arguments(6)
-    program = torch.export.export(
-        model, example, dynamic_shapes=tuple(dynamic[: len(example)]), strict=strict
-    )
-    for there in (5, 6, 300):
-        example = arguments(there)
-        assert same(program.module()(*example), model(*example))
-
-
-TRANSFORMS = {
-    "grad": lambda f, x, t: torch.func.grad(lambda y: (f(y) ** 2 * t).sum())(x),
-    "vmap": lambda f, x, t: torch.func.vmap(f)(x),
-    "jvp": lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1],
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_transforms_within_a_compiled_function(transform):
-    """An operator there has no forward derivative, and gave zeros without an error."""
-    rope = RotaryEmbedding(RotarySpec(8))
-    x, t = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
-
-    def whole(x: Tensor, t: Tensor) -> Tensor:
-        return TRANSFORMS[transform](rope.rotate, x, t)
-
-    fast = torch.compile(whole, backend="aot_eager")
-    torch.testing.assert_close(fast(x, t), whole(x, t))
