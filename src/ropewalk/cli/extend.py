@@ -107,7 +107,7 @@ def extend(
         from ropewalk.tools.extend import extend as run
         from ropewalk.tools.extend.engine_fragments import ENGINES
         from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
-        from ropewalk.tools.loss.loss_report import save_losses
+        from ropewalk.tools.loss.loss_report import loss_picture
         from ropewalk.tools.loss.measure_losses import read_model
 
         if engine not in (*ENGINES, "all"):
@@ -128,7 +128,7 @@ def extend(
         if picture is not None and measured is None:
             save_rules(picture, found)
         elif picture is not None and measured is not None:
-            save_losses(picture, measured)
+            loss_picture(measured).save(picture)
         if as_json:
             facts = found.to_dict() | ({"loss": measured.to_dict()} if measured else {})
             print(json.dumps(facts, ensure_ascii=False, indent=1))

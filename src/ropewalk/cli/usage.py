@@ -79,7 +79,7 @@ def usage(
         from ropewalk.lab.tasks.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure
-        from ropewalk.tools.usage.usage_report import save_usage, summary_blocks
+        from ropewalk.tools.usage.usage_report import summary_blocks, usage_picture
 
         place, text_file, picture = (
             path_of("MODEL", model), path_of("--text", text), path_of("--plot", plot)
@@ -108,7 +108,7 @@ def usage(
         with redirect_stdout(sys.stderr):
             found = measure(loaded, ids, targets=targets)
         if picture is not None:
-            save_usage(picture, found)
+            usage_picture(found).save(picture)
         if as_json:
             print(json.dumps({"source": name, **found.to_dict()}, ensure_ascii=False, indent=1))
             return

@@ -1,5 +1,7 @@
 """A model while a tool runs it: parts that rotate, replaced for a while; its state, restored.
 
+Also what it may read and must compute: ids of its vocabulary, and finite numbers.
+
 Functions that rotate have names such as `apply_rotary_pos_emb`. Modules that compute tables have
 classes such as `LlamaRotaryEmbedding`.
 """
@@ -137,3 +139,25 @@ def _restore(value: Any, copy: Any) -> None:
     else:
         value.clear()
         value.update(copy)
+
+
+def check_ids(name: str, ids: Tensor, vocabulary: int) -> None:
+    """Raise ValueError unless ids are those of a vocabulary; on a GPU, others end the process."""
+    low, high = (int(bound) for bound in ids.aminmax())
+    if low < 0 or high >= vocabulary:
+        wrong = high if high >= vocabulary else low
+        raise ValueError(f"{name} must be ids from 0 to {vocabulary - 1}, got {wrong}")
+
+
+def check_finite(model: nn.Module, x: Tensor, where: str) -> None:
+    """Raise ValueError if numbers that a model computed are NaN or infinite."""
+    if not bool(x.isfinite().all()):
+        raise ValueError(
+            f"model must compute finite numbers, got NaN or infinity in {where}{overflow(model)}"
+        )
+
+
+def overflow(model: nn.Module) -> str:
+    """Return the way out, for the end of a message, if a model may compute too large numbers."""
+    half = next(model.parameters()).dtype == torch.float16
+    return "; float16 overflows early: use bfloat16 or float32" if half else ""

@@ -7,7 +7,7 @@ or downloaded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +67,14 @@ def read_source(path: Path, trust_remote_code: bool = False, *, name: str = "--m
         raise ValueError(
             f"{name} must be a config.json or a folder that contains one, got {shown_path(path)}"
         )
-    spec = _spec_of(path, name)  # also rejects absurd sizes
+    try:  # errors suggest no argument that the command does not have
+        spec = ModelSpec.from_config(path)  # also rejects absurd sizes
+    except UnreadableConfigError as error:
+        says = f"{name} must be a model's folder or a config.json, got {error.got}"
+        raise ValueError(says) from error
+    except ArgumentNeededError as error:
+        says = f"{name} must have a rope that ropewalk knows: {error.what}"
+        raise ValueError(says) from error
     if not any(layer.rope for layer in spec.stacks.get("text", ())):
         raise ValueError(f"{name} must have a text stack with a rope, got {shown_path(path)}")
     transformers = import_transformers()
@@ -100,18 +107,6 @@ def read_source(path: Path, trust_remote_code: bool = False, *, name: str = "--m
         f"{name} must be a causal language model, got model_type {config.model_type} in "
         f"{shown_path(path)}"
     )
-
-
-def _spec_of(path: Path, name: str) -> ModelSpec:
-    """Return the ropes of a model; errors suggest no argument that the command does not have."""
-    try:
-        return ModelSpec.from_config(path)
-    except UnreadableConfigError as error:
-        says = f"{name} must be a model's folder or a config.json, got {error.got}"
-        raise ValueError(says) from error
-    except ArgumentNeededError as error:
-        says = f"{name} must have a rope that ropewalk knows: {error.what}"
-        raise ValueError(says) from error
 
 
 def load(source: Source, dtype: torch.dtype, device: torch.device) -> nn.Module:
@@ -215,34 +210,52 @@ MOST_TOKENIZER_BYTES = 2**27  # Gemma 3's has 33 million
 CHARACTERS = 8  # per token of the part of a text that is encoded first
 
 
-def read_tokens(
-    source: Source, file: Path, least: int, most: int, *, name: str = "--text"
-) -> Tensor:
+def read_tokens(source: Source, file: Path, least: int, most: int) -> Tensor:
     """Return the token ids (N,) of a UTF-8 text, the first `most` if it has more.
 
-    Special tokens, such as one for the beginning, are not added; `start_tokens` returns them. Of a
-    long text only the beginning is encoded. name: what messages call the argument.
+    Special tokens, such as one for the beginning, are not added; `start_tokens` returns them.
 
     Raises ValueError if the folder has no readable tokenizer.json, or if the text is not UTF-8, has
     fewer than `least` tokens, or has ids that the model does not know.
     """
     tokenizer = _tokenizer(source)
+    ids = first_tokens(
+        lambda part: list(tokenizer.encode(part, add_special_tokens=False).ids),
+        text_of(file),
+        file,
+        least,
+        most,
+    )
+    _check_ids(source, ids)
+    return torch.tensor(ids, dtype=torch.int64)
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a file. Raises ValueError if it is not UTF-8."""
     try:
-        text = read_text(file, MOST_DATA_BYTES)
+        return read_text(file, MOST_DATA_BYTES)
     except ValueError as error:
-        raise ValueError(f"{name} must be a UTF-8 text file, got {error}") from None
+        raise ValueError(f"--text must be a UTF-8 text file, got {error}") from None
+
+
+def first_tokens(
+    encode: Callable[[str], list[int]], text: str, file: Path, least: int, most: int
+) -> list[int]:
+    """Return the first ids of a file's text, at most `most`; of a long one, only a part is encoded.
+
+    Raises ValueError if there are fewer than `least`.
+    """
     # The end of a part that is cut may be encoded differently, so it must not be returned.
     count = CHARACTERS * (most + 8)
-    ids = _encode(tokenizer, text[:count])
+    ids = encode(text[:count])
     while len(ids) < most + 8 and count < len(text):
         count *= 2
-        ids = _encode(tokenizer, text[:count])
+        ids = encode(text[:count])
     if len(ids) < least:
         raise ValueError(
-            f"{name} {shown_path(file)} has {len(ids):,} tokens, at least {least:,} are needed"
+            f"--text {shown_path(file)} has {len(ids):,} tokens, at least {least:,} are needed"
         )
-    _check_ids(source, ids)
-    return torch.tensor(ids[:most], dtype=torch.int64)
+    return ids[:most]
 
 
 def start_tokens(source: Source) -> Tensor:
@@ -280,10 +293,6 @@ def _tokenizer(source: Source) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _encode(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _check_ids(source: Source, ids: list[int]) -> None:

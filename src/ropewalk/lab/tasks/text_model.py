@@ -13,7 +13,7 @@ from torch import Tensor
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings import build
 from ropewalk.encodings.rotary import RotarySite
-from ropewalk.files import MOST_DATA_BYTES, read_text, shown_path
+from ropewalk.files import shown_path
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_sources import read_run_config
@@ -22,9 +22,9 @@ from ropewalk.lab.tasks.text import masked
 from ropewalk.lab.tokens import PAD, Tokens
 from ropewalk.machine import check_fits
 from ropewalk.model import LanguageModel
+from ropewalk.tools.model_files import first_tokens, text_of
 
 MODEL_FILE = "model.safetensors"
-CHARACTERS = 8  # per token of the part of a text that is encoded first
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,9 @@ class TextModel:
 
     def read_ids(self, text_file: Path, least: int, most: int) -> Tensor:
         """Return the first token ids of a UTF-8 text, at least `least` and at most `most`."""
-        try:
-            text = read_text(text_file, MOST_DATA_BYTES).replace("\r\n", "\n").strip()
-        except ValueError as error:
-            raise ValueError(f"--text must be a UTF-8 text file, got {error}") from None
-        # The end of a part that is cut may be encoded differently, so it must not be returned.
-        count = CHARACTERS * (most + 8)
-        (ids,) = self.tokens.encode([text[:count]])
-        while len(ids) < most + 8 and count < len(text):
-            count *= 2
-            (ids,) = self.tokens.encode([text[:count]])
-        if len(ids) < least:
-            raise ValueError(
-                f"--text {shown_path(text_file)} has {len(ids):,} tokens, at least {least:,} are "
-                f"needed"
-            )
-        return torch.tensor(ids[:most])
+        text = text_of(text_file).replace("\r\n", "\n").strip()
+        ids = first_tokens(lambda part: self.tokens.encode([part])[0], text, text_file, least, most)
+        return torch.tensor(ids)
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the model reads, and its targets (-1: none) unless they are the next tokens.

@@ -125,17 +125,17 @@ class LossMeasurement:
 
     def result(self, method: str) -> RuleLoss:
         """Return the result of a method. Raises ValueError if it was not measured."""
-        for each in self.results:
-            if each.method == method:
-                return each
-        known = ", ".join(each.method for each in self.results)
-        raise ValueError(f"method must be one that was measured: {known}, got {method!r}")
+        results = {result.method: result for result in self.results}
+        if method not in results:
+            known = ", ".join(results)
+            raise ValueError(f"method must be one that was measured: {known}, got {method!r}")
+        return results[method]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain data."""
         plain: dict[str, Any] = to_plain(self)
-        for result, each in zip(self.results, plain["results"], strict=True):
-            each["rule"] = None if result.rule is None else repr(result.rule)
+        for result, facts in zip(self.results, plain["results"], strict=True):
+            facts["rule"] = None if result.rule is None else repr(result.rule)
         return plain
 
 
@@ -157,16 +157,11 @@ def difference(first: Tensor, second: Tensor) -> Difference:
     The interval is symmetric, from resampled means of the units.
     """
     apart = first - second
-    units, mean = _units(apart), float(apart.mean())
+    passages, tokens = apart.shape
+    blocks = 1 if unit_of(passages) == PASSAGES else max(1, tokens // BLOCK)
+    units = torch.cat([block.mean(1) for block in apart.tensor_split(blocks, dim=1)])
+    mean = float(apart.mean())
     if len(units) < FEWEST_UNITS:
         return Difference(mean, None, None)
     half = mean_half_width(units, DRAWS)
     return Difference(mean, mean - half, mean + half)
-
-
-def _units(apart: Tensor) -> Tensor:
-    passages, tokens = apart.shape
-    if unit_of(passages) == PASSAGES:
-        return apart.mean(1)
-    blocks = apart.tensor_split(max(1, tokens // BLOCK), dim=1)
-    return torch.cat([each.mean(1) for each in blocks])

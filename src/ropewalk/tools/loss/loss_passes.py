@@ -24,7 +24,7 @@ from ropewalk.checks import check_int, shown
 from ropewalk.machine import check_fits
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Scaling
-from ropewalk.tools.live_model import preserved
+from ropewalk.tools.live_model import check_ids, preserved
 from ropewalk.tools.loss.loss_measurement import NONE, OWN, ShiftLoss, Shifts, difference
 from ropewalk.tools.model_cost import least_bytes, work_of
 
@@ -75,7 +75,7 @@ def spec_of(model: nn.Module) -> ModelSpec:
     return ModelSpec.from_config(config)
 
 
-SCORED = 256  # tokens of a passage
+SCORED = 256  # tokens of a passage; fewer if the model is tiny
 MOST_SHIFTED = 1024  # tokens of a passage at shifted positions
 NEAR = (1, 2, 3)  # offsets at which angles are exact enough, so that they show rounding alone
 FAR = 5  # offsets
@@ -111,17 +111,17 @@ class Work:
         """Return the work. Raises TypeError or ValueError for wrong arguments of `measure_loss`."""
         ids = _ids("tokens", tokens, model)
         first = ids[:0] if start is None else _ids("start", start, model)
-        scored, least = scored_tokens(original), 8 + 2 * len(first)
-        check_int("original", original, least)
+        check_int("original", original, 8 + 2 * len(first))
         check_int("to", to, original + 1)
         check_int("passages", passages, 1)
         if len(ids) < to:
             raise ValueError(
                 f"tokens must be at least {to:,}, the longest context, got {len(ids):,}"
             )
+        scored = min(SCORED, original // 4)
         ends = passage_ends(len(ids), to, scored, passages)
         grid = context_grid(original, to, scored)
-        return cls(ids, first, original, to, scored, ends, grid, shifted_tokens(original))
+        return cls(ids, first, original, to, scored, ends, grid, min(original, MOST_SHIFTED))
 
     def windows(self, context: int) -> list[Tensor]:
         """Return the tokens (S,) of each passage with a context, start tokens included."""
@@ -150,22 +150,13 @@ def check_rules(rules: Mapping[str, Scaling]) -> None:
 
 def _ids(name: str, tokens: Any, model: nn.Module) -> Tensor:
     if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.is_floating_point():
-        found = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else shown(tokens)
-        raise ValueError(f"{name} must be the ids of tokens (N,), got {found}")
+        got = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else shown(tokens)
+        raise ValueError(f"{name} must be the ids of tokens (N,), got {got}")
     embeddings: Any = getattr(model, "get_input_embeddings", lambda: None)()
     known = getattr(embeddings, "num_embeddings", None)
-    if known is not None and tokens.numel():  # on a GPU, such an id would break the process
-        low, high = (int(each) for each in tokens.aminmax())
-        if low < 0 or high >= known:
-            raise ValueError(
-                f"{name} must be ids from 0 to {known - 1}, got {high if high >= known else low}"
-            )
+    if known is not None and tokens.numel():
+        check_ids(name, tokens, known)
     return tokens.to(next(model.parameters()).device, torch.int64)
-
-
-def scored_tokens(original: int) -> int:
-    """Return how many tokens of a passage are scored: 256, or fewer if the model is tiny."""
-    return max(1, min(SCORED, original // 4))
 
 
 def context_grid(original: int, to: int, scored: int) -> tuple[int, ...]:
@@ -173,7 +164,7 @@ def context_grid(original: int, to: int, scored: int) -> tuple[int, ...]:
     grid = [original // 4, original // 2, original]
     while grid[-1] * 2 < to:
         grid.append(grid[-1] * 2)
-    return tuple(sorted({each for each in grid if 2 * scored <= each < to} | {original, to}))
+    return tuple(sorted({n for n in grid if 2 * scored <= n < to} | {original, to}))
 
 
 def passage_ends(count: int, to: int, scored: int, most: int) -> tuple[int, ...]:
@@ -188,11 +179,6 @@ def passage_ends(count: int, to: int, scored: int, most: int) -> tuple[int, ...]
     return tuple(to + room * i // (passages - 1) for i in range(passages))
 
 
-def shifted_tokens(original: int) -> int:
-    """Return the tokens of a passage at shifted positions."""
-    return min(original, MOST_SHIFTED)
-
-
 def far_offsets(to: int, length: int) -> tuple[int, ...]:
     """Return the offsets of the first position, up to the last at which the passage fits."""
     last = to - length
@@ -205,48 +191,34 @@ LEAST_ROUNDING = 1e-5  # nats
 
 def measure_shifts(model: nn.Module, passages: Sequence[Tensor], scored: int, to: int) -> Shifts:
     """Return the losses of passages (S,), all of the same length, with positions up to `to`."""
-    spec = spec_of(model)
-    if any(layer.query_temperature is not None for layer in spec.layers):
+    layers = spec_of(model).layers
+    if any(layer.query_temperature is not None for layer in layers):
         return Shifts(not_compared="the model scales queries by their position")
     last = max(to, len(passages[0]) + max(NEAR))  # all offsets have one length
-    length = last if needs_length(spec) else None
-    offsets = (0, *NEAR, *far_offsets(to, len(passages[0])))
-    found, spread = {}, 0.0
-    for offset in offsets:
-        runs = [run_pass(model, ids, scored, offset, length) for ids in passages]
-        found[offset] = torch.stack([each.losses for each in runs])
-        spread = max(spread, *(each.spread for each in runs))
-    if not all(bool(losses.isfinite().all()) for losses in found.values()):
+    needed = any(layer.rope is not None and layer.rope.needs_length for layer in layers)
+    losses, spread = {}, 0.0
+    for offset in (0, *NEAR, *far_offsets(to, len(passages[0]))):
+        runs = [run_pass(model, ids, scored, offset, last if needed else None) for ids in passages]
+        losses[offset] = torch.stack([run.losses for run in runs])
+        spread = max(spread, *(run.spread for run in runs))
+    if not all(bool(of_offset.isfinite().all()) for of_offset in losses.values()):
         return Shifts(not_compared="the loss is not a finite number")
-    rows = tuple(_row(offset, losses, found[0]) for offset, losses in found.items())
-    near = max(each.largest for each in rows if each.offset in NEAR)
-    rounding = min(max(LEAST_ROUNDING, TIMES * near), _most_rounding(model, spread))
-    flat = all(each.largest <= rounding for each in rows)
-    return Shifts(rows, rounding, _slope(rows), flat)
-
-
-def needs_length(spec: ModelSpec) -> bool:
-    """Return whether a rope of the text depends on the length of the sequence."""
-    return any(layer.rope is not None and layer.rope.needs_length for layer in spec.layers)
-
-
-def _row(offset: int, losses: Tensor, unshifted: Tensor) -> ShiftLoss:
-    change = difference(losses, unshifted)
-    return ShiftLoss(offset, float(losses.mean()), change, float((losses - unshifted).abs().max()))
-
-
-def _most_rounding(model: nn.Module, spread: float) -> float:
-    """Return a bound of a loss's change by rounding: twice that of a logit in `bench --model`."""
+    rows = []
+    for offset, shifted in losses.items():
+        largest = float((shifted - losses[0]).abs().max())
+        change = difference(shifted, losses[0])
+        rows.append(ShiftLoss(offset, float(shifted.mean()), change, largest))
+    near = max(row.largest for row in rows if row.offset in NEAR)
+    # A loss changes at most by twice what rounding changes a logit in `bench --model`.
     dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
-    return 2 * spread * max(1e-3, 64 * torch.finfo(dtype).eps)
-
-
-def _slope(rows: Sequence[ShiftLoss]) -> float:
-    """Return the least-squares slope of the mean change, per 1,000 positions."""
-    x = torch.tensor([each.offset for each in rows], dtype=torch.float64)
-    y = torch.tensor([each.change.mean for each in rows], dtype=torch.float64)
+    most = 2 * spread * max(1e-3, 64 * torch.finfo(dtype).eps)
+    rounding = min(max(LEAST_ROUNDING, TIMES * near), most)
+    # The least-squares slope of the mean change, per 1,000 positions.
+    x = torch.tensor([row.offset for row in rows], dtype=torch.float64)
+    y = torch.tensor([row.change.mean for row in rows], dtype=torch.float64)
     x = x - x.mean()
-    return float(1000 * (x @ (y - y.mean())) / (x @ x))
+    slope = float(1000 * (x @ (y - y.mean())) / (x @ x))
+    return Shifts(tuple(rows), rounding, slope, all(row.largest <= rounding for row in rows))
 
 
 FIRST = 32  # tokens of the first timed pass
@@ -274,7 +246,7 @@ def check_bounds(
         rule="to must be smaller",
         what=f"a pass of {longest:,} tokens needs at least",
     )
-    work, length = sum(work_of(model, each) for each in passes), FIRST
+    work, length = sum(work_of(model, count) for count in passes), FIRST
     while length <= longest:
         try:
             taken = _seconds(model, ids[:length], clock)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ropewalk.figures.loss_pictures import loss_by_context
@@ -38,11 +37,13 @@ LOSS_IS_NOT_ALL = (
 
 def findings(found: LossMeasurement) -> list[str]:
     """Return a sentence for each finding."""
-    said = [_longer(found, each) for each in found.results if each.contexts]
-    said += [s for each in found.results[1:] if each.contexts for s in _shorter(found, each)]
-    said += _lowest(found)
-    said += _positions(named_shifts(found))
-    return [*said, about_intervals(found), LOSS_IS_NOT_ALL]
+    measured = [rule for rule in found.results if rule.contexts]
+    sentences = [_longer(found, rule) for rule in measured]
+    for rule in measured[1:]:
+        sentences += _shorter(found, rule)
+    sentences += _lowest(found)
+    sentences += _positions(named_shifts(found))
+    return [*sentences, about_intervals(found), LOSS_IS_NOT_ALL]
 
 
 def named_shifts(found: LossMeasurement) -> dict[str, Shifts]:
@@ -50,7 +51,7 @@ def named_shifts(found: LossMeasurement) -> dict[str, Shifts]:
     if found.not_patched:
         return {found.results[0].method: found.unpatched}
     own = {f"{found.results[0].method}, angles of transformers": found.unpatched}
-    return own | {each.method: each.shifts for each in found.results if each.contexts}
+    return own | {rule.method: rule.shifts for rule in found.results if rule.contexts}
 
 
 def about_intervals(found: LossMeasurement) -> str:
@@ -88,10 +89,10 @@ def _longer(found: LossMeasurement, rule: RuleLoss) -> str:
     if change.low is not None and not change.shown:
         return f"{rule.method}: no difference shown between {here} and {there} {interval(change)}"
     way = "lower" if change.mean < 0 else "higher"
-    said = f"{rule.method}: loss with {here} is {abs(change.mean):.3f} {way} than with {there}"
+    sentence = f"{rule.method}: loss with {here} is {abs(change.mean):.3f} {way} than with {there}"
     if change.low is None:
-        return f"{said}, but too few tokens are scored for an interval"
-    return f"{said} {interval(change)}"
+        return f"{sentence}, but too few tokens are scored for an interval"
+    return f"{sentence} {interval(change)}"
 
 
 def _shorter(found: LossMeasurement, rule: RuleLoss) -> Iterator[str]:
@@ -107,46 +108,41 @@ def _shorter(found: LossMeasurement, rule: RuleLoss) -> Iterator[str]:
 
 def _lowest(found: LossMeasurement) -> Iterator[str]:
     """Yield which method has the lowest loss, if there are several."""
-    measured = [each for each in found.results if each.contexts]
-    if len(measured) == 1:
+    measured = sum(bool(rule.contexts) for rule in found.results)
+    if measured == 1:
         return
-    said = f"lowest loss with {found.to:,} tokens of context: {found.lowest}"
+    others = "all others" if measured == len(found.results) else "all others that were measured"
+    rest = f", and {others} are shown to be higher"
     if found.tied:
-        yield f"{said}; not shown to be higher: {', '.join(found.tied)}"
-        return
-    others = "all others" if measured == [*found.results] else "all others that were measured"
-    yield f"{said}, and {others} are shown to be higher"
+        rest = f"; not shown to be higher: {', '.join(found.tied)}"
+    yield f"lowest loss with {found.to:,} tokens of context: {found.lowest}{rest}"
 
 
 def _positions(shifts: Mapping[str, Shifts]) -> Iterator[str]:
     """Yield what shifted positions show, one sentence for all rules that are flat."""
-    flat = [name for name, each in shifts.items() if each.flat]
+    flat = [name for name, of_rule in shifts.items() if of_rule.flat]
     if flat:
         last = shifts[flat[0]].losses[-1].offset
         yield (
             f"flat: moving positions by up to {last:,} changes no token's loss by more than "
             f"rounding does, under {'; '.join(flat)}"
         )
-    for name, each in shifts.items():
-        if each.flat is None:
-            yield f"{name}: positions are not compared, because {each.not_compared}"
-        elif not each.flat:
-            yield _not_flat(name, each)
-
-
-def _not_flat(name: str, shifts: Shifts) -> str:
-    worst, last = largest(shifts), shifts.losses[-1]
-    return (
-        f"{name}: not flat, moving positions by {worst.offset:,} changes a token's loss by "
-        f"{worst.largest:.2g} (rounding explains {shifts.rounding:.2g}), and moving them by "
-        f"{last.offset:,} changes the mean by {last.change.mean:+.2g} "
-        f"{interval(last.change, '.2g')}: angles are not exact, or positions act elsewhere"
-    )
+    for name, of_rule in shifts.items():
+        if of_rule.flat is None:
+            yield f"{name}: positions are not compared, because {of_rule.not_compared}"
+        elif not of_rule.flat:
+            worst, end = largest(of_rule), of_rule.losses[-1]
+            yield (
+                f"{name}: not flat, moving positions by {worst.offset:,} changes a token's loss by "
+                f"{worst.largest:.2g} (rounding explains {of_rule.rounding:.2g}), and moving them "
+                f"by {end.offset:,} changes the mean by {end.change.mean:+.2g} "
+                f"{interval(end.change, '.2g')}: angles are not exact, or positions act elsewhere"
+            )
 
 
 def largest(shifts: Shifts) -> ShiftLoss:
     """Return the offset at which a token's loss changes most."""
-    return max(shifts.losses, key=lambda each: each.largest)
+    return max(shifts.losses, key=lambda at: at.largest)
 
 
 def interval(change: Difference, digits: str = ".3f") -> str:
@@ -157,7 +153,7 @@ def interval(change: Difference, digits: str = ".3f") -> str:
 
 
 def _at(rule: RuleLoss, context: int) -> ContextLoss:
-    return next(each for each in rule.contexts if each.context == context)
+    return next(at for at in rule.contexts if at.context == context)
 
 
 COLUMNS = 5  # contexts with an interval that fit into a line
@@ -167,30 +163,38 @@ Rows = list[tuple[str, ...]]
 def loss_blocks(found: LossMeasurement) -> Iterator[tuple[str, Rows]]:
     """Yield the losses, their changes, the shifted positions and the findings."""
     base, count = found.results[0], len(found.ends)
-    shown = [each for each in found.results if each.contexts]
-    grid = [each.context for each in base.contexts]
+    measured = [rule for rule in found.results if rule.contexts]
+    grid = [at.context for at in base.contexts]
     passages = f"{count} passages" if count > 1 else "1 passage"
     yield (
         f"loss of the last {found.scored} tokens of {passages}, in nats per token, by tokens of "
         f"context",
         [
-            ("", *(f"{each:,}" for each in grid)),
-            *((each.method, *(f"{c.loss:.3f}" for c in each.contexts)) for each in shown),
+            ("", *(f"{context:,}" for context in grid)),
+            *((rule.method, *(f"{at.loss:.3f}" for at in rule.contexts)) for rule in measured),
         ],
     )
-    few = _most_telling(grid, found.original)
-    head = ("", *(f"{each:,}" for each in few))
+    # The original context and the longest ones, as many as fit into a line.
+    longest = [context for context in grid if context > found.original][-COLUMNS + 1 :]
+    shorter = [context for context in grid if context < found.original]
+    room = COLUMNS - 1 - len(longest)
+    few = [*(shorter[-room:] if room else []), found.original, *longest]
     known = " (95 % interval: ±)" if has_intervals(found) else ""
+
+    def changes(rules: Sequence[RuleLoss], which: Callable[[ContextLoss], Difference]) -> Rows:
+        rows = [(r.method, *(_change(which(_at(r, context))) for context in few)) for r in rules]
+        return [("", *(f"{context:,}" for context in few)), *rows]
+
     yield (
         f"change from {base.method} with {found.original:,} tokens of context{known}",
-        [head, *((each.method, *_changes(each, few, from_none=False)) for each in shown)],
+        changes(measured, lambda at: at.from_original),
     )
-    if len(shown) > 1:
+    if len(measured) > 1:
         yield (
             f"change from {base.method} with the same context{known}",
-            [head, *((each.method, *_changes(each, few, from_none=True)) for each in shown[1:])],
+            changes(measured[1:], lambda at: at.from_none),
         )
-    refused: Rows = [(each.method, f"{each.refused}.") for each in found.results if each.refused]
+    refused: Rows = [(rule.method, f"{rule.refused}.") for rule in found.results if rule.refused]
     if refused:
         yield "not measured", refused
     rows = [_shift_row(name, shifts) for name, shifts in named_shifts(found).items()]
@@ -198,24 +202,10 @@ def loss_blocks(found: LossMeasurement) -> Iterator[tuple[str, Rows]]:
         f"the same {passages} of {found.shifted_length:,} tokens, at shifted positions",
         [("", "largest change", "from rounding", "slope per 1,000 positions", ""), *rows],
     )
-    yield "findings", [("", f"{each}.") for each in findings(found)]
+    yield "findings", [("", f"{sentence}.") for sentence in findings(found)]
 
 
-def _most_telling(grid: list[int], original: int) -> list[int]:
-    """Return the original context and the longest ones, as many as fit into a line."""
-    last = [each for each in grid if each > original][-COLUMNS + 1 :]
-    shorter = [each for each in grid if each < original]
-    room = COLUMNS - 1 - len(last)
-    return [*(shorter[-room:] if room else []), original, *last]
-
-
-def _changes(rule: RuleLoss, grid: list[int], *, from_none: bool) -> list[str]:
-    found = {each.context: each for each in rule.contexts}
-    return [_change(found[each], from_none) for each in grid]
-
-
-def _change(at: ContextLoss, from_none: bool) -> str:
-    change: Difference = at.from_none if from_none else at.from_original
+def _change(change: Difference) -> str:
     if change.mean == 0 and not change.low and not change.high:
         return "0"
     half = "" if change.high is None else f" ±{change.high - change.mean:.3f}"
@@ -237,33 +227,31 @@ def _shift_row(name: str, shifts: Shifts) -> tuple[str, ...]:
 def loss_picture(found: LossMeasurement) -> Picture:
     """Return the changes of loss, relative to the original context without another rule."""
     base = found.results[0]
-    shown = [each for each in found.results if each.contexts]
-    changes = {r.method: [c.from_original for c in r.contexts] for r in shown}
+    changes = {
+        rule.method: [at.from_original for at in rule.contexts]
+        for rule in found.results
+        if rule.contexts
+    }
     halves = {
-        name: [c.high - c.mean for c in held if c.high is not None]
-        for name, held in changes.items()
+        name: [change.high - change.mean for change in by_context if change.high is not None]
+        for name, by_context in changes.items()
     }
-    shifts = {name: each for name, each in named_shifts(found).items() if each.losses}
-    moved = {
-        name: [each.largest for each in held.losses if each.offset > max(NEAR)]
-        for name, held in shifts.items()
+    far = {
+        name: [at for at in shifts.losses if at.offset > max(NEAR)]
+        for name, shifts in named_shifts(found).items()
+        if shifts.losses
     }
-    first = next(iter(shifts.values()), None)
-    offsets = [] if first is None else [e.offset for e in first.losses if e.offset > max(NEAR)]
+    moved = {name: [at.largest for at in by_offset] for name, by_offset in far.items()}
+    offsets = [at.offset for at in next(iter(far.values()), [])]
     return loss_by_context(
-        [each.context for each in base.contexts],
-        {name: [each.mean for each in held] for name, held in changes.items()},
+        [at.context for at in base.contexts],
+        {name: [change.mean for change in by_context] for name, by_context in changes.items()},
         halves=halves if has_intervals(found) else None,
         original=found.original,
         relative_to=f"that of {base.method} with {found.original:,} tokens",
         offsets=offsets or None,
         changes=moved if offsets else None,
     )
-
-
-def save_losses(path: Path, found: LossMeasurement) -> None:
-    """Save the picture of a measurement, as PNG or SVG."""
-    loss_picture(found).save(path)
 
 
 #: Two of RULER's 13 tasks: one is like finding a passkey, the other follows variables.
@@ -282,12 +270,11 @@ def ruler_command(path: str | os.PathLike[str], contexts: Sequence[int], dtype: 
     config.json must describe the rule. Source: lm_eval/tasks/ruler/README.md and docs/interface.md
     of EleutherAI/lm-evaluation-harness.
     """
-    lengths = [each for each in contexts if each >= LEAST]
+    lengths = [context for context in contexts if context >= LEAST]
     if not lengths:
         return None
-    name = os.fspath(path)
     metadata = json.dumps({"max_seq_lengths": lengths}, separators=(",", ":"))
-    model = f"pretrained={name},max_length={max(lengths)},dtype={dtype}"
+    model = f"pretrained={os.fspath(path)},max_length={max(lengths)},dtype={dtype}"
     words = ["lm-eval", "run", "--model", "hf", "--model_args", model]
     words += ["--tasks", ",".join(TASKS), "--metadata", metadata, "--batch_size", "1"]
     return shlex.join(words)

@@ -17,7 +17,7 @@ from ropewalk.checks import check_number, shown
 from ropewalk.files import shown_path
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.scaling import Scaling, YaRN
-from ropewalk.tools.live_model import preserved
+from ropewalk.tools.live_model import overflow, preserved
 from ropewalk.tools.loss.loss_measurement import (
     NONE,
     OWN,
@@ -113,13 +113,13 @@ def measure_loss(
             if name in refused:
                 continue
             with nullcontext() if not_patched else patch(model, scaling=rule):
-                found = _losses(model, work, name, watch)
-                if isinstance(found, str) and name == base:
-                    raise ValueError(f"model must run on {to:,} tokens, got {found}")
-                if isinstance(found, str):
-                    refused[name] = found
+                measured = _losses(model, work, name, watch)
+                if isinstance(measured, str) and name == base:
+                    raise ValueError(f"model must run on {to:,} tokens, got {measured}")
+                if isinstance(measured, str):
+                    refused[name] = measured
                     continue
-                losses[name] = found
+                losses[name] = measured
                 watch(f"positions under {name}")
                 shifts[name] = _shifts(model, work)
         watch("positions of the model as it is")
@@ -130,7 +130,9 @@ def measure_loss(
         else RuleLoss(name, rule, _contexts(losses[name], losses[base], original), shifts[name])
         for name, rule in {base: None, **rules}.items()
     ]
-    lowest, tied = _lowest({name: each[to] for name, each in losses.items()})
+    at_end = {name: of_rule[to] for name, of_rule in losses.items()}
+    lowest = min(at_end, key=lambda name: float(at_end[name].mean()))
+    others = [name for name in at_end if name != lowest]
     return LossMeasurement(
         original=original,
         to=to,
@@ -141,7 +143,7 @@ def measure_loss(
         results=tuple(results),
         unpatched=unpatched,
         lowest=lowest,
-        tied=tied,
+        tied=tuple(n for n in others if not difference(at_end[n], at_end[lowest]).shown),
         not_patched=not_patched,
     )
 
@@ -175,7 +177,7 @@ def _base(model: nn.Module, rules: Mapping[str, Scaling]) -> tuple[str, str | No
             raise
         not_patched = str(error)
     layers = spec_of(model).layers
-    own = any(each.rope and each.rope.scaling for each in layers)
+    own = any(layer.rope and layer.rope.scaling for layer in layers)
     return OWN if own else NONE, not_patched
 
 
@@ -186,7 +188,7 @@ def _losses(
 
     The longest context comes first: a model that cannot run it fails at once.
     """
-    found = {}
+    losses = {}
     for context in reversed(work.grid):
         watch(f"{name} with {context:,} tokens of context")
         try:
@@ -195,12 +197,11 @@ def _losses(
             other = isinstance(error, (AttributeError, TypeError))  # no matter of length
             way = "" if other else "; a smaller context (to) may run"
             return f"{_line(error)} with {context:,} tokens{way}"
-        found[context] = torch.stack([each.losses for each in runs])
-        if not found[context].isfinite().all():
-            half = next(model.parameters()).dtype == torch.float16
-            way = "; float16 overflows early: use bfloat16 or float32" if half else ""
+        losses[context] = torch.stack([run.losses for run in runs])
+        if not losses[context].isfinite().all():
+            way = overflow(model)
             return f"a loss that is not a finite number, with {context:,} tokens{way}"
-    return dict(reversed(found.items()))
+    return dict(reversed(losses.items()))
 
 
 def _shifts(model: nn.Module, work: Work) -> Shifts:
@@ -216,21 +217,13 @@ def _contexts(
     return tuple(
         ContextLoss(
             context=context,
-            loss=float(each.mean()),
-            by_passage=tuple(each.mean(1).tolist()),
-            from_none=difference(each, base[context]),
-            from_original=difference(each, base[original]),
+            loss=float(of_tokens.mean()),
+            by_passage=tuple(of_tokens.mean(1).tolist()),
+            from_none=difference(of_tokens, base[context]),
+            from_original=difference(of_tokens, base[original]),
         )
-        for context, each in losses.items()
+        for context, of_tokens in losses.items()
     )
-
-
-def _lowest(losses: Mapping[str, Tensor]) -> tuple[str, tuple[str, ...]]:
-    """Return the method with the lowest loss, and those whose interval does not exclude it."""
-    lowest = min(losses, key=lambda name: float(losses[name].mean()))
-    others = [name for name in losses if name != lowest]
-    tied = [name for name in others if not difference(losses[name], losses[lowest]).shown]
-    return lowest, tuple(tied)
 
 
 def _line(error: Exception) -> str:
@@ -285,17 +278,12 @@ def measure_files(
     check_memory(source, plan.dtype, plan.device)
     watch("loading the model")
     model = load(source, plan.dtype, plan.device)
-    rules = {name: _as_type_has_it(rule, source) for name, rule in rules.items()}
+    conventions = CONVENTIONS.get(str(source.spec.model_type))
+    if conventions is not None:  # the code of a model type sets fields of YaRN
+        fields = conventions.yarn_fields
+        rules = {n: replace(r, **fields) if isinstance(r, YaRN) else r for n, r in rules.items()}
     with quiet():
         return measure_loss(
             model, tokens, rules, original=original, to=to, passages=plan.passages, start=start,
             seconds=plan.seconds, watch=watch,
         )  # fmt: skip
-
-
-def _as_type_has_it(rule: Scaling, source: Source) -> Scaling:
-    """Return a rule with the fields that the code of the model type sets."""
-    conventions = CONVENTIONS.get(str(source.spec.model_type))
-    if isinstance(rule, YaRN) and conventions is not None:
-        return replace(rule, **conventions.yarn_fields)
-    return rule

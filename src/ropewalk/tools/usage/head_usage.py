@@ -146,8 +146,10 @@ class Attending:
         near = p.gather(-1, keys.expand(*p.shape[:2], *keys.shape)).double()  # (B, H, queries, N)
         if self._seen is None:
             self._seen = near.amax((0, 1, 2)) > 0  # a window of attention ends somewhere
-        # The logarithm is the score, up to a constant of the query, which centering removes.
-        scores = near[..., self._seen].clamp_min(_smallest(p.dtype)).log()
+        # The logarithm is the score, up to a constant of the query, which centering removes. In
+        # float16, `tiny` is not below many probabilities.
+        smallest = torch.finfo(p.dtype).tiny * torch.finfo(p.dtype).eps
+        scores = near[..., self._seen].clamp_min(smallest).log()
         scores = scores - scores.mean(-1, keepdim=True)
         self._scores = self._scores + scores.sum((0, 2))
         self._squares = self._squares + scores.square().sum((0, 2)).sum(-1)
@@ -160,20 +162,15 @@ class Attending:
         explained = self._scores.square().sum(-1) / self._count
         variance = self._squares / max(1, self._count * self._scores.shape[-1])
         shares = explained / self._squares
-        mass, first = self._mass / self._count, self._first / self._count
+        mass, first = self._mass / self._count, (self._first / self._count).tolist()
         most = mass.argmax(-1)
-        found = []
-        for head in range(len(mass)):
+        heads = []
+        for head, distance in enumerate(self.distances[most].tolist()):
             share = float(shares[head]) if float(variance[head]) > LEAST_VARIANCE else None
-            at, of_first = float(mass[head, most[head]]), float(first[head])
-            kind = kind_of(share, at, of_first)
-            found.append(Head(share, int(self.distances[most[head]]), at, of_first, kind))
-        return found
-
-
-def _smallest(dtype: torch.dtype) -> float:
-    """Return the smallest number above 0: in float16, `tiny` is not below many probabilities."""
-    return torch.finfo(dtype).tiny * torch.finfo(dtype).eps
+            there = float(mass[head, most[head]])
+            kind = kind_of(share, there, first[head])
+            heads.append(Head(share, distance, there, first[head], kind))
+        return heads
 
 
 def kind_of(share: float | None, at_distance: float, at_first: float) -> Kind | None:
@@ -187,15 +184,10 @@ def kind_of(share: float | None, at_distance: float, at_first: float) -> Kind | 
 
 @dataclass(frozen=True)
 class Rope:
-    """The rope of one layer, at the length that its rule needs (None: frequencies are fixed)."""
+    """The rope of one layer, at a length, which counts only if its frequencies depend on it."""
 
     spec: RotarySpec
     length: int | None = None
-
-    @classmethod
-    def at(cls, spec: RotarySpec, length: int) -> Rope:
-        """Return a rope at a length, which counts only if frequencies depend on it."""
-        return cls(spec, length if spec.needs_length else None)
 
     @property
     def order(self) -> Tensor:

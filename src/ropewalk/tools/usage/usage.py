@@ -6,24 +6,22 @@ One pass through the model measures norms and heads, and one for each p its loss
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from ropewalk.bootstrap import ratio_interval
 from ropewalk.checks import check_number, shown
 from ropewalk.machine import check_fits
 from ropewalk.model import LanguageModel
-from ropewalk.tools.live_model import preserved
+from ropewalk.tools.live_model import check_finite, check_ids, preserved
 from ropewalk.tools.usage.head_usage import (
     Attending,
     Cost,
     Head,
     Layer,
     Norms,
-    Rope,
     Usage,
     pair_squares,
     without_rotation,
@@ -33,16 +31,6 @@ from ropewalk.tools.usage.usage_models import OwnModel, Role, TransformersModel,
 BLOCK = 32  # predicted tokens that are drawn together, because neighbors are alike
 LEAST_BLOCKS = 10  # fewer give intervals that are too narrow
 DRAWS = 2_000
-
-
-def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss of each target in nats, `(B, S)`, from logits `(B, S, V)`.
-
-    A negative target is not predicted; its loss is NaN.
-    """
-    flat = targets.flatten()
-    losses = cross_entropy(logits.flatten(0, 1).float(), flat.clamp(min=0), reduction="none")
-    return losses.where(flat >= 0, torch.nan).cpu().double().view(targets.shape)
 
 
 def blocks_of(rows: int, predicted: int) -> int:
@@ -72,94 +60,60 @@ MOST_NUMBERS = 2**26  # of attention or logits that are in memory at a time
 Model = OwnModel | TransformersModel
 
 
-@dataclass
-class _Sums:
-    """Squared norms of a layer's pairs `(heads, R/2)`, summed over tokens."""
-
-    q: Tensor | None = None
-    k: Tensor | None = None
-    tokens: int = 0
-
-    def add(self, role: Role, squares: Tensor) -> None:
-        """Add squared norms `(B, heads, S, R/2)`."""
-        total = squares.sum((0, 2)).cpu()
-        if role == "q":
-            self.q = total if self.q is None else self.q + total
-            self.tokens += squares.shape[0] * squares.shape[2]
-        else:
-            self.k = total if self.k is None else self.k + total
-
-
 def measure_layers(
     subject: Model, tokens: Tensor, causal: bool, unmeasured: list[str]
 ) -> tuple[Layer, ...]:
     """Return norms and heads of each layer with a rope, from one pass."""
-    sums = {at: _Sums() for at, rope in enumerate(subject.ropes) if rope is not None}
+    squares: dict[tuple[int, Role], Tensor] = {}  # of norms of pairs (heads, R/2), over all tokens
     attending: dict[int, Attending] = {}
+    ropes = {at: rope for at, rope in enumerate(subject.ropes) if rope is not None}
 
     def record(layer: int, role: Role, before: Tensor, after: Tensor) -> Tensor:
-        rope = subject.ropes[layer]
-        if rope is None:
+        if layer not in ropes:
             raise ValueError(f"model must not rotate in layer {layer}, which is without a rope")
-        sums[layer].add(role, pair_squares(before, rope.spec))
+        more = pair_squares(before, ropes[layer].spec).sum((0, 2)).cpu()
+        squares[layer, role] = squares[layer, role] + more if (layer, role) in squares else more
         return after
 
     length = tokens.shape[1]
     for batch in tokens.split(_batch(subject, length, attention=True)):
         with subject.visiting(record):
             maps = subject.maps(batch)
-        for layer in sums:
-            found = maps[layer]
-            if found is not None:
-                attending.setdefault(layer, Attending(length, causal)).add(found)
-    missing = [layer for layer, each in sums.items() if each.q is None]
+        for layer in ropes:
+            probabilities = maps[layer]
+            if probabilities is not None:
+                attending.setdefault(layer, Attending(length, causal)).add(probabilities)
+    missing = [layer for layer in ropes if (layer, "q") not in squares]
     if missing:
         raise ValueError(
             f"model must rotate its queries in layer {missing[0]} by a function with a name such "
             f"as apply_rotary_pos_emb, got none in {type(subject.model).__name__}"
         )
-    if len(attending) < len(sums):
+    if len(attending) < len(ropes):
         unmeasured.append("the heads: the model does not return attention probabilities")
-    return tuple(_layer(subject, layer, sums[layer], attending.get(layer)) for layer in sums)
 
+    def norms(layer: int, role: Role, vectors: str) -> Tensor:
+        if (layer, role) not in squares:
+            return torch.zeros(0, 0)
+        check_finite(subject.model, squares[layer, role], f"the {vectors} of layer {layer}")
+        mean = squares[layer, role] / tokens.numel()
+        return mean.sqrt()[:, ropes[layer].order] * ropes[layer].amplitude
 
-def _layer(subject: Model, at: int, sums: _Sums, attending: Attending | None) -> Layer:
-    rope = subject.ropes[at]
-    assert rope is not None
-    assert sums.q is not None
-    _check_finite(subject, sums.q.isfinite(), f"the queries of layer {at}")
-    q = _norms(sums.q, sums.tokens, rope)
-    k = None
-    if sums.k is not None:
-        _check_finite(subject, sums.k.isfinite(), f"the keys of layer {at}")
-        k = _norms(sums.k, sums.tokens, rope)
-    products = torch.zeros(0, 0)
-    if k is not None and len(q) % len(k) == 0:
-        products = q * k.repeat_interleave(len(q) // len(k), 0)
-    heads = [Head(None, None, None, None, None)] * len(q)
-    if attending is not None:
-        heads = attending.heads()
-    return Layer(
-        at, subject.layer_types[at], tuple(rope.wavelengths.tolist()), _plain(q),
-        () if k is None else _plain(k), _plain(products), tuple(heads),
-    )  # fmt: skip
-
-
-def check_output(subject: Model, tokens: Tensor) -> None:
-    """Raise ValueError if outputs for a row of tokens are NaN, which makes comparisons false."""
-    _check_finite(subject, ~subject.output(tokens[:1]).isnan(), "its output")
-
-
-def _check_finite(subject: Model, finite: Tensor, where: str) -> None:
-    if bool(finite.all()):
-        return
-    half = next(subject.model.parameters()).dtype == torch.float16
-    way = "; float16 overflows early: use bfloat16 or float32" if half else ""
-    raise ValueError(f"model must compute finite numbers, got NaN or infinity in {where}{way}")
-
-
-def _norms(squares: Tensor, tokens: int, rope: Rope) -> Tensor:
-    return (squares / tokens).sqrt()[:, rope.order] * rope.amplitude
+    layers = []
+    for layer, rope in ropes.items():
+        q, k = norms(layer, "q", "queries"), norms(layer, "k", "keys")
+        grouped = len(k) > 0 and len(q) % len(k) == 0
+        products = q * k.repeat_interleave(len(q) // len(k), 0) if grouped else torch.zeros(0, 0)
+        heads = [Head(None, None, None, None, None)] * len(q)
+        if layer in attending:
+            heads = attending[layer].heads()
+        layers.append(
+            Layer(
+                layer, subject.layer_types[layer], tuple(rope.wavelengths.tolist()),
+                _plain(q), _plain(k), _plain(products), tuple(heads),
+            )
+        )  # fmt: skip
+    return tuple(layers)
 
 
 def _plain(norms: Tensor) -> Norms:
@@ -173,23 +127,26 @@ def measure_costs(
 
     targets: `(B, S)`, what the model predicts; negative if nothing.
     """
-    found: list[Cost] = []
+    costs: list[Cost] = []
     whole: Tensor | None = None
     for fraction in fractions:
         losses = _losses(subject, tokens, targets, fraction)
-        _check_finite(subject, losses.isfinite() | (targets < 0).cpu(), "its loss")
+        check_finite(subject.model, losses[(targets >= 0).cpu()], "its loss")
         whole = losses if whole is None else whole
         difference = losses - whole
         low, high = interval(difference)
         rotating = tuple(rope.rotating(fraction) for rope in subject.ropes if rope is not None)
-        loss, change = (float(each[~each.isnan()].mean()) for each in (losses, difference))
-        found.append(Cost(fraction, rotating, loss, change, low, high))
+        loss, change = (float(x[~x.isnan()].mean()) for x in (losses, difference))
+        costs.append(Cost(fraction, rotating, loss, change, low, high))
     assert whole is not None
-    return tuple(found), int((~whole.isnan()).sum())
+    return tuple(costs), int((~whole.isnan()).sum())
 
 
 def _losses(subject: Model, tokens: Tensor, targets: Tensor, fraction: float) -> Tensor:
-    """Return the loss of each target `(B, S)`, if only a share of the pairs rotates."""
+    """Return the loss of each target in nats, `(B, S)`, if only a share of the pairs rotates.
+
+    It is NaN where nothing is predicted.
+    """
     stopped = [None if rope is None else rope.stopped(fraction) for rope in subject.ropes]
 
     def stop(layer: int, role: Role, before: Tensor, after: Tensor) -> Tensor:
@@ -202,8 +159,10 @@ def _losses(subject: Model, tokens: Tensor, targets: Tensor, fraction: float) ->
     size = _batch(subject, tokens.shape[1], attention=False)
     for batch, wanted in zip(tokens.split(size), targets.split(size), strict=True):
         with subject.visiting(stop):
-            logits = subject.logits(batch)
-        losses.append(token_losses(logits, wanted))
+            logits = subject.logits(batch).flatten(0, 1).float()
+        flat = wanted.flatten()
+        each = cross_entropy(logits, flat.clamp(min=0), reduction="none")
+        losses.append(each.where(flat >= 0, torch.nan).cpu().double().view(wanted.shape))
     return torch.cat(losses)
 
 
@@ -283,17 +242,23 @@ def usage(
             f"model must be a LanguageModel of ropewalk or a causal language model of "
             f"transformers, got {type(model).__name__}"
         )
-    _check_ids("tokens", tokens, subject.vocabulary, least=0)
+    check_ids("tokens", tokens, subject.vocabulary)
     if targets is not None:
         targets = _checked_targets(targets, tokens, subject.vocabulary)
-    _check_memory(subject, length)
+    check_fits(
+        4 * numbers_of(subject, length, attention=True),
+        subject.device,
+        rule="tokens must have shorter rows",
+        what=f"the attention of all layers and the logits for {length:,} tokens need",
+    )
     tokens = tokens.to(subject.device)
     unmeasured: list[str] = []
     with preserved(model), torch.no_grad():
         model.eval()
         causal = subject.causal
         layers = measure_layers(subject, tokens, causal, unmeasured)
-        check_output(subject, tokens)
+        # NaN makes comparisons false; a score may be infinite, where a token is impossible.
+        check_finite(model, subject.output(tokens[:1]).clamp(-1, 1), "its output")
         costs: tuple[Cost, ...] = ()
         losses = 0
         if targets is None and not causal:
@@ -301,27 +266,23 @@ def usage(
         elif not subject.has_logits:
             unmeasured.append("the loss: the model returns no logits")
         else:
-            wanted = _next(tokens) if targets is None else targets.to(subject.device)
+            following = pad(tokens[:, 1:], (0, 1), value=-1)
+            wanted = following if targets is None else targets.to(subject.device)
             costs, losses = measure_costs(subject, tokens, wanted, fractions)
     name = type(model).__name__
     return Usage(name, rows, length, losses, layers, costs, tuple(unmeasured))
-
-
-def _next(tokens: Tensor) -> Tensor:
-    """Return the next token at each place, -1 at the last."""
-    return torch.cat([tokens[:, 1:], torch.full_like(tokens[:, :1], -1)], 1)
 
 
 def _checked_targets(targets: Tensor, tokens: Tensor, vocabulary: int) -> Tensor:
     if not isinstance(targets, Tensor) or targets.dtype not in INTEGERS:
         raise TypeError(f"targets must be a tensor of integer ids, got {shown(targets)}")
     rows = targets[None] if targets.ndim == 1 else targets
-    if rows.shape != tokens.shape or not bool((rows >= 0).any()):
+    if rows.shape != tokens.shape or bool((rows < 0).all()):
         raise ValueError(
             f"targets must have the shape {tuple(tokens.shape)} of tokens and an id of at least 0, "
             f"got {tuple(targets.shape)}"
         )
-    _check_ids("targets", rows, vocabulary)
+    check_ids("targets", rows.clamp(min=0), vocabulary)
     return rows.long()
 
 
@@ -335,11 +296,11 @@ def _rows(tokens: Tensor) -> Tensor:
             f"tokens must be (B, S) with at least {LEAST_LENGTH} tokens in a row, got "
             f"{tuple(tokens.shape)}"
         )
-    found = blocks_of(rows.shape[0], rows.shape[1] - 1)
-    if found < LEAST_BLOCKS:
+    blocks = blocks_of(rows.shape[0], rows.shape[1] - 1)
+    if blocks < LEAST_BLOCKS:
         raise ValueError(
             f"tokens must have at least {LEAST_BLOCKS} blocks of {BLOCK} predicted tokens, got "
-            f"{found} in {tuple(tokens.shape)}; use a longer text"
+            f"{blocks} in {tuple(tokens.shape)}; use a longer text"
         )
     return rows.long()
 
@@ -350,19 +311,3 @@ def _checked(fractions: Sequence[float]) -> tuple[float, ...]:
         if fraction > 1:
             raise ValueError(f"fractions must be at most 1, all pairs, got {fraction}")
     return tuple(sorted({1.0, *map(float, fractions)}, reverse=True))
-
-
-def _check_ids(name: str, ids: Tensor, vocabulary: int, least: int | None = None) -> None:
-    low, most = (int(each) for each in ids.aminmax())
-    if (least is not None and low < least) or most >= vocabulary:
-        wrong = most if most >= vocabulary else low
-        raise ValueError(f"{name} must be ids from 0 to {vocabulary - 1}, got {wrong}")
-
-
-def _check_memory(subject: Model, length: int) -> None:
-    check_fits(
-        4 * numbers_of(subject, length, attention=True),
-        subject.device,
-        rule="tokens must have shorter rows",
-        what=f"the attention of all layers and the logits for {length:,} tokens need",
-    )

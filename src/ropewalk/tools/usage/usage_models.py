@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any, Literal
 
 import torch
@@ -30,41 +30,27 @@ returns takes the place of the rotated vectors."""
 def visiting_attention(model: nn.Module, visit: Visit) -> Iterator[None]:
     """Context in which `visit` sees the queries and keys of each `Attention` that runs."""
     attentions = [m for m in model.modules() if isinstance(m, Attention)]
-    running: list[int] = [0]
+    running = _Running()
 
-    def enter(layer: int) -> Callable[..., None]:
-        def entered(*_: Any) -> None:
-            running[0] = layer
+    def visited(rotation: Callable[..., Any]) -> Callable[..., Any]:
+        def rotate(q: Tensor, k: Tensor | None, at: Placement) -> tuple[Tensor, Tensor | None]:
+            rotated_q, rotated_k = rotation(q, k, at)
+            assert running.layer is not None
+            rotated_q = visit(running.layer, "q", q, rotated_q)
+            if k is not None and rotated_k is not None:
+                rotated_k = visit(running.layer, "k", k, rotated_k)
+            return rotated_q, rotated_k
 
-        return entered
+        return rotate
 
     with ExitStack() as stack:
         for layer, attention in enumerate(attentions):
-            stack.callback(attention.register_forward_pre_hook(enter(layer)).remove)
+            hook = attention.register_forward_pre_hook(partial(running.enter, layer))
+            stack.callback(hook.remove)
         for site in {attention.encoding for attention in attentions}:  # layers may share one
-            stack.enter_context(_visited(site, visit, running))
+            part = Part(site, "rotate", site.rotate, makes_tables=False)
+            stack.enter_context(part.replaced(visited(site.rotate)))
         yield
-
-
-@contextmanager
-def _visited(site: AttentionEncoding, visit: Visit, running: list[int]) -> Iterator[None]:
-    original = site.rotate
-
-    def rotate(q: Tensor, k: Tensor | None, placement: Placement) -> tuple[Tensor, Tensor | None]:
-        rotated_q, rotated_k = original(q, k, placement)
-        rotated_q = visit(running[0], "q", q, rotated_q)
-        if k is not None and rotated_k is not None:
-            rotated_k = visit(running[0], "k", k, rotated_k)
-        return rotated_q, rotated_k
-
-    before = vars(site).get("rotate")
-    vars(site)["rotate"] = rotate
-    try:
-        yield
-    finally:
-        del vars(site)["rotate"]
-        if before is not None:
-            vars(site)["rotate"] = before
 
 
 class OwnModel:
@@ -118,7 +104,6 @@ def _rope_of(site: AttentionEncoding, named: str) -> Rope:
     return Rope(site.rope.spec, site.length)
 
 
-EAGER = "eager"  # the only implementation of transformers that returns probabilities
 KEY_FIRST = ("tensor", "sin", "cos")  # GPT-J and CodeGen rotate keys, then queries
 
 
@@ -137,7 +122,7 @@ class TransformersModel:
                 f"model must have a text stack with a rope, got {type(model).__name__}"
             )
         self.ropes: tuple[Rope | None, ...] = tuple(
-            None if layer.rope is None else Rope.at(layer.rope, length) for layer in spec.layers
+            None if layer.rope is None else Rope(layer.rope, length) for layer in spec.layers
         )
         self.layer_types = tuple(layer.layer_type for layer in spec.layers)
         self.heads = int(getattr(model.config.get_text_config(), "num_attention_heads", 0) or 64)
@@ -161,30 +146,30 @@ class TransformersModel:
         running = _Running()
         parts = [part for part in rotating_parts(self.model) if not part.makes_tables]
         with ExitStack() as stack:
-            for path, layer in self._layers():
-                stack.callback(layer.register_forward_pre_hook(running.entering(path)).remove)
+            for number, layer in self._layers():
+                hook = layer.register_forward_pre_hook(partial(running.enter, number))
+                stack.callback(hook.remove)
             for name, module in self.model.named_modules():
                 if "indexer" in name.rpartition(".")[2].lower():  # of sparse attention
-                    stack.callback(module.register_forward_pre_hook(running.pausing(1)).remove)
-                    stack.callback(module.register_forward_hook(running.pausing(-1)).remove)
-            replacements = [(part, self._visited(part, visit, running)) for part in parts]
-            stack.enter_context(replaced(replacements))
+                    before = module.register_forward_pre_hook(partial(running.pause, 1))
+                    stack.callback(before.remove)
+                    stack.callback(module.register_forward_hook(partial(running.pause, -1)).remove)
+            stack.enter_context(replaced([(p, self._visited(p, visit, running)) for p in parts]))
             yield
 
     def maps(self, tokens: Tensor) -> list[Tensor | None]:
         """Return the attention probabilities `(B, H, S, S)` of each layer, None if not known."""
         with _eager(self.model):
-            found = getattr(self._run(tokens, output_attentions=True), "attentions", None) or ()
+            returned = getattr(self._run(tokens, output_attentions=True), "attentions", None) or ()
         shape = (len(tokens), self.length, self.length)
-        with_rope = [layer for layer, rope in enumerate(self.ropes) if rope is not None]
-        everywhere = len(found) == len(self.ropes)
-        places = range(len(self.ropes)) if everywhere else with_rope
+        layers = list(range(len(self.ropes)))
+        if len(returned) != len(layers):
+            layers = [layer for layer in layers if self.ropes[layer] is not None]
         maps: list[Tensor | None] = [None] * len(self.ropes)
-        if len(places) == len(found):
-            for layer, each in zip(places, found, strict=True):
-                is_map = isinstance(each, Tensor) and each.ndim == 4
-                if is_map and (each.shape[0], *each.shape[2:]) == shape:
-                    maps[layer] = each
+        if len(returned) == len(layers):
+            for layer, x in zip(layers, returned, strict=True):
+                if isinstance(x, Tensor) and (x.ndim, *x.shape[:1], *x.shape[2:]) == (4, *shape):
+                    maps[layer] = x
         return maps
 
     def logits(self, tokens: Tensor) -> Tensor:
@@ -199,9 +184,9 @@ class TransformersModel:
 
     def output(self, tokens: Tensor) -> Tensor:
         """Return logits, or the first output of a model without them."""
-        found = self._run(tokens)
-        logits = getattr(found, "logits", None)
-        return torch.as_tensor(found[0] if logits is None else logits)
+        returned = self._run(tokens)
+        logits = getattr(returned, "logits", None)
+        return torch.as_tensor(returned[0] if logits is None else logits)
 
     def _run(self, tokens: Tensor, **more: Any) -> Any:
         if "use_cache" in self._parameters:
@@ -210,14 +195,14 @@ class TransformersModel:
 
     def _layers(self) -> list[tuple[int, nn.Module]]:
         """Return the modules that may be layers of the text, with their numbers."""
-        found: list[tuple[int, nn.Module]] = []
+        layers: list[tuple[int, nn.Module]] = []
         lists: list[str] = []
         for path, module in self.model.named_modules():
             inner = any(path.startswith(f"{outer}.") for outer in lists)  # such as experts
             if isinstance(module, nn.ModuleList) and len(module) >= len(self.ropes) and not inner:
                 lists.append(path)
-                found += enumerate(module)
-        return found
+                layers += enumerate(module)
+        return layers
 
     def _visited(self, part: Part, visit: Visit, running: _Running) -> Callable[..., Any]:
         """Return a function that rotates, whose results `visit` may replace."""
@@ -225,7 +210,7 @@ class TransformersModel:
         signature = inspect.signature(function)
         parameters = tuple(signature.parameters)
 
-        @functools.wraps(function)
+        @wraps(function)
         def visited(*args: Any, **kwargs: Any) -> Any:
             if running.busy or running.layer is None:
                 return function(*args, **kwargs)
@@ -277,21 +262,13 @@ class _Running:
         self.busy = 0  # inside a function that rotates, or an indexer
         self.rotated = 0
 
-    def entering(self, layer: int) -> Callable[..., None]:
-        """Return a hook that says that a layer runs."""
+    def enter(self, layer: int, *_: Any) -> None:
+        """Begin a layer, as a hook."""
+        self.layer, self.rotated, self.busy = layer, 0, 0
 
-        def entered(*_: Any) -> None:
-            self.layer, self.rotated, self.busy = layer, 0, 0
-
-        return entered
-
-    def pausing(self, change: int) -> Callable[..., None]:
-        """Return a hook after which rotations are not seen, or seen again."""
-
-        def paused(*_: Any) -> None:
-            self.busy += change
-
-        return paused
+    def pause(self, change: int, *_: Any) -> None:
+        """Stop seeing rotations (1), or see them again (-1), as a hook."""
+        self.busy += change
 
     def next_role(self, parameters: tuple[str, ...]) -> Role:
         """Return what the next tensor of a layer is."""
@@ -307,33 +284,36 @@ class _Running:
 
 @contextmanager
 def _eager(model: nn.Module) -> Iterator[None]:
-    """Context in which attention is computed by transformers' plain code."""
+    """Context in which attention is computed by transformers' plain code.
+
+    It is the only one that returns probabilities.
+    """
     name = "_attn_implementation_internal"
     configs: dict[int, Any] = {}
     for module in model.modules():
         config = vars(module).get("config")
         subs = vars(config).values() if hasattr(config, "to_dict") else ()
-        for each in (config, *subs):
-            if hasattr(each, "to_dict") and name in vars(each):
-                configs[id(each)] = each
+        for part in (config, *subs):
+            if hasattr(part, "to_dict") and name in vars(part):
+                configs[id(part)] = part
     before = [(config, vars(config)[name]) for config in configs.values()]
     hooks = [
-        (held, held.copy())
+        (of_kind, of_kind.copy())
         for module in model.modules()
-        for kind, held in vars(module).items()
-        if "hooks" in kind and isinstance(held, dict)
+        for kind, of_kind in vars(module).items()
+        if "hooks" in kind and isinstance(of_kind, dict)
     ]
     try:
         for config, _ in before:
-            vars(config)[name] = EAGER
+            vars(config)[name] = "eager"
         with preserved(model):
             yield
     finally:
         for config, value in before:
             vars(config)[name] = value
-        for held, saved in hooks:  # transformers leaves hooks that collect outputs
-            held.clear()
-            held.update(saved)
+        for of_kind, saved in hooks:  # transformers leaves hooks that collect outputs
+            of_kind.clear()
+            of_kind.update(saved)
 
 
 def is_transformers(model: nn.Module) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
-from pathlib import Path
 
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.wavelength_pictures import frequency_usage
-from ropewalk.tools.usage.head_usage import Cost, Head, Kind, Layer, Norms, Usage
+from ropewalk.tools.usage.head_usage import Cost, Kind, Layer, Norms, Usage
 
 BANDS = ("fast", "medium", "slow")
 #: Nats. A float32 loss has steps of about 2e-7 to 5e-7, so smaller changes may be rounding.
@@ -32,28 +32,26 @@ def bands(length: int) -> tuple[float, float]:
 
 def shares_of(layer: Layer, length: int) -> Shares:
     """Return what fast, medium and slow pairs of a layer have."""
-    fast, medium = bands(length)
-    band = [0 if each <= fast else 1 if each <= medium else 2 for each in layer.wavelengths]
+    band = [bisect_left(bands(length), wavelength) for wavelength in layer.wavelengths]
     even = tuple(band.count(place) / len(band) for place in range(len(BANDS)))
-    k = _by_band(layer.k_norms, band) if layer.k_norms else None
-    return Shares(even, _by_band(layer.q_norms, band), k)
 
+    def by_band(norms: Norms) -> tuple[float, ...]:
+        sums = [0.0] * len(BANDS)
+        for head in norms:
+            squares = [norm**2 for norm in head]
+            whole = sum(squares) or 1.0
+            for place, square in zip(band, squares, strict=True):
+                sums[place] += square / whole / len(norms)
+        return tuple(sums)
 
-def _by_band(norms: Norms, band: list[int]) -> tuple[float, ...]:
-    sums = [0.0] * len(BANDS)
-    for head in norms:
-        squares = [norm**2 for norm in head]
-        whole = sum(squares) or 1.0
-        for place, square in zip(band, squares, strict=True):
-            sums[place] += square / whole / len(norms)
-    return tuple(sums)
+    return Shares(even, by_band(layer.q_norms), by_band(layer.k_norms) if layer.k_norms else None)
 
 
 def sentences(found: Usage) -> Iterator[str]:
     """Yield what the numbers show, in sentences."""
     shares = [shares_of(layer, found.length) for layer in found.layers]
-    slow = [each.q[2] for each in shares]
-    even = [each.even[2] for each in shares]
+    slow = [of_layer.q[2] for of_layer in shares]
+    even = [of_layer.even[2] for of_layer in shares]
     where = " in the only layer with a rope"
     if len(shares) > 1:
         where = f", mean of {len(shares)} layers ({min(slow):.0%} to {max(slow):.0%})"
@@ -71,11 +69,11 @@ def sentences(found: Usage) -> Iterator[str]:
 def _heads_sentence(kinds: list[Kind | None]) -> str:
     position, content = kinds.count("position"), kinds.count("content")
     rest = len(kinds) - position - content
-    said = (
+    others = f"; the other {rest} {_are(rest)} neither clearly" if rest else ""
+    return (
         f"Of {len(kinds)} {'head' if len(kinds) == 1 else 'heads'}, {position} {_are(position)} "
-        f"position-like and {content} content-like by the rule below"
+        f"position-like and {content} content-like by the rule below{others}."
     )
-    return f"{said}; the other {rest} {_are(rest)} neither clearly." if rest else f"{said}."
 
 
 def _are(count: int) -> str:
@@ -83,33 +81,29 @@ def _are(count: int) -> str:
 
 
 def _cost_sentences(costs: tuple[Cost, ...]) -> Iterator[str]:
-    whole = [cost for cost in costs if cost.fraction < 1]
-    if not whole:
+    stopped = [cost for cost in costs if cost.fraction < 1]
+    if not stopped:
         return
-    worse = [cost for cost in whole if cost.low > 0 and cost.difference > ROUNDING]
-    better = [cost for cost in whole if cost.high < 0 and cost.difference < -ROUNDING]
-    neither = [cost for cost in whole if cost not in worse and cost not in better]
-    for word, which in (("raises", worse), ("lowers", better)):
-        if which:
-            said = ", ".join(f"{each.difference:+.2g} at p = {each.fraction:g}" for each in which)
-            yield f"Stopping the slowest pairs, without training, {word} the loss: {said}."
+    worse = [cost for cost in stopped if cost.low > 0 and cost.difference > ROUNDING]
+    better = [cost for cost in stopped if cost.high < 0 and cost.difference < -ROUNDING]
+    neither = [cost for cost in stopped if cost not in worse and cost not in better]
+    for word, changed in (("raises", worse), ("lowers", better)):
+        if changed:
+            changes = ", ".join(f"{c.difference:+.2g} at p = {c.fraction:g}" for c in changed)
+            yield f"Stopping the slowest pairs, without training, {word} the loss: {changes}."
     if neither:
-        said = ", ".join(f"{each.fraction:g}" for each in neither)
-        farthest = max(max(abs(each.low), abs(each.high)) for each in neither)
+        fractions = ", ".join(f"{cost.fraction:g}" for cost in neither)
+        farthest = max(abs(end) for cost in neither for end in (cost.low, cost.high))
+        # Two digits, and not below the number itself.
+        digits = Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(farthest))
         yield (
-            f"At p = {said}, no change of the loss is shown; intervals end within "
-            f"{_rounded_up(farthest)} nats of 0."
+            f"At p = {fractions}, no change of the loss is shown; intervals end within "
+            f"{float(digits):.2g} nats of 0."
         )
     yield (
         "This is what stopping costs this model on this text; a model that is trained with p-RoPE "
         "can adapt to it (arXiv 2410.06205 trains)."
     )
-
-
-def _rounded_up(number: float) -> str:
-    """Return a number with two digits that is not below the given one."""
-    digits = Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(number))
-    return f"{float(digits):.2g}"
 
 
 def _mean(numbers: list[float]) -> float:
@@ -144,7 +138,7 @@ NOTES: Rows = [
 
 def summary_blocks(found: Usage, source: str) -> Iterator[tuple[str, Rows]]:
     """Yield what was read, norms by layer, named heads, the cost of p-RoPE and how to read it."""
-    rows: Rows = [("not measured", f"{each}.") for each in found.unmeasured]
+    rows: Rows = [("not measured", f"{missing}.") for missing in found.unmeasured]
     yield f"{source}: {found.model}, {found.rows:,} rows of {found.length:,} tokens", rows
     fast, medium = bands(found.length)
     yield (
@@ -157,86 +151,69 @@ def summary_blocks(found: Usage, source: str) -> Iterator[tuple[str, Rows]]:
         yield "heads", heads
     if found.costs:
         yield "p-RoPE without training", list(_cost_rows(found))
-    yield "what this shows", [("-", each) for each in sentences(found)]
+    yield "what this shows", [("-", sentence) for sentence in sentences(found)]
     yield "how it is measured", NOTES
 
 
 def _layer_rows(found: Usage) -> Iterator[tuple[str, ...]]:
     known = any(head.distance is not None for layer in found.layers for head in layer.heads)
-    named = ("position-like", "content-like", "heads") if known else ("heads",)
+    kinds: tuple[Kind, ...] = ("position", "content") if known else ()
+    named = (*(f"{kind}-like" for kind in kinds), "heads")
     yield ("layer", *(f"q {band}" for band in BANDS), *(f"k {band}" for band in BANDS), *named)
-    evens = [shares_of(layer, found.length).even for layer in found.layers]
-    one = len(set(evens)) == 1
-    for layer, even in zip(found.layers, evens, strict=True):
-        shares = shares_of(layer, found.length)
-        k = [f"{share:.0%}" for share in shares.k] if shares.k else ["-"] * len(BANDS)
-        counts: list[str] = []
-        if known:
-            kinds = ("position", "content")
-            counts = [str(sum(head.kind == kind for head in layer.heads)) for kind in kinds]
-        name = str(layer.layer)
-        if not one:
-            name += f" (even {', '.join(f'{share:.0%}' for share in even)})"
-        q = [f"{share:.0%}" for share in shares.q]
-        yield (name, *q, *k, *counts, str(len(layer.heads)))
-    if one:
-        even_cells = [f"{share:.0%}" for share in evens[0]]
-        yield ("even", *even_cells, *even_cells, *("" for _ in named))
+    shares = [shares_of(layer, found.length) for layer in found.layers]
+    evens = [_percents(of_layer.even) for of_layer in shares]
+    same = all(of_layer.even == shares[0].even for of_layer in shares)
+    for layer, of_layer, even in zip(found.layers, shares, evens, strict=True):
+        name = str(layer.layer) if same else f"{layer.layer} (even {', '.join(even)})"
+        k = _percents(of_layer.k) if of_layer.k else ["-"] * len(BANDS)
+        counts = [str(sum(head.kind == kind for head in layer.heads)) for kind in kinds]
+        yield (name, *_percents(of_layer.q), *k, *counts, str(len(layer.heads)))
+    if same:
+        yield ("even", *evens[0], *evens[0], *("" for _ in named))
+
+
+def _percents(shares: tuple[float, ...]) -> list[str]:
+    return [f"{share:.0%}" for share in shares]
 
 
 def _head_rows(found: Usage) -> Iterator[tuple[str, ...]]:
-    for kind in ("position", "content"):
-        heads = [
-            (layer.layer, place, head)
-            for layer in found.layers
-            for place, head in enumerate(layer.heads)
-            if head.kind == kind
-        ]
-        heads.sort(key=lambda each: _clearness(each[2]), reverse=kind == "position")
-        for layer, place, head in heads[:MOST_HEADS]:
-            yield f"{kind}-like", f"layer {layer}, head {place}", _head(head)
-        if len(heads) > MOST_HEADS:
-            yield f"{kind}-like", f"{len(heads) - MOST_HEADS} more", "--json has all"
+    def clearness(at: tuple[int, int]) -> float:
+        head = heads[at]
+        return max(head.position_share or 0.0, head.at_distance or 0.0)
 
-
-def _clearness(head: Head) -> float:
-    return max(head.position_share or 0.0, head.at_distance or 0.0)
-
-
-def _head(head: Head) -> str:
-    share = "" if head.position_share is None else f"distance explains {head.position_share:.0%}; "
-    return (
-        f"{share}{head.at_distance:.0%} of attention at distance {head.distance}, "
-        f"{head.at_first:.0%} on the first token"
-    )
+    heads = {(x.layer, place): head for x in found.layers for place, head in enumerate(x.heads)}
+    kinds: tuple[Kind, ...] = ("position", "content")
+    for kind in kinds:
+        clearest = sorted(found.named(kind), key=clearness, reverse=kind == "position")
+        for layer, place in clearest[:MOST_HEADS]:
+            head, share = heads[layer, place], ""
+            if head.position_share is not None:
+                share = f"distance explains {head.position_share:.0%}; "
+            yield (
+                f"{kind}-like",
+                f"layer {layer}, head {place}",
+                f"{share}{head.at_distance:.0%} of attention at distance {head.distance}, "
+                f"{head.at_first:.0%} on the first token",
+            )
+        if len(clearest) > MOST_HEADS:
+            yield f"{kind}-like", f"{len(clearest) - MOST_HEADS} more", "--json has all"
 
 
 def _cost_rows(found: Usage) -> Iterator[tuple[str, ...]]:
     yield "p", "pairs that rotate", "longest wavelength", "loss", "difference", "interval"
     for cost in found.costs:
-        pairs = [
-            f"{count} of {len(layer.wavelengths)}"
-            for count, layer in zip(cost.rotating, found.layers, strict=True)
-        ]
-        rotating = [
-            layer.wavelengths[count - 1]
-            for count, layer in zip(cost.rotating, found.layers, strict=True)
-            if count
-        ]
+        counts = [*zip(cost.rotating, found.layers, strict=True)]
+        pairs = dict.fromkeys(f"{count} of {len(layer.wavelengths)}" for count, layer in counts)
+        rotating = [layer.wavelengths[count - 1] for count, layer in counts if count]
         longest = f"{max(rotating):,.0f}" if rotating else "-"
-        both = [""] * 2
-        if cost.fraction < 1:
-            both = [_signed(cost.difference), f"{_signed(cost.low)} to {_signed(cost.high)}"]
-        several = ", ".join(dict.fromkeys(pairs))
-        yield f"{cost.fraction:g}", several, longest, f"{cost.loss:.4f}", *both
+        difference, low, high = map(_signed, (cost.difference, cost.low, cost.high))
+        both = (difference, f"{low} to {high}") if cost.fraction < 1 else ("", "")
+        yield f"{cost.fraction:g}", ", ".join(pairs), longest, f"{cost.loss:.4f}", *both
 
 
 def _signed(number: float) -> str:
     text = f"{number:+.5f}"
     return text if float(text) else "0.00000"
-
-
-Table = list[list[float]]
 
 
 def usage_picture(found: Usage) -> Picture:
@@ -248,30 +225,22 @@ def usage_picture(found: Usage) -> Picture:
     for layer in found.layers:
         key = tuple(layer.wavelengths), len(layer.q_norms), len(layer.k_norms)
         groups.setdefault(key, []).append(layer)
-    norms: dict[str, Table] = {}
+    norms: dict[str, list[list[float]]] = {}
     waves: dict[str, tuple[float, ...]] = {}
     heads: dict[str, int] = {}
     numbers: dict[str, list[int]] = {}
     for place, layers in enumerate(groups.values(), 1):
         of = f", rope {place}" if len(groups) > 1 else ""
-        for name, held in (
-            (f"queries{of}", [each.q_norms for each in layers]),
-            (f"keys{of}", [each.k_norms for each in layers]),
+        for name, tables in (
+            (f"queries{of}", [layer.q_norms for layer in layers]),
+            (f"keys{of}", [layer.k_norms for layer in layers]),
         ):
-            if held[0]:
-                norms[name] = [head for each in held for head in _without_zeros(each)]
+            if tables[0]:
+                # A head that is 0 everywhere uses all pairs equally.
+                rows = [list(head) for table in tables for head in table]
+                norms[name] = [head if any(head) else [1.0] * len(head) for head in rows]
                 waves[name] = layers[0].wavelengths
-                heads[name] = len(held[0])
+                heads[name] = len(tables[0])
                 numbers[name] = [layer.layer for layer in layers]
     contexts = {f"window {found.length:,}": found.length}
     return frequency_usage(norms, waves, contexts, heads_per_layer=heads, layers=numbers)
-
-
-def save_usage(path: Path, found: Usage) -> None:
-    """Save the picture as PNG or SVG."""
-    usage_picture(found).save(path)
-
-
-def _without_zeros(norms: Norms) -> Table:
-    """Return the norms of heads; a head that is 0 everywhere uses all pairs equally."""
-    return [list(head) if any(head) else [1.0] * len(head) for head in norms]
