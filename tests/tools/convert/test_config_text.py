@@ -12,9 +12,9 @@ from ropewalk.tools.convert.converted_config import new_config, remove_member, s
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=9,
+    max_leaves=4,
 )
-OBJECTS = st.dictionaries(st.text(max_size=9), VALUES, min_size=1)
+OBJECTS = st.dictionaries(st.text(max_size=9), VALUES, min_size=1, max_size=4)
 
 
 @given(OBJECTS, st.sampled_from([None, 1, 2, 4, "\t"]), st.booleans())

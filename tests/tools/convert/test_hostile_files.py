@@ -314,9 +314,9 @@ def special(folder, case):
         ("loop", "model.safetensors: Too many levels of symbolic links"),
         ("folder", "model.safetensors: a folder, not a regular file"),
         ("link to a folder", "model.safetensors: a folder, not a regular file"),
-        ("pipe", "pipe: not a regular file"),
-        ("pipe as weights", "model.safetensors: not a regular file"),
-        ("device", "tokenizer.model: not a regular file"),
+        ("pipe", "pipe: a pipe, not a regular file"),
+        ("pipe as weights", "model.safetensors: a pipe, not a regular file"),
+        ("device", "tokenizer.model: a device, not a regular file"),
         ("config is a loop", "config.json: Too many levels of symbolic links"),
     ],
 )

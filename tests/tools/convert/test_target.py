@@ -160,17 +160,16 @@ def test_no_permission_is_named(model, monkeypatch):
         os, "access", lambda path, mode: Path(path) != model.parent and real(path, mode)
     )
     assert "OUT must be in a folder that can be written to" in str(fails(model, ValueError))
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: "token" not in str(path) and real(path, mode)
-    )
-    assert "tokenizer.json: no permission to read it" in str(fails(model, ValueError))
     monkeypatch.setattr(os, "access", real)
+    really = os.open
 
     def open_file(path, *args):
-        raise PermissionError(errno.EACCES, "Permission denied")
+        if "token" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return really(path, *args)
 
     monkeypatch.setattr(os, "open", open_file)
-    assert "no permission to read it" in str(fails(model, ValueError))
+    assert "tokenizer.json: no permission to read it" in str(fails(model, ValueError))
 
 
 def test_a_target_that_appears_meanwhile_stays(model, monkeypatch):
@@ -202,49 +201,53 @@ def test_a_file_that_changes_meanwhile_is_noticed(model, monkeypatch):
     assert names(model.parent) == ["in"]
 
 
+def lines_of_writing(run, interrupt_at=None):
+    """Run, with Ctrl-C before a line of the code that writes; return the lines that were met."""
+    traced, lines = {conversion.__file__, files.__file__}, []
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_filename not in traced:
+            return None
+        if event == "line":
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+            if len(lines) - 1 == interrupt_at:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return lines
+
+
 # Between `open` and `with`, an interruption leaves closing to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interruption_at_any_line_leaves_no_out_or_all_of_it(model, tmp_path):
-    """Ctrl-C at each line of the code that writes, in turn."""
-    whole = tmp_path / "elsewhere"
-    tools.convert(model, whole, to="interleaved")
-    expected, out = contents(whole), model.parent / "out"
-    traced = {conversion.__file__, files.__file__}
-    states, at = [], 0
-    while True:
-        lines = 0
-
-        def trace(frame, event, arg, at=at):
-            nonlocal lines
-            if frame.f_code.co_filename not in traced:
-                return None
-            if event == "line":
-                lines += 1
-                if lines == at + 1:
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            tools.convert(model, out, to="interleaved")
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
+def test_an_interruption_at_any_line_leaves_no_out_or_all_of_it(model, tmp_path, monkeypatch):
+    """Ctrl-C at each line of the code that writes, the first time and the last time it is met."""
+    out, calls, write = model.parent / "out", [], conversion._write
+    monkeypatch.setattr(conversion, "_write", lambda *arguments: calls.append(arguments))
+    tools.convert(model, out, to="interleaved")  # reads all that is to be written
+    lines = lines_of_writing(lambda: write(*calls[0]))
+    expected = contents(out)
+    shutil.rmtree(out)
+    last = {line: i for i, line in enumerate(lines)}
+    first = {line: i for i, line in reversed(list(enumerate(lines)))}
+    states = []
+    for i in sorted({*first.values(), *last.values()}):
+        lines_of_writing(lambda: write(*calls[0]), interrupt_at=i)
+        states.append(out.exists())
         if out.exists():
             assert contents(out) == expected
             shutil.rmtree(out)
-            states.append("whole")
-        else:
-            states.append("absent")
-        if lines <= at:
-            break
-        at += 1
-    assert states.count("absent") > 30
-    assert states[-1] == "whole"
-    tools.convert(model, out, to="interleaved")
-    assert names(model.parent) == ["elsewhere", "in", "out"]
+    assert states.count(False) > 30
+    assert states[-1]
+    write(*calls[0])
+    assert names(model.parent) == ["in", "out"]
 
 
 def test_parts_of_dead_processes_are_removed_and_others_stay(model):

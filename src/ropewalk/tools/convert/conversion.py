@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +20,9 @@ from ropewalk.files import check_space, check_target, complete_folder, open_regu
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 from ropewalk.tools.convert.converted_config import KeyChange, ModelToConvert, Stack, read_model
+from ropewalk.tools.convert.row_permutation import Place, order_of_rows
 from ropewalk.tools.convert.safetensors_folder import (
+    CHUNK,
     ModelFolder,
     Reordering,
     SafetensorsFile,
@@ -28,9 +30,6 @@ from ropewalk.tools.convert.safetensors_folder import (
     copy_reordered,
     read_folder,
 )
-from ropewalk.tools.convert.weight_layouts import Heads, Layout, Place, order_of_rows
-
-CHUNK = 2**22
 
 
 @dataclass(frozen=True)
@@ -79,17 +78,7 @@ class Conversion:
             "config_change": self.config_change,
             "files": list(self.files),
             "left_out": list(self.left_out),
-            "tensors": [
-                {
-                    "name": tensor.name,
-                    "layer": tensor.layer,
-                    "what": tensor.what,
-                    "file": tensor.file,
-                    "bytes": tensor.bytes,
-                    "rows": tensor.rows,
-                }
-                for tensor in self.tensors
-            ],
+            "tensors": [asdict(tensor) for tensor in self.tensors],
         }
 
 
@@ -235,40 +224,54 @@ class Plan:
 
 def make_plan(stack: Stack, files: Iterable[SafetensorsFile], to: Pairing) -> Plan:
     """Return what changes. Raises ValueError that names the first tensor that is not understood."""
-    tensors: list[ChangedTensor] = []
+    tensors = [tensor for file in files for tensor in file.tensors]
+    prefix = _prefix(stack, tensors)
+    # Layers for further tokens are like the last one with a rope.
+    draft = next(layer for layer in reversed(stack.layers) if layer.rope is not None)
+    layers = stack.layers + stack.drafts * (draft,)
+    changed: list[ChangedTensor] = []
     reorderings: dict[str, list[Reordering]] = {}
-    found: dict[int, set[str]] = {}
-    prefix = _prefix(stack.layout, files := list(files))
-    every = stack.layers + stack.drafts * (_draft(stack),)
-    for file in files:
-        file_name = file.path.name
-        for tensor in file.tensors:
-            in_layer = _in_layer(tensor.name, prefix, stack)
-            if in_layer is None:
-                if not tensor.name.startswith(stack.layout.other_stacks):
-                    _check_outside(tensor, file)
-                continue
-            layer, what = in_layer
-            place = _place(stack, tensor, what, file)
-            if layer >= len(every):
-                raise _refused(
-                    tensor,
-                    file,
-                    f"it is of layer {layer}, but the config has {len(every)} layers, counted "
-                    f"from 0",
-                )
-            found.setdefault(layer, set()).add(what)
-            rope = every[layer].rope
-            if place is None or rope is None:
-                continue
-            inner = what.removeprefix(stack.layout.attention)
-            reordering = _reordering(tensor, inner, place, rope, stack.heads, to, file)
-            rows = len(reordering.starts) * len(reordering.order)
-            tensors.append(ChangedTensor(tensor.name, layer, what, file_name, tensor.size, rows))
-            reorderings.setdefault(file_name, []).append(reordering)
-    _check_complete(stack, prefix, found, every)
-    tensors.sort(key=lambda tensor: (tensor.layer, tensor.what))
-    return Plan(tuple(tensors), {name: tuple(each) for name, each in reorderings.items()})
+    names_in: dict[int, set[str]] = {}
+    for tensor in tensors:
+        in_layer = _in_layer(tensor.name, prefix, stack)
+        if in_layer is None:
+            of_other = tensor.name.startswith(stack.layout.other_stacks)
+            if not of_other and any(ATTENTION.search(part) for part in tensor.name.split(".")):
+                raise _refused(tensor, UNEXPECTED)
+            continue
+        layer, what = in_layer
+        place = _place(stack, tensor, what)
+        if layer >= len(layers):
+            raise _refused(
+                tensor,
+                f"it is of layer {layer}, but the config has {len(layers)} layers, counted from 0",
+            )
+        names_in.setdefault(layer, set()).add(what)
+        rope = layers[layer].rope
+        if place is None or rope is None:
+            continue
+        is_norm = "norm" in what.removeprefix(stack.layout.attention)
+        reordering = _reordering(stack, tensor, place, rope, to, is_norm=is_norm)
+        rows = len(reordering.starts) * len(reordering.order)
+        file = tensor.file.name
+        changed.append(ChangedTensor(tensor.name, layer, what, file, tensor.size, rows))
+        reorderings.setdefault(file, []).append(reordering)
+    _check_complete(stack, prefix, names_in, layers)
+    changed.sort(key=lambda tensor: (tensor.layer, tensor.what))
+    return Plan(tuple(changed), {file: tuple(parts) for file, parts in reorderings.items()})
+
+
+def _prefix(stack: Stack, tensors: list[Tensor]) -> str:
+    """Return what precedes the number of a layer in this checkpoint."""
+    prefixes = stack.layout.layers
+    for prefix in prefixes:
+        if any(tensor.name.startswith(prefix) for tensor in tensors):
+            return prefix
+    some = f"names such as {shown(tensors[-1].name)}" if tensors else "no tensor at all"
+    raise ValueError(
+        f"the weights must have tensors named {' or '.join(f'{p}N.…' for p in prefixes)} for "
+        f"this model type, got {some}"
+    )
 
 
 def _in_layer(name: str, prefix: str, stack: Stack) -> tuple[int, str] | None:
@@ -277,77 +280,43 @@ def _in_layer(name: str, prefix: str, stack: Stack) -> tuple[int, str] | None:
     if stack.layout.drafts and stack.layout.drafts not in stack.layout.layers:
         first[stack.layout.drafts] = len(stack.layers)
     for before, number in first.items():
-        found = re.fullmatch(re.escape(before) + r"(\d{1,6})\.(.+)", name, re.DOTALL)
-        if found is not None:
-            return number + int(found[1]), found[2]
+        match = re.fullmatch(re.escape(before) + r"(\d{1,6})\.(.+)", name, re.DOTALL)
+        if match is not None:
+            return number + int(match[1]), match[2]
     return None
 
 
-def _draft(stack: Stack) -> LayerSpec:
-    """Return the layer that those for further tokens are like: the last one with a rope."""
-    return next(layer for layer in reversed(stack.layers) if layer.rope is not None)
-
-
-def _prefix(layout: Layout, files: list[SafetensorsFile]) -> str:
-    """Return what precedes the number of a layer in this checkpoint."""
-    for prefix in layout.layers:
-        if any(tensor.name.startswith(prefix) for file in files for tensor in file.tensors):
-            return prefix
-    raise ValueError(
-        f"the weights must have tensors named {' or '.join(f'{p}N.…' for p in layout.layers)} for "
-        f"this model type, got {_some_name(files)}"
-    )
-
-
-def _some_name(files: list[SafetensorsFile]) -> str:
-    names = [tensor.name for file in files for tensor in file.tensors]
-    return f"names such as {shown(names[-1])}" if names else "no tensor at all"
-
-
-def _check_outside(tensor: Tensor, file: SafetensorsFile) -> None:
-    """Raise if a tensor outside the layers may have queries or keys."""
-    if any(ATTENTION.search(part) for part in tensor.name.split(".")):
-        raise _refused(tensor, file, UNEXPECTED)
-
-
-def _place(stack: Stack, tensor: Tensor, what: str, file: SafetensorsFile) -> Place | None:
+def _place(stack: Stack, tensor: Tensor, what: str) -> Place | None:
     """Return where a tensor of a layer has queries and keys, or None if it has none."""
     layout = stack.layout
-    if what.startswith(layout.attention):
-        inner = what.removeprefix(layout.attention)
-        module, _, parameter = inner.rpartition(".")
-        if inner in layout.kept or (module in layout.kept and parameter in ("weight", "bias")):
+    if not what.startswith(layout.attention):
+        parts = what.split(".")
+        if parts[0] in layout.without_rope or not any(map(ATTENTION.search, parts[:-1])):
             return None
-        place = stack.moved.get(re.sub(r"\.\d+(?=\.|$)", ".*", module))
-        if place is not None and parameter in ("weight", "bias"):
-            return place
-        if QUANTIZED.search(inner):
-            raise _refused(
-                tensor,
-                file,
-                "quantized weights have scales that would have to move with their rows; convert "
-                "the model before it is quantized",
-            )
-        raise _refused(tensor, file, "it is in the attention, and this model type has no such part")
-    parts = what.split(".")
-    if parts[0] not in layout.without_rope and any(ATTENTION.search(part) for part in parts[:-1]):
-        raise _refused(tensor, file, UNEXPECTED)
-    return None
+        raise _refused(tensor, UNEXPECTED)
+    inner = what.removeprefix(layout.attention)
+    module, _, parameter = inner.rpartition(".")
+    is_plain = parameter in ("weight", "bias")
+    if inner in layout.kept or (module in layout.kept and is_plain):
+        return None
+    place = stack.moved.get(re.sub(r"\.\d+(?=\.|$)", ".*", module))
+    if place is not None and is_plain:
+        return place
+    if QUANTIZED.search(inner):
+        raise _refused(
+            tensor,
+            "quantized weights have scales that would have to move with their rows; convert the "
+            "model before it is quantized",
+        )
+    raise _refused(tensor, "it is in the attention, and this model type has no such part")
 
 
 def _reordering(
-    tensor: Tensor,
-    inner: str,
-    place: Place,
-    rope: RotarySpec,
-    heads: Heads,
-    to: Pairing,
-    file: SafetensorsFile,
+    stack: Stack, tensor: Tensor, place: Place, rope: RotarySpec, to: Pairing, *, is_norm: bool
 ) -> Reordering:
     """Return the new order of a tensor's rows; raise if its shape is not that of the config."""
+    heads, shape = stack.heads, tensor.shape
     rows = place(heads, rope)
-    shape = tensor.shape
-    is_norm = "norm" in inner
     if is_norm and len(shape) == 2:
         fits = shape[0] * shape[1] == rows.count and shape[1] == rope.head_dim
     else:
@@ -356,7 +325,6 @@ def _reordering(
     if not fits:
         raise _refused(
             tensor,
-            file,
             f"its shape is {list(shape)}, but the config has {heads.queries} heads of queries, "
             f"{heads.keys} of keys and a head size of {rope.head_dim}, which gives {rows.count} "
             f"rows",
@@ -364,7 +332,6 @@ def _reordering(
     if tensor.dtype not in FLOATS:
         raise _refused(
             tensor,
-            file,
             f"its dtype is {tensor.dtype}, not a float of whole bytes, as in quantized weights; "
             f"convert the model before it is quantized",
         )
@@ -373,24 +340,22 @@ def _reordering(
 
 
 def _check_complete(
-    stack: Stack, prefix: str, found: Mapping[int, set[str]], every: tuple[LayerSpec, ...]
+    stack: Stack, prefix: str, names_in: Mapping[int, set[str]], layers: tuple[LayerSpec, ...]
 ) -> None:
     """Raise if a layer with a rope has no queries or keys."""
-    attention = stack.layout.attention
-    for layer, spec in enumerate(every):
-        left_out = layer >= len(stack.layers) and layer not in found  # as transformers saves them
+    for layer, spec in enumerate(layers):
+        left_out = layer >= len(stack.layers) and layer not in names_in  # as transformers saves
         if spec.rope is None or left_out:
             continue
         for module in sorted(stack.layout.required):
-            ways = [f"{attention}{way}.weight" for way in module.split("|")]
-            if not any(way in found.get(layer, ()) for way in ways):
+            ways = [f"{stack.layout.attention}{way}.weight" for way in module.split("|")]
+            if names_in.get(layer, set()).isdisjoint(ways):
                 raise ValueError(
                     f"the weights must have {' or '.join(f'{prefix}{layer}.{w}' for w in ways)}, "
                     f"since layer {layer} of the config has a rope, got none"
                 )
 
 
-def _refused(tensor: Tensor, file: SafetensorsFile, why: str) -> ValueError:
-    return ValueError(
-        f"tensor {shown(tensor.name, 200)} in {shown_path(file.path)} cannot be converted: {why}"
-    )
+def _refused(tensor: Tensor, why: str) -> ValueError:
+    where = f"tensor {shown(tensor.name, 200)} in {shown_path(tensor.file)}"
+    return ValueError(f"{where} cannot be converted: {why}")

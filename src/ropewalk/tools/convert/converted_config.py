@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,14 +25,8 @@ from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.sections import find_sections, normalize_section
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.spec import Pairing
-from ropewalk.tools.convert.weight_layouts import (
-    LAYOUTS,
-    TEXT_TYPES,
-    Heads,
-    Layout,
-    Place,
-    text_layout,
-)
+from ropewalk.tools.convert.row_permutation import Heads, Place
+from ropewalk.tools.convert.weight_layouts import LAYOUTS, TEXT_TYPES, Layout, text_layout
 
 MOST_DRAFTS = 64  # layers that predict further tokens; published models have 1 to 3
 MOST_HEADS = 16_384  # many times those of published models; bounds the work
@@ -82,12 +76,11 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     """Read a model's config.json. Raises ValueError if it cannot be converted, and says why."""
     path = folder / "config.json"
     config = load_config(path)
-    model_type = config.get("model_type")
-    found = text_layout(config)
-    if found is None:
-        raise ValueError(_not_supported(config))
-    model_type = str(model_type)
-    section_path, layout = found
+    place = text_layout(config)
+    if place is None:
+        raise _not_supported(config)
+    model_type = str(config["model_type"])
+    section_path, layout = place
     stacks = read_config(config).stacks
     section, conventions = find_sections(config, model_type)["text"]
     _check_quantization(config)
@@ -111,18 +104,11 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
         raise _nothing_to_do(before, stated, conventions, read_as)
     heads = _heads(settings, layout)
     moved = {**layout.moved, **layout.from_config(settings)}
+    stack = Stack(layers, _drafts(settings, layers, layout), layout, moved, heads)
     content = read_bytes(path, MAX_BYTES)
     written, changes = new_config(content, conventions, after, section_path)
     _check_written(written, stacks, after)
-    return ModelToConvert(
-        model_type=model_type,
-        before=before,
-        after=after,
-        own=conventions.pairing,
-        stack=Stack(layers, _drafts(settings, layers, layout), layout, moved, heads),
-        config=written,
-        key_changes=changes,
-    )
+    return ModelToConvert(model_type, before, after, conventions.pairing, stack, written, changes)
 
 
 def new_config(
@@ -135,34 +121,36 @@ def new_config(
     """
     text = content.decode("utf-8")
     before = _section(text, path)
-    family_key = conventions.pairing_key
-    key = CONVERTED_PAIRING_KEY if family_key is None else family_key
-    value: object = to if family_key is None else to == "interleaved"
-    written = text
-    if family_key is not None:
-        written = remove_member(written, path, CONVERTED_PAIRING_KEY)
+    stated = _statement(to, conventions)
+    is_own_key = stated.key == CONVERTED_PAIRING_KEY
+    written = text if is_own_key else remove_member(text, path, CONVERTED_PAIRING_KEY)
     if to != conventions.pairing:
-        written = set_member(written, path, key, value)
-    elif key in before:
-        if family_key is None or last_key(written, path) == key:  # this function added it
-            written = remove_member(written, path, key)
+        written = set_member(written, path, stated.key, stated.value)
+    elif stated.key in before:
+        # A last key of the family may be one that this function added.
+        if is_own_key or _members(written, path)[-1].key == stated.key:
+            written = remove_member(written, path, stated.key)
         else:
-            written = set_member(written, path, key, value)
-    return written.encode("utf-8"), _key_changes(before, _section(written, path))
+            written = set_member(written, path, stated.key, stated.value)
+    after = _section(written, path)
+    changes = tuple(
+        KeyChange(key, after.get(key))
+        for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS)
+        if before.get(key, ...) != after.get(key, ...)
+    )
+    return written.encode("utf-8"), changes
+
+
+def _statement(pairing: str, conventions: RopeConventions) -> KeyChange:
+    """Return the key that states a pairing to the model type's code or to ropewalk."""
+    if conventions.pairing_key is None:
+        return KeyChange(CONVERTED_PAIRING_KEY, pairing)
+    return KeyChange(conventions.pairing_key, pairing == "interleaved")
 
 
 def _section(text: str, path: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
     return config[path] if path else config
-
-
-def _key_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[KeyChange, ...]:
-    """Return which pairing keys differ between two configs."""
-    return tuple(
-        KeyChange(key, after.get(key))
-        for key in (CONVERTED_PAIRING_KEY, *PAIRING_KEYS)
-        if before.get(key, ...) != after.get(key, ...)
-    )
 
 
 def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
@@ -222,12 +210,12 @@ def _check_quantization(config: Mapping[str, Any]) -> None:
             )
 
 
-def _not_supported(config: Mapping[str, Any]) -> str:
-    model_type, text = config.get("model_type"), config.get("text_config")
+def _not_supported(config: Mapping[str, Any]) -> ValueError:
+    text = config.get("text_config")
     inside = text.get("model_type") if isinstance(text, Mapping) else None
-    return (
+    return ValueError(
         f"model_type must be one of the {len({*LAYOUTS, *TEXT_TYPES})} that are tested to compute "
-        f"the same after a conversion, got {shown(model_type)}"
+        f"the same after a conversion, got {shown(config.get('model_type'))}"
         f"{'' if inside is None else f' with the text model {shown(inside)}'}; see LAYOUTS and "
         f"TEXT_TYPES in ropewalk.tools.convert.weight_layouts"
     )
@@ -246,11 +234,9 @@ def _nothing_to_do(
         return ValueError(
             f"there is nothing to do: the weights are {before} already, as config.json says"
         )
-    key = conventions.pairing_key or CONVERTED_PAIRING_KEY
-    value: object = before if conventions.pairing_key is None else before == "interleaved"
     return ValueError(
         f"there is nothing to do: weights that are {before} already need only "
-        f"{json.dumps(key)}: {json.dumps(value)} in config.json"
+        f"{_statement(before, conventions)} in config.json"
     )
 
 
@@ -276,7 +262,7 @@ def set_member(text: str, path: str, key: str, value: object) -> str:
         '{"a": 1, "b": "half"}'
     """
     written = json.dumps(value)
-    members = list(_members(text, _object_at(text, path)))
+    members = _members(text, path)
     for member in members:
         if member.key == key:
             return text[: member.value] + written + text[member.end :]
@@ -292,7 +278,7 @@ def remove_member(text: str, path: str, key: str) -> str:
         >>> remove_member('{"a": 1, "b": "half"}', "", "b")
         '{"a": 1}'
     """
-    members = list(_members(text, _object_at(text, path)))
+    members = _members(text, path)
     for index, member in enumerate(members):
         if member.key == key:
             if index:
@@ -302,30 +288,24 @@ def remove_member(text: str, path: str, key: str) -> str:
     return text
 
 
-def last_key(text: str, path: str) -> str:
-    """Return the last key of the object at a dotted path."""
-    return list(_members(text, _object_at(text, path)))[-1].key
-
-
-def _object_at(text: str, path: str) -> int:
-    """Return where the object at a dotted path begins."""
-    at = _skip(text, 1 if text.startswith("\ufeff") else 0)
-    for key in path.split(".") if path else ():
-        at = next(member.value for member in _members(text, at) if member.key == key)
-    return at
-
-
-def _members(text: str, at: int) -> Iterator[Member]:
-    """Yield the members of the object that begins at `at`; the text is valid JSON."""
+def _members(text: str, path: str) -> list[Member]:
+    """Return the members of the object at a dotted path; the text is valid JSON."""
+    outer, _, name = path.rpartition(".")
+    if path:
+        at = next(member.value for member in _members(text, outer) if member.key == name)
+    else:
+        at = _skip(text, 1 if text.startswith("\ufeff") else 0)
+    members = []
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, after = _DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, after) + 1)  # after the colon
         end = _DECODER.raw_decode(text, value)[1]
-        yield Member(key, at, value, end)
+        members.append(Member(key, at, value, end))
         at = _skip(text, end)
         if text[at] == ",":
             at = _skip(text, at + 1)
+    return members
 
 
 def _skip(text: str, at: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 
 from ropewalk.checks import shown
 from ropewalk.files import json_problem, open_regular, parse_json, read_text, shown_path
-from ropewalk.tools.convert.weight_layouts import permuted
+from ropewalk.tools.convert.row_permutation import permuted
 
 MOST_HEADER_BYTES = 100_000_000  # the format's own limit
 MOST_DIMENSIONS = 64
@@ -39,6 +38,7 @@ BITS = {
 class Tensor:
     """One tensor of a file: where its bytes are, counted from the beginning of the file."""
 
+    file: Path
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -80,9 +80,10 @@ def read_safetensors(path: Path) -> SafetensorsFile:
         entries = json.loads(header[8:].decode("utf-8"), object_pairs_hook=_without_doubles)
     except UnicodeDecodeError:
         raise _damaged(path, "its header is not UTF-8") from None
-    except (_DoubledNameError, ValueError, RecursionError) as error:
-        doubled = isinstance(error, _DoubledNameError)
-        raise _damaged(path, str(error) if doubled else f"header: {json_problem(error)}") from None
+    except _DoubledNameError as error:
+        raise _damaged(path, f"its header has {shown(error.args[0])} twice") from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"header: {json_problem(error)}") from None
     if not isinstance(entries, dict):
         raise _damaged(path, f"its header must be a JSON object, got {shown(entries, 40)}")
     metadata = entries.pop("__metadata__", {})
@@ -161,7 +162,7 @@ def _tensor(path: Path, name: str, entry: Any, data_begin: int, size: int) -> Te
             f"has {end - begin} bytes, but its shape {shown(shape)} in {dtype} takes "
             f"{shown(-(-bits // 8))}"
         )
-    return Tensor(name, dtype, tuple(shape), begin, end)
+    return Tensor(path, name, dtype, tuple(shape), begin, end)
 
 
 def _are_counts(values: Any) -> bool:
@@ -185,17 +186,15 @@ def _check_offsets(path: Path, tensors: list[Tensor], data_begin: int, size: int
 
 
 class _DoubledNameError(ValueError):
-    """A name that one JSON object has twice."""
+    """One JSON object has a name twice, its argument."""
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _DoubledNameError(f"its header has {shown(name)} twice")
-            seen.add(name)
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise _DoubledNameError(name)
+        values[name] = value
     return values
 
 
@@ -230,23 +229,13 @@ MOST_FILES = 10_000
 MOST_INDEX_BYTES = 2**27  # ten times that of the largest published models
 INDEX = ".safetensors.index.json"
 # Weights that would have the old pairing, next to a config that states the new one.
-OTHER_WEIGHTS = (
-    *(".bin", ".ckpt", ".engine", ".gguf", ".ggml", ".h5", ".keras", ".mlmodel", ".msgpack"),
-    *(
-        ".nemo",
-        ".npy",
-        ".npz",
-        ".onnx",
-        ".pickle",
-        ".pkl",
-        ".pt",
-        ".pt2",
-        ".pte",
-        ".pth",
-        ".tflite",
-    ),
+OTHER_WEIGHTS = tuple(
+    """
+    .bin .ckpt .engine .gguf .ggml .h5 .keras .mlmodel .msgpack .nemo .npy .npz .onnx .pickle .pkl
+    .pt .pt2 .pte .pth .tflite
+    """.split()  # noqa: SIM905
 )
-NO_WEIGHTS = ("training_args.bin", "scheduler.pt", "rng_state.pth")
+NO_WEIGHTS = ("training_args.bin", "scheduler.pt")
 ADAPTERS = ("adapter_config.json", "adapter_model.safetensors")
 
 
@@ -276,14 +265,16 @@ def read_folder(path: Path) -> ModelFolder:
     left_out: list[str] = []
     for name in _names(path):
         file = path / name
-        if _is_folder(file):
+        if os.path.isdir(file):
             if name.endswith(".safetensors") or name == "config.json":
                 raise ValueError(f"{shown_path(file)}: a folder, not a regular file")
             left_out.append(f"{name}/")
             continue
+        open_regular(file).close()  # raises if it cannot be read
         _check_name(file)
         (weights if name.endswith(".safetensors") else others).append(name)
-    _check_weights(path, weights)
+    if not weights:
+        raise ValueError(f"IN must have weights in *.safetensors, got none in {shown_path(path)}")
     files = tuple(read_safetensors(path / name) for name in weights)
     indexes = [name for name in others if INDEX.removesuffix("json") in name]
     _check_index(path, indexes, files)
@@ -306,55 +297,32 @@ def _names(path: Path) -> list[str]:
     return names
 
 
-def _is_folder(file: Path) -> bool:
-    """Return whether a name is a folder; raise if it is neither a folder nor a readable file."""
-    name = shown_path(file)
-    try:
-        mode = os.stat(file).st_mode
-    except FileNotFoundError:
-        raise ValueError(f"{name}: a symlink to a file that is missing") from None
-    except OSError as error:  # a loop of symlinks, or no permission
-        raise ValueError(f"{name}: {error.strerror}") from None
-    if stat.S_ISDIR(mode):
-        return True
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"{name}: not a regular file; remove it, or copy the model without it")
-    if not os.access(file, os.R_OK):
-        raise ValueError(f"{name}: no permission to read it")
-    return False
-
-
 def _check_name(file: Path) -> None:
-    name = file.name.lower()
+    """Raise if a file has weights that are not converted."""
+    name, is_read = file.name.lower(), file.name.endswith(".safetensors")
     if name in ADAPTERS or name.startswith("adapter_model."):
-        raise ValueError(
-            f"{shown_path(file)}: an adapter (LoRA) is not converted, and would not fit converted "
-            f"weights; merge it into the model first"
+        why = (
+            "an adapter (LoRA) is not converted, and would not fit converted weights; merge it "
+            "into the model first"
         )
-    known = file.name.endswith(".safetensors") or ".safetensors" not in name
-    if (
-        not known and ".safetensors.index." not in file.name
-    ):  # such as MODEL.SAFETENSORS and model.safetensors.bak
-        raise ValueError(
-            f"{shown_path(file)}: weights are in names that end in .safetensors, and a copy would "
-            f"keep the old pairing; rename it, or move it out of the folder"
+    elif ".safetensors" in name and not is_read and ".safetensors.index." not in file.name:
+        why = (  # such as MODEL.SAFETENSORS and model.safetensors.bak
+            "weights are in names that end in .safetensors, and a copy would keep the old pairing; "
+            "rename it, or move it out of the folder"
         )
-    wrong = name.endswith(OTHER_WEIGHTS) and name not in NO_WEIGHTS
-    if wrong and not name.startswith("rng_state"):
-        raise ValueError(
-            f"{shown_path(file)}: only safetensors are converted, and these weights would keep the "
-            f"old pairing; move it out of the folder, or save the model as safetensors"
+    elif name.endswith(OTHER_WEIGHTS) and not (name in NO_WEIGHTS or name.startswith("rng_state")):
+        why = (
+            "only safetensors are converted, and these weights would keep the old pairing; move it "
+            "out of the folder, or save the model as safetensors"
         )
-    if name.startswith("consolidated") and name.endswith(".safetensors"):
-        raise ValueError(
-            f"{shown_path(file)}: weights with the names of another library are not converted, and "
-            f"would keep the old pairing; move it out of the folder"
+    elif name.startswith("consolidated") and is_read:
+        why = (
+            "weights with the names of another library are not converted, and would keep the old "
+            "pairing; move it out of the folder"
         )
-
-
-def _check_weights(path: Path, weights: list[str]) -> None:
-    if not weights:
-        raise ValueError(f"IN must have weights in *.safetensors, got none in {shown_path(path)}")
+    else:
+        return
+    raise ValueError(f"{shown_path(file)}: {why}")
 
 
 def _check_index(path: Path, indexes: list[str], files: tuple[SafetensorsFile, ...]) -> None:
@@ -384,17 +352,18 @@ def _check_index(path: Path, indexes: list[str], files: tuple[SafetensorsFile, .
     weight_map = read_weight_map(index)
     names = {file.path.name for file in files}
     for tensor_name, file_name in weight_map.items():
-        where = f"{shown_path(index)} has tensor {shown(tensor_name, 200)}"
         if not isinstance(file_name, str) or file_name in (".", "..", ""):
-            raise ValueError(f"{where} in {shown(file_name)}, which is no name of a file")
-        if {"/", "\\", "\0"} & set(file_name):
-            raise ValueError(
-                f"{where} in {shown(file_name)}, which is not a file of this folder itself"
-            )
-        if file_name not in names:
-            raise ValueError(f"{where} in {shown(file_name)}, which is missing from the folder")
-        if file_of.get(tensor_name) != file_name:
-            raise ValueError(f"{where} in {shown(file_name)}, but that file does not have it")
+            wrong = "which is no name of a file"
+        elif {"/", "\\", "\0"} & set(file_name):
+            wrong = "which is not a file of this folder itself"
+        elif file_name not in names:
+            wrong = "which is missing from the folder"
+        elif file_of.get(tensor_name) != file_name:
+            wrong = "but that file does not have it"
+        else:
+            continue
+        where = f"{shown_path(index)} has tensor {shown(tensor_name, 200)}"
+        raise ValueError(f"{where} in {shown(file_name)}, {wrong}")
     for tensor_name, file_name in file_of.items():
         if tensor_name not in weight_map:
             raise ValueError(

@@ -1,7 +1,6 @@
 """Where the queries and keys of each model type are in the tensors of its checkpoints.
 
-And which of their rows trade places if a rope pairs its dimensions in the other way. In models of
-several stacks, the text stack is converted; the others are not touched.
+In models of several stacks, the text stack is converted; the others are not touched.
 
 Each type is tested on logits: a tiny model of transformers, converted, must compute the same under
 the other pairing. A type without such a test is not in these tables, because a wrong guess is
@@ -15,123 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ropewalk.rotary.config.config_json import positive_int
-from ropewalk.rotary.spec import Pairing, RotarySpec
-
-
-@dataclass(frozen=True)
-class Heads:
-    """The numbers of heads of one layer: queries H and keys K."""
-
-    queries: int
-    keys: int
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a tensor: how many there are, and where each rotating part of R rows begins.
-
-    A tensor without rows of its own, such as the weight of a norm, has one row per number.
-    """
-
-    count: int
-    starts: tuple[int, ...]
-
-
-Place = Callable[[Heads, RotarySpec], Rows]
-
-
-def order_of_rows(rotary_dim: int, to: Pairing) -> tuple[int, ...]:
-    """Return the old row of each new row, so that weights of one pairing fit the other, `to`.
-
-    Pair i is rows i and i + R/2 of a head in `half`, and rows 2i and 2i + 1 in `interleaved`.
-
-    Example:
-        >>> order_of_rows(6, "interleaved")
-        (0, 3, 1, 4, 2, 5)
-        >>> order_of_rows(6, "half")
-        (0, 2, 4, 1, 3, 5)
-    """
-    pairs = rotary_dim // 2
-    if to == "interleaved":
-        return tuple(row // 2 + row % 2 * pairs for row in range(rotary_dim))
-    return tuple(row % pairs * 2 + row // pairs for row in range(rotary_dim))
-
-
-def permuted(content: bytes, order: tuple[int, ...]) -> bytes:
-    """Return rows of equal size in another order; `content` has len(order) rows."""
-    size = len(content) // len(order)
-    view = memoryview(content)
-    return b"".join([view[row * size : (row + 1) * size] for row in order])
-
-
-def queries(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all query heads: (H·D, …)."""
-    return _consecutive(heads.queries, rope)
-
-
-def keys(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all key heads: (K·D, …)."""
-    return _consecutive(heads.keys, rope)
-
-
-def one_head(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of one head, such as the weight of a norm that all heads share: (D,)."""
-    return _consecutive(1, rope)
-
-
-def gated_queries(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of query heads that each have D rows of a gate next to them: (H·2D, …)."""
-    step = 2 * rope.head_dim
-    return Rows(heads.queries * step, _starts(heads.queries, step, rope))
-
-
-def blocks_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all queries, all keys and all values: ((H + 2K)·D, …), as in Phi-3."""
-    count = heads.queries + 2 * heads.keys
-    rotating = heads.queries + heads.keys
-    return Rows(count * rope.head_dim, _starts(rotating, rope.head_dim, rope))
-
-
-def head_by_head(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of query, key and value of each head: (H·3·D, …), as in GPT-NeoX."""
-    return groups_of_heads(Heads(heads.queries, heads.queries), rope)
-
-
-def groups_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of each key head with its queries first: (K·(H/K + 2)·D, …), as in Falcon."""
-    size = heads.queries // heads.keys + 2
-    starts = tuple(
-        (group * size + head) * rope.head_dim + rope.start
-        for group in range(heads.keys)
-        for head in range(size - 1)  # the last one is the value
-    )
-    return Rows(heads.keys * size * rope.head_dim, starts)
-
-
-def codegen_blocks(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of CodeGen: four blocks, each with queries, values and keys of H/4 heads."""
-    quarter = heads.queries // 4
-    starts = tuple(
-        ((block * 3 + part) * quarter + head) * rope.head_dim + rope.start
-        for block in range(4)
-        for part in (0, 2)
-        for head in range(quarter)
-    )
-    return Rows(3 * heads.queries * rope.head_dim, starts)
-
-
-def latent_key(latent_dim: int) -> Place:
-    """Return the place of the key that all heads share, after the latent part: (latent + R, …)."""
-    return lambda heads, rope: Rows(latent_dim + rope.rotary_dim, (latent_dim,))
-
-
-def _consecutive(count: int, rope: RotarySpec) -> Rows:
-    return Rows(count * rope.head_dim, _starts(count, rope.head_dim, rope))
-
-
-def _starts(count: int, step: int, rope: RotarySpec) -> tuple[int, ...]:
-    return tuple(head * step + rope.start for head in range(count))
-
+from ropewalk.tools.convert.row_permutation import (
+    Place,
+    blocks_of_heads,
+    codegen_blocks,
+    gated_queries,
+    groups_of_heads,
+    head_by_head,
+    keys,
+    latent_key,
+    one_head,
+    queries,
+)
 
 Section = Mapping[str, Any]
 
@@ -213,13 +107,10 @@ add(
     "llama mistral mixtral qwen2 qwen2_moe gemma gemma2 olmo granite granitemoe granitemoeshared "
     "starcoder2 glm glm4 smollm3 nemotron helium ministral ministral3 seed_oss arcee ernie4_5 "
     "ernie4_5_moe llama4_text jais2 vaultgemma phimoe cwm hyperclovax solar_open aria_text "
-    "nanochat",
+    "nanochat falcon_h1 granitemoehybrid bamba",
     SEPARATE,
 )
-add(
-    "qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus mellum dots1",
-    HEAD_NORMS,
-)
+add("qwen3 qwen3_moe gemma3_text exaone4 exaone_moe apertus mellum dots1", HEAD_NORMS)
 add("hy_v3", HEAD_NORMS, drafts="model.layers.")
 # Its norms are optional.
 add("glm4_moe", HEAD_NORMS, required=SEPARATE.required, drafts="model.layers.")
@@ -259,8 +150,6 @@ add(
     drafts="mtp.layers.",
 )
 add("olmo_hybrid", WIDE_NORMS, without_rope=names("linear_attn"))
-add("falcon_h1", SEPARATE)
-add("granitemoehybrid bamba", SEPARATE)
 add(
     "lfm2 lfm2_moe",
     SEPARATE,
@@ -336,15 +225,10 @@ add(
     "persimmon",
     GPT_NEOX,
     layers=SEPARATE.layers,
-    attention="self_attn.",
-    moved={"query_key_value": head_by_head, **HEAD_LAYERNORMS},
+    attention=SEPARATE.attention,
+    moved={**GPT_NEOX.moved, **HEAD_LAYERNORMS},
 )
-add(
-    "modernbert-decoder",
-    SEPARATE,
-    attention="attn.",
-    kept=names("v_proj Wo"),
-)
+add("modernbert-decoder", SEPARATE, attention="attn.", kept=names("v_proj Wo"))
 add(
     "dbrx",
     Layout(
@@ -447,13 +331,12 @@ def text_layout(config: Mapping[str, Any]) -> tuple[str, Layout] | None:
     if model_type in LAYOUTS:
         return "", LAYOUTS[model_type]
     known = TEXT_TYPES.get(model_type, frozenset())
+    only = next(iter(known)) if len(known) == 1 else None
     section = config.get(TEXT)
+    path, section_type = "", only  # earlier files had the text's fields at the top
     if isinstance(section, Mapping):
-        section_type = section.get("model_type", next(iter(known)) if len(known) == 1 else None)
-    else:  # earlier files had the text's fields at the top
-        section_type = next(iter(known)) if len(known) == 1 else None
+        path, section_type = TEXT, section.get("model_type", only)
     if not isinstance(section_type, str) or section_type not in known:
         return None
     layout = {**LAYOUTS, **ONLY_INSIDE}[section_type]
-    path = TEXT if isinstance(section, Mapping) else ""
     return path, replace(layout, layers=TEXT_LAYERS, other_stacks=OTHER_STACKS)

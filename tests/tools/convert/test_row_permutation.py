@@ -10,33 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk import RotarySpec
-from ropewalk.tools.convert.weight_layouts import (
-    Heads,
-    blocks_of_heads,
-    codegen_blocks,
-    gated_queries,
-    groups_of_heads,
-    head_by_head,
-    latent_key,
-    one_head,
-    order_of_rows,
-    permuted,
-    queries,
-)
-from ropewalk.tools.convert.weight_layouts import keys as key_rows
+from ropewalk.tools.convert import row_permutation
+from ropewalk.tools.convert.row_permutation import Heads, latent_key, order_of_rows, permuted
 
 PAIRINGS = ("half", "interleaved")
-PLACES = [
-    queries,
-    key_rows,
-    one_head,
-    gated_queries,
-    blocks_of_heads,
-    head_by_head,
-    groups_of_heads,
-    codegen_blocks,
-    latent_key(12),
-]
+NAMES = """queries keys one_head gated_queries blocks_of_heads head_by_head groups_of_heads
+codegen_blocks"""
+PLACES = [latent_key(12), *(getattr(row_permutation, name) for name in NAMES.split())]
 
 
 @st.composite
@@ -78,8 +58,10 @@ def test_scores_are_the_same_under_the_other_pairing(rope, to, groups, keys, pos
     order = order_of_rows(rope.rotary_dim, to)
     scores = {}
     weights = {
-        queries: torch.randn(heads.queries * rope.head_dim, width, dtype=torch.float64),
-        key_rows: torch.randn(heads.keys * rope.head_dim, width, dtype=torch.float64),
+        row_permutation.queries: torch.randn(
+            heads.queries * rope.head_dim, width, dtype=torch.float64
+        ),
+        row_permutation.keys: torch.randn(heads.keys * rope.head_dim, width, dtype=torch.float64),
     }
     for pairing in (before, to):
         vectors = []
